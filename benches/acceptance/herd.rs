@@ -1,0 +1,98 @@
+//! Five thousand cues due at one instant, beside what the same pool does without scheduler and store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cued::domain::callback::Method;
+use cued::domain::reach::{AddressPolicy, Allowance};
+use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
+
+use crate::lateness::{create, lateness, whole_second_in};
+use crate::recorder::{Delivery, Recorder};
+use crate::server::{ALONE, Server};
+use crate::{median, milliseconds, quantile, row};
+
+const HERD: usize = 5_000;
+const THREADS: usize = 64;
+const ROUNDS: usize = 3;
+
+pub fn herd() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let (mut rates, mut bare_rates, mut worst) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let receiver = Recorder::start();
+        let due = whole_second_in(5);
+        create(&user, HERD, &receiver.url(), |_| due);
+        receiver.wait_longer_for(HERD, Duration::from_secs(180));
+        let deliveries = receiver.deliveries();
+        once_each(&deliveries);
+        assert_eq!(receiver.overlaps(), Vec::<String>::new());
+        let took = deliveries.iter().map(lateness).max().unwrap();
+        worst.push(took);
+        rates.push(per_second(took));
+        bare_rates.push(per_second(bare(&deliveries[0])));
+    }
+    let (rate, bare_rate) = (median(&rates), median(&bare_rates));
+    row(
+        "herd: 5,000 cues due at one instant, the last one arrives after",
+        milliseconds(quantile(&worst, 0.5)),
+    );
+    row("herd: deliveries a second", format!("{rate:.0}"));
+    row("herd: the same pool without scheduler and store, a second", format!("{bare_rate:.0}"));
+    row("herd: ratio", format!("{:.2}", rate / bare_rate));
+}
+
+fn once_each(deliveries: &[Delivery]) {
+    let mut ids: Vec<&str> = deliveries.iter().map(|it| it.execution_id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), deliveries.len()), (HERD, HERD), "each arrives, and once");
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn per_second(took: Duration) -> f64 {
+    HERD as f64 / took.as_secs_f64()
+}
+
+/// As many requests like `delivery`, from as many threads, with nothing but the courier.
+fn bare(delivery: &Delivery) -> Duration {
+    let receiver = Recorder::start();
+    let began = Instant::now();
+    let options =
+        CourierOptions { policy: AddressPolicy::of(&[Allowance::Loopback]), ..CourierOptions::default() };
+    let courier = HttpCourier::new(&options, Arc::new(move || began.elapsed())).unwrap();
+    let parcels: Vec<Parcel> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
+    let next = AtomicUsize::new(0);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(parcel) = parcels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    assert_eq!(courier.send(parcel).unwrap().http_status, 200);
+                }
+            });
+        }
+    });
+    let took = began.elapsed();
+    assert_eq!(receiver.count(), HERD);
+    took
+}
+
+/// The same request, as if it were another execution's: the receiver looks closer at one that it has already.
+fn parcel(delivery: &Delivery, receiver: &Recorder, number: usize) -> Parcel {
+    let framing = ["host", "content-length", "accept"];
+    let own = |(name, value): &(String, String)| {
+        let name = name.to_lowercase();
+        let value = if name == "x-cueapi-execution-id" { number.to_string() } else { value.clone() };
+        (!framing.contains(&name.as_str())).then_some((name, value))
+    };
+    Parcel {
+        method: Method::Post,
+        url: receiver.url(),
+        headers: delivery.headers.iter().filter_map(own).collect(),
+        body: Some(delivery.body.clone()),
+    }
+}

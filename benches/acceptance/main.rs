@@ -1,0 +1,66 @@
+//! The figures by which the program is judged: `cargo bench`, or one part of it: `cargo bench -- herd`.
+//!
+//! Each part starts the release build as a process of its own, on this machine's clock.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // as in tests: what cannot go on ends
+#![allow(dead_code)] // the tests' harness, of which this uses a part
+
+#[path = "../../tests/it/client.rs"]
+mod client;
+mod footprint;
+mod herd;
+mod lateness;
+mod limiter;
+#[path = "../../tests/it/recorder.rs"]
+mod recorder;
+#[path = "../../tests/it/server.rs"]
+mod server;
+
+use std::time::Duration;
+
+const PARTS: [(&str, fn()); 5] = [
+    ("trickle", lateness::trickle),
+    ("herd", herd::herd),
+    ("hang", lateness::hang),
+    ("footprint", footprint::footprint),
+    ("limiter", limiter::limiter),
+];
+
+fn main() {
+    // Cargo adds `--bench`; what is left are names of parts.
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|(part, _)| part == name)) {
+        let names = PARTS.map(|(part, _)| part).join(", ");
+        eprintln!("no part is called {unknown}: {names}");
+        std::process::exit(2);
+    }
+    println!("{:<58} {:>16}", "cued, release build", "figure");
+    println!("{}", "-".repeat(75));
+    for (part, run) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|name| name == part) {
+            run();
+        }
+    }
+}
+
+/// One line of the table.
+fn row(what: &str, figure: impl std::fmt::Display) {
+    println!("{what:<58} {figure:>16}");
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
+}
+
+/// The value below which this share of the values lies.
+fn quantile<T: Copy + PartialOrd>(values: &[T], share: f64) -> T {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|left, right| left.partial_cmp(right).unwrap());
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let place = (share * (sorted.len() - 1) as f64).round() as usize;
+    sorted[place]
+}
+
+fn median<T: Copy + PartialOrd>(values: &[T]) -> T {
+    quantile(values, 0.5)
+}

@@ -1,0 +1,328 @@
+-- The whole state of cued. One file, opened in WAL mode by one server at a time.
+--
+-- Instants are milliseconds since 1970-01-01T00:00:00Z and always come from the program's clock: no column has a
+-- default that asks the time. `key` columns are the inner names of rows (small, in order of creation, so that
+-- indexes stay narrow and herds touch neighbouring pages); `id` columns are what callers see.
+
+-- Single figures about the file itself. `last_seen`: the newest instant at which the scheduler fired.
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE users (
+    key                     INTEGER PRIMARY KEY,
+    id                      TEXT    NOT NULL UNIQUE,
+    email                   TEXT    NOT NULL UNIQUE,
+    plan                    TEXT    NOT NULL,
+    -- 'monthly' or 'annual' where a subscription pays for the plan.
+    plan_interval           TEXT,
+    webhook_secret          TEXT    NOT NULL,
+    -- After a rotation the old secret signs beside the new one until it expires (contract §3).
+    previous_secret         TEXT,
+    previous_secret_expires INTEGER,
+    -- Cues with status 'active', kept by the triggers below: counting a thousand rows costs a millisecond.
+    active_cues             INTEGER NOT NULL,
+    disabled_at             INTEGER,
+    created_at              INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE api_keys (
+    key        INTEGER PRIMARY KEY,
+    id         TEXT    NOT NULL UNIQUE,
+    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    name       TEXT    NOT NULL,
+    -- The first characters, shown so that a person can tell keys apart; the key itself is never stored.
+    prefix     TEXT    NOT NULL,
+    hash       BLOB    NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX api_keys_by_user ON api_keys (user_key, key);
+
+-- What a user did in a UTC calendar month (`month` is year * 12 + month - 1): executions made, outcomes reported by
+-- their success. Deleting a cue leaves them as they are.
+CREATE TABLE months (
+    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    month      INTEGER NOT NULL,
+    executions INTEGER NOT NULL,
+    -- When the first execution above the plan's quota was made: 24 hours later no more run (contract §8).
+    over_since INTEGER,
+    succeeded  INTEGER NOT NULL,
+    failed     INTEGER NOT NULL,
+    PRIMARY KEY (user_key, month)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cues (
+    key              INTEGER PRIMARY KEY,
+    id               TEXT    NOT NULL UNIQUE,
+    user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    status           TEXT    NOT NULL CHECK (status IN ('active', 'paused', 'completed', 'failed')),
+    -- The next instant at which the schedule is due; null while paused, over, or under way for the only time.
+    next_run         INTEGER,
+    last_run         INTEGER,
+    run_count        INTEGER NOT NULL,
+    missed_count     INTEGER NOT NULL,
+    transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
+    -- Fairness key of the callback's host and port; null for worker cues.
+    lane             INTEGER,
+    payload_key      INTEGER,
+    cron             TEXT,
+    at               INTEGER,
+    timezone         TEXT    NOT NULL,
+    catch_up         TEXT    NOT NULL CHECK (catch_up IN ('latest', 'all', 'none')),
+    max_attempts     INTEGER NOT NULL,
+    backoff_minutes  TEXT    NOT NULL,
+    on_failure       TEXT    NOT NULL,
+    verification     TEXT    NOT NULL,
+    callback_url     TEXT,
+    callback_method  TEXT    NOT NULL,
+    callback_headers TEXT    NOT NULL,
+    name             TEXT    NOT NULL,
+    description      TEXT,
+    warning          TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    CHECK ((cron IS NULL) <> (at IS NULL)),
+    CHECK (next_run IS NULL OR status = 'active')
+) STRICT;
+
+CREATE INDEX cues_due ON cues (next_run) WHERE status = 'active' AND next_run IS NOT NULL;
+CREATE INDEX cues_by_user ON cues (user_key, key);
+CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
+
+CREATE TRIGGER cues_counted_on_insert AFTER INSERT ON cues WHEN new.status = 'active'
+BEGIN
+    UPDATE users SET active_cues = active_cues + 1 WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER cues_counted_on_status AFTER UPDATE OF status ON cues WHEN new.status <> old.status
+BEGIN
+    UPDATE users SET active_cues = active_cues + (new.status = 'active') - (old.status = 'active')
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER cues_counted_on_delete AFTER DELETE ON cues WHEN old.status = 'active'
+BEGIN
+    UPDATE users SET active_cues = active_cues - 1 WHERE key = old.user_key;
+END;
+
+-- Payloads as the canonical JSON that is sent. Rows never change: a new payload is a new row, so that an execution
+-- keeps the one it was made with, and the row of a cue, rewritten at every run, stays short.
+CREATE TABLE payloads (
+    key     INTEGER PRIMARY KEY,
+    cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    -- The strings `task` and `agent` of the body, which claims filter by.
+    task    TEXT,
+    agent   TEXT,
+    body    TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX payloads_by_cue ON payloads (cue_key);
+
+-- Runs that made no execution, one row per gap: with the executions they account for every due instant.
+CREATE TABLE missed (
+    key     INTEGER PRIMARY KEY,
+    cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    first   INTEGER NOT NULL,
+    last    INTEGER NOT NULL,
+    count   INTEGER NOT NULL,
+    reason  TEXT    NOT NULL CHECK (reason IN ('downtime', 'clock'))
+) STRICT;
+
+CREATE INDEX missed_by_cue ON missed (cue_key, key);
+
+-- The queue and the history in one. `status` is what callers see; `queue` is where the execution waits:
+-- 'waiting' (for `due`), 'send' (for a delivery thread), 'claim' (for a worker), null (under way or over).
+CREATE TABLE executions (
+    key              INTEGER PRIMARY KEY,
+    id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+    cue_key          INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    user_key         INTEGER NOT NULL,
+    transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
+    status           TEXT    NOT NULL CHECK (status IN ('pending', 'delivering', 'retrying', 'success', 'failed')),
+    queue            TEXT    CHECK (queue IN ('waiting', 'send', 'claim')),
+    -- When a waiting execution becomes ready: the instant of a later `fire`, or of the next attempt.
+    due              INTEGER,
+    lane             INTEGER,
+    task             TEXT,
+    agent            TEXT,
+    scheduled_for    INTEGER NOT NULL,
+    triggered_by     TEXT    NOT NULL CHECK (triggered_by IN ('schedule', 'manual_fire', 'replay')),
+    payload_key      INTEGER,
+    attempts         INTEGER NOT NULL,
+    -- Start of the first attempt and of the newest one.
+    started_at       INTEGER,
+    last_attempt_at  INTEGER,
+    delivered_at     INTEGER,
+    http_status      INTEGER,
+    error_message    TEXT,
+    response_body    TEXT,
+    claimed_by       TEXT,
+    claimed_at       INTEGER,
+    lease_expires_at INTEGER,
+    outcome_state    TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    CHECK ((queue = 'waiting') <= (due IS NOT NULL))
+) STRICT;
+
+CREATE INDEX executions_by_cue ON executions (cue_key, key);
+CREATE INDEX executions_by_user ON executions (user_key, key);
+CREATE INDEX executions_waiting ON executions (due) WHERE queue = 'waiting';
+CREATE INDEX executions_to_send ON executions (lane, key) WHERE queue = 'send';
+CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue = 'claim';
+CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key) WHERE queue = 'claim' AND task IS NOT NULL;
+CREATE INDEX executions_under_way ON executions (last_attempt_at) WHERE status = 'delivering';
+CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+
+-- How many executions wait: to be sent, for a worker, for another attempt. Health shows them, and counting a backlog
+-- of a million would take long. An execution that waits for the instant of a later `fire` is in none of them.
+CREATE TABLE backlog (
+    name  TEXT PRIMARY KEY CHECK (name IN ('send', 'claim', 'retry')),
+    count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO backlog (name, count) VALUES ('send', 0), ('claim', 0), ('retry', 0);
+
+CREATE TRIGGER executions_counted_on_insert AFTER INSERT ON executions WHEN new.queue IN ('send', 'claim')
+BEGIN
+    UPDATE backlog SET count = count + 1 WHERE name = new.queue;
+END;
+
+CREATE TRIGGER executions_counted_on_move AFTER UPDATE OF queue ON executions WHEN new.queue IS NOT old.queue
+BEGIN
+    UPDATE backlog SET count = count - 1
+     WHERE name = iif(old.queue = 'waiting', iif(old.status = 'retrying', 'retry', NULL), old.queue);
+    UPDATE backlog SET count = count + 1
+     WHERE name = iif(new.queue = 'waiting', iif(new.status = 'retrying', 'retry', NULL), new.queue);
+END;
+
+CREATE TRIGGER executions_counted_on_delete AFTER DELETE ON executions WHEN old.queue IS NOT NULL
+BEGIN
+    UPDATE backlog SET count = count - 1
+     WHERE name = iif(old.queue = 'waiting', iif(old.status = 'retrying', 'retry', NULL), old.queue);
+END;
+
+-- At most one row per execution: the primary key is what makes a report write-once.
+CREATE TABLE outcomes (
+    execution_key INTEGER PRIMARY KEY REFERENCES executions (key) ON DELETE CASCADE,
+    success       INTEGER NOT NULL,
+    result        TEXT,
+    error         TEXT,
+    metadata      TEXT,
+    evidence      TEXT,
+    recorded_at   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE workers (
+    user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    worker_id        TEXT    NOT NULL,
+    handlers         TEXT    NOT NULL,
+    last_heartbeat   INTEGER NOT NULL,
+    registered_since INTEGER NOT NULL,
+    PRIMARY KEY (user_key, worker_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX workers_by_heartbeat ON workers (last_heartbeat);
+
+-- Answers kept for 24 hours under the caller's Idempotency-Key.
+CREATE TABLE idempotent_answers (
+    user_key        INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    idempotency_key TEXT    NOT NULL,
+    fingerprint     BLOB    NOT NULL,
+    status          INTEGER NOT NULL,
+    body            TEXT    NOT NULL,
+    created_at      INTEGER NOT NULL,
+    PRIMARY KEY (user_key, idempotency_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idempotent_answers_by_age ON idempotent_answers (created_at);
+
+-- Device logins, known for an hour after their code was made. Whoever has the code of an approved login gets a key,
+-- whoever has its token approves it: both are stored as SHA-256.
+CREATE TABLE logins (
+    code_hash  BLOB    PRIMARY KEY,
+    -- The address, or for IPv6 the /64, that asked for the code.
+    client     TEXT    NOT NULL,
+    state      TEXT    NOT NULL CHECK (state IN ('pending', 'email_sent', 'approved', 'claimed')),
+    email      TEXT,
+    token_hash BLOB,
+    mails      INTEGER NOT NULL,
+    user_key   INTEGER REFERENCES users (key) ON DELETE CASCADE,
+    created_at INTEGER NOT NULL,
+    CHECK ((state IN ('approved', 'claimed')) = (user_key IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX logins_by_client ON logins (client, created_at);
+CREATE INDEX logins_by_age ON logins (created_at);
+CREATE INDEX logins_by_user ON logins (user_key) WHERE user_key IS NOT NULL;
+
+-- Login mails that were asked for in the last hour, whether or not the address is known.
+CREATE TABLE login_mails (
+    key      INTEGER PRIMARY KEY,
+    email    TEXT    NOT NULL,
+    asked_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX login_mails_by_email ON login_mails (email, asked_at);
+CREATE INDEX login_mails_by_age ON login_mails (asked_at);
+-- Manual billing: what a link was made for, what its user then confirmed, what the operator decided. The link's
+-- token is stored hashed. A row that was never confirmed is dropped when its link has expired.
+CREATE TABLE billing_requests (
+    key             INTEGER PRIMARY KEY,
+    id              TEXT    NOT NULL UNIQUE,
+    user_key        INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    plan            TEXT    NOT NULL,
+    plan_interval   TEXT    NOT NULL,
+    status          TEXT    NOT NULL CHECK (status IN ('offered', 'requested', 'approved', 'declined')),
+    link_hash       BLOB    NOT NULL UNIQUE,
+    link_expires_at INTEGER NOT NULL,
+    requested_at    INTEGER,
+    decided_at      INTEGER
+) STRICT;
+
+CREATE INDEX billing_requests_by_user ON billing_requests (user_key, status);
+CREATE INDEX billing_requests_waiting ON billing_requests (key) WHERE status = 'requested';
+CREATE INDEX billing_requests_offered ON billing_requests (link_expires_at) WHERE status = 'offered';
+
+-- Links to the page of manual billing that shows the plan; cancelling it uses one up.
+CREATE TABLE billing_portal_links (
+    key        INTEGER PRIMARY KEY,
+    hash       BLOB    NOT NULL UNIQUE,
+    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    expires_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX billing_portal_links_by_user ON billing_portal_links (user_key, key);
+CREATE INDEX billing_portal_links_by_age ON billing_portal_links (expires_at);
+
+-- Who pays the payment provider, by the provider's ids.
+CREATE TABLE billing_customers (
+    id        TEXT    PRIMARY KEY,
+    user_key  INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    linked_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX billing_customers_by_user ON billing_customers (user_key, linked_at);
+
+-- The provider's subscriptions to our prices. One may be known before its customer is: events come in any order.
+CREATE TABLE billing_subscriptions (
+    id            TEXT    PRIMARY KEY,
+    customer_id   TEXT    NOT NULL,
+    plan          TEXT    NOT NULL,
+    plan_interval TEXT    NOT NULL,
+    standing      TEXT    NOT NULL CHECK (standing IN ('live', 'lapsed', 'over')),
+    -- Epoch seconds at which the provider made the newest news; null where only the purchase is known.
+    as_of         INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX billing_subscriptions_by_customer ON billing_subscriptions (customer_id);
+
+-- Events that were taken: each counts once, however often it is sent.
+CREATE TABLE billing_events (
+    id       TEXT    PRIMARY KEY,
+    taken_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX billing_events_by_age ON billing_events (taken_at);

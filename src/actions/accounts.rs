@@ -1,0 +1,180 @@
+//! What people do with accounts: register, hold keys, replace the webhook secret; what operators do: plans, the end.
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::account::{ACCOUNT_DISABLED, Caller, FIRST_KEY, Registration, SECRET_OVERLAP};
+use crate::domain::credentials::{ApiKey, Email, WebhookSecret};
+use crate::domain::plan::Limits;
+use crate::domain::refusal::{Code, Refusal};
+use crate::error::{Error, Result};
+use crate::random;
+use crate::store::accounts::{self, NewUser};
+use crate::store::keys::{self, NewKey};
+use crate::store::{Pending, Store, Tx, months, pauses, queue};
+
+/// A user that was just made, with the only sight of its key.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct Registered {
+    pub id: String,
+    pub email: String,
+    pub api_key: ApiKey,
+}
+
+/// A key that was just made, with the only sight of it.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct MadeKey {
+    pub id: String,
+    pub name: String,
+    pub api_key: ApiKey,
+    pub created_at: Timestamp,
+}
+
+/// Registers a user with a first key, if `registration` admits one.
+///
+/// # Errors
+/// `registration_disabled`, `duplicate_email`.
+pub fn register(
+    store: &Store,
+    email: Email,
+    plan: &str,
+    registration: Registration,
+    now: Timestamp,
+) -> Result<Pending<Registered>> {
+    let new = new_user(email.as_str(), plan, now)?;
+    let key_id = random_id()?;
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write(move |tx| {
+        // Looked at in the write that inserts: two at once cannot both be the first user.
+        if !registration.admits(accounts::exist(tx)?) {
+            let message = "Registration is closed: ask the operator for an account (cued user add)";
+            return Err(Error::refused(Code::RegistrationDisabled, message));
+        }
+        let Some(user_key) = accounts::insert(tx, &new)? else {
+            return Err(Error::refused(Code::DuplicateEmail, "This address is registered already"));
+        };
+        insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
+        Ok(Registered { id: new.id, email: new.email, api_key })
+    }))
+}
+
+/// Makes a further key of a user.
+///
+/// # Errors
+/// When there are no random bytes.
+pub fn make_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<MadeKey>> {
+    let id = random_id()?;
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write(move |tx| {
+        insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
+        Ok(MadeKey { id, name, api_key, created_at: now })
+    }))
+}
+
+/// Replaces the key that made the call; the old one is unknown as soon as this answers.
+///
+/// # Errors
+/// `invalid_api_key` when the key was revoked meanwhile.
+pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
+    let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(app.store.write(move |tx| {
+        if keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
+            Ok(api_key)
+        } else {
+            Err(Error::refused(Code::InvalidApiKey, "This API key was revoked"))
+        }
+    }))
+}
+
+/// Revokes one of a user's keys, but not the last.
+///
+/// # Errors
+/// `key_not_found`, `last_key`.
+pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
+    store.write(move |tx| {
+        if !keys::delete(tx, user_key, &id)? {
+            return Err(Error::refused(Code::KeyNotFound, "API key not found"));
+        }
+        // An error takes the deletion back with it.
+        if keys::list(tx, user_key)?.is_empty() {
+            let message = "This is the account's last key: make another one first, or regenerate it";
+            return Err(Error::refused(Code::LastKey, message));
+        }
+        Ok(())
+    })
+}
+
+/// Replaces the webhook secret; answers the new one and when the old one stops signing beside it.
+///
+/// # Errors
+/// When there are no random bytes.
+pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecret, Timestamp)>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    let expires = now.checked_add(SECRET_OVERLAP).unwrap_or(Timestamp::MAX);
+    Ok(app.store.write(move |tx| {
+        accounts::rotate_secret(tx, user_key, secret.reveal(), expires)?;
+        Ok((secret, expires))
+    }))
+}
+
+/// Gives a user another plan, whose limits are in force from the next request on. That ends a time of grace above the
+/// quota, and pauses the newest cues above the limit; answers how many.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn change_plan(tx: &Tx<'_>, user_key: i64, plan: &str, limits: Limits, now: Timestamp) -> Result<usize> {
+    if accounts::set_plan(tx, user_key, plan)? {
+        months::end_grace(tx, user_key)?;
+    }
+    pauses::pause_above_limit(tx, user_key, limits.cues, now)
+}
+
+/// Disables a user: its keys are unknown from now on, its cues are paused, and what of theirs waits to be sent or
+/// claimed, or is held by a worker, ends as failed. A delivery that is under way ends by itself; it is not repeated.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    accounts::disable(tx, user_key, now)?;
+    queue::give_up(tx, user_key, ACCOUNT_DISABLED, now)
+}
+
+/// The answer to a request that was under way when its user was disabled.
+#[must_use]
+pub fn disabled() -> Refusal {
+    Refusal::new(Code::InvalidApiKey, "This account is disabled")
+}
+
+/// A user that is not stored yet, with an id and a webhook secret of its own.
+pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUser> {
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    Ok(NewUser {
+        id: random_id()?,
+        email: email.to_owned(),
+        plan: plan.to_owned(),
+        webhook_secret: secret.reveal().to_owned(),
+        created_at: now,
+    })
+}
+
+/// Stores a key of a user and answers its row.
+pub(super) fn insert_key(
+    tx: &Tx<'_>,
+    user_key: i64,
+    id: String,
+    name: String,
+    api_key: &ApiKey,
+    now: Timestamp,
+) -> Result<i64> {
+    let (prefix, hash) = (api_key.prefix().to_owned(), api_key.hash());
+    keys::insert(tx, &NewKey { id, user_key, name, prefix, hash, created_at: now })
+}
+
+/// The id of a new user or key.
+pub(super) fn random_id() -> Result<String> {
+    Ok(uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string())
+}

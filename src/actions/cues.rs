@@ -1,0 +1,127 @@
+//! What people do with cues: create, change, delete. Making one run by hand is in `runs`.
+
+use serde_json::Value;
+
+use super::accounts::disabled;
+use super::idempotency::{Answer, IdempotentCall, once};
+use crate::app::App;
+use crate::domain::account::Caller;
+use crate::domain::change::CueChange;
+use crate::domain::cue::{Cue, NewCue, Status};
+use crate::domain::ids::CueId;
+use crate::domain::json::compact;
+use crate::domain::refusal::{Code, Refusal};
+use crate::error::{Error, Result};
+use crate::random;
+use crate::store::{Pending, Rings, Tx, accounts, cues, due};
+
+/// The largest payload, in bytes of compact UTF-8 (contract §4).
+pub const MAX_PAYLOAD: usize = 1 << 20;
+
+/// A cue and its payload.
+#[derive(Debug, Clone)]
+pub struct CueWithPayload {
+    /// The cue.
+    pub cue: Cue,
+    /// Its payload.
+    pub payload: Option<Value>,
+}
+
+/// Creates a cue. `render` writes the answer, which an `Idempotency-Key` keeps.
+///
+/// # Errors
+/// `cue_limit_exceeded`, `invalid_schedule`, `invalid_payload_size`, `idempotency_conflict`.
+pub fn create(
+    app: &App,
+    caller: &Caller,
+    new: NewCue,
+    call: Option<IdempotentCall>,
+    render: fn(&CueWithPayload) -> Answer,
+) -> Result<Pending<Answer>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let limit = app.settings.plans.limits(&caller.plan).cues;
+    check_size(new.payload.as_ref())?;
+    let id = CueId::generate(random::fill)?.to_string();
+    Ok(app.store.write(move |tx| {
+        once(tx, user_key, call.as_ref(), now, || {
+            let (cue, payload) = new.into_cue(id, user_key, now)?;
+            check_limit(tx, user_key, limit)?;
+            let cue = cues::insert(tx, cue, payload.as_ref())?;
+            tx.ring(Rings { schedule: true, ..Rings::default() });
+            Ok(render(&CueWithPayload { cue, payload }))
+        })
+    }))
+}
+
+/// Changes the caller's cue.
+///
+/// # Errors
+/// `cue_not_found`, and what [`Cue::apply`] and the cue limit refuse.
+pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Result<Pending<CueWithPayload>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let limit = app.settings.plans.limits(&caller.plan).cues;
+    if let Some(payload) = &change.payload {
+        check_size(payload.as_ref())?;
+    }
+    Ok(app.store.write(move |tx| {
+        let mut cue = find(tx, user_key, &id)?;
+        let before = cue.clone();
+        cue.apply(&change, now)?;
+        if cue.status == Status::Active && before.status != Status::Active {
+            check_limit(tx, user_key, limit)?;
+        }
+        if cue.next_run != before.next_run {
+            cue.missed_count += due::account_for_overdue(tx, &before, now)?;
+        }
+        cues::save(tx, &cue)?;
+        if let Some(payload) = &change.payload {
+            cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
+        }
+        tx.ring(Rings { schedule: true, ..Rings::default() });
+        let payload = cues::payload(tx, cue.payload_key)?;
+        Ok(CueWithPayload { cue, payload })
+    }))
+}
+
+/// Deletes the caller's cue with its executions.
+///
+/// # Errors
+/// `cue_not_found`.
+pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
+    let user_key = caller.user_key;
+    app.store.write(move |tx| if cues::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) })
+}
+
+/// The user's cue, in a write.
+///
+/// # Errors
+/// `cue_not_found`.
+pub(super) fn find(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<Cue> {
+    cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
+}
+
+/// The answer for a cue that does not exist, or not for this caller.
+#[must_use]
+pub fn not_found() -> Refusal {
+    Refusal::new(Code::CueNotFound, "Cue not found")
+}
+
+fn check_limit(tx: &Tx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
+    let active = accounts::active_cues(tx, user_key)?.ok_or_else(disabled)?;
+    let Some(limit) = limit.filter(|limit| active >= i64::from(*limit)) else { return Ok(()) };
+    let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
+    Err(Error::refused(Code::CueLimitExceeded, message))
+}
+
+/// Refuses a payload that is too large.
+///
+/// # Errors
+/// `invalid_payload_size`.
+pub(super) fn check_size(payload: Option<&Value>) -> Result<()> {
+    let size = payload.map_or(0, |payload| compact(payload).len());
+    if size <= MAX_PAYLOAD {
+        return Ok(());
+    }
+    let message = format!("The payload has {size} bytes as compact JSON; at most {MAX_PAYLOAD} are allowed");
+    Err(Error::refused(Code::InvalidPayloadSize, message))
+}

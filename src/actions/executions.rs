@@ -1,0 +1,123 @@
+//! What workers do with executions: claim them, hold them, report on them.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
+use crate::domain::ids::ExecutionId;
+use crate::domain::outcome::{Outcome, Report};
+use crate::domain::refusal::{Code, Refusal};
+use crate::error::{Error, Result};
+use crate::store::executions::{Listed, tell_cue};
+use crate::store::{Pending, Tx, claims, cues, executions, months, outcomes};
+
+/// What a worker gets with a claim.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Claimed {
+    pub id: ExecutionId,
+    pub cue_id: String,
+    pub cue_name: String,
+    pub scheduled_for: Timestamp,
+    /// The number of this attempt, from 1.
+    pub attempt: u32,
+    pub payload: Option<Value>,
+}
+
+/// Gives the user's execution `id` to a worker.
+///
+/// Refused with `execution_not_found`, and with `already_claimed` unless it waits for a worker.
+pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<Claimed> {
+    let now = app.clock.now();
+    app.store.write(move |tx| claim_one(tx, user_key, id, &worker_id, now))
+}
+
+/// Gives the user's oldest execution that waits for a worker, of those with `task` where one is given, to a worker.
+///
+/// Refused with `claim_failed` when there is none.
+pub fn claim_next(app: &App, user_key: i64, task: Option<String>, worker_id: String) -> Pending<Claimed> {
+    let now = app.clock.now();
+    app.store.write(move |tx| match claims::oldest(tx, user_key, task.as_deref())? {
+        Some(id) => claim_one(tx, user_key, id, &worker_id, now),
+        None => Err(Error::refused(Code::ClaimFailed, "No execution waits for a worker")),
+    })
+}
+
+/// Extends the claim on the user's execution `id`; the answer is when the lease is over now.
+///
+/// Refused with `execution_not_found`, with `execution_not_claiming` unless it is held, and with
+/// `not_execution_owner` when `worker` is given and another one holds it.
+pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
+    let now = app.clock.now();
+    app.store.write(move |tx| {
+        let execution = find(tx, user_key, id)?.execution;
+        let holder = execution.claimed_by_worker.as_deref();
+        may_extend(execution.status, holder, worker.as_deref())?;
+        let lease_expires_at = lease_from(now);
+        if claims::extend(tx, execution.key, lease_expires_at, now)? {
+            Ok(lease_expires_at)
+        } else {
+            Err(Error::Fault(format!("the held execution {id} has no lease")))
+        }
+    })
+}
+
+/// Records what became of the user's execution `id`. That ends a worker execution, and is all that is ever
+/// recorded: whoever reports later, the holder of the claim included, is refused.
+///
+/// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
+pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pending<Outcome> {
+    let now = app.clock.now();
+    app.store.write(move |tx| {
+        let outcome = report.record(now)?;
+        let Listed { execution, .. } = find(tx, user_key, id)?;
+        if !outcomes::insert(tx, execution.key, &outcome)? {
+            return Err(Error::refused(Code::OutcomeAlreadyReported, "An outcome has already been reported"));
+        }
+        months::count_outcome(tx, user_key, outcome.report.success, now)?;
+        if !execution.is_worker {
+            outcomes::note(tx, execution.key, &outcome)?;
+            return Ok(outcome);
+        }
+        let status = after_outcome(execution.is_worker, execution.status, outcome.report.success);
+        outcomes::end(tx, execution.key, status, &outcome)?;
+        // A report of what a lost claim had already made a failure is no second failure.
+        if status != execution.status {
+            tell_cue(tx, &execution, outcome.report.success, now)?;
+        }
+        Ok(outcome)
+    })
+}
+
+fn claim_one(
+    tx: &Tx<'_>,
+    user_key: i64,
+    id: ExecutionId,
+    worker_id: &str,
+    now: Timestamp,
+) -> Result<Claimed> {
+    let Listed { execution, cue_id, cue_name, .. } = find(tx, user_key, id)?;
+    may_claim(execution.is_worker, execution.status)?;
+    if !claims::claim(tx, execution.key, worker_id, lease_from(now), now)? {
+        return Err(Error::refused(Code::AlreadyClaimed, "Execution is not due yet"));
+    }
+    Ok(Claimed {
+        id,
+        cue_id,
+        cue_name,
+        scheduled_for: execution.scheduled_for,
+        attempt: execution.attempts + 1,
+        payload: cues::payload(tx, execution.payload_key)?,
+    })
+}
+
+fn find(tx: &Tx<'_>, user_key: i64, id: ExecutionId) -> Result<Listed> {
+    executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
+}
+
+/// The answer to an id that names no execution of the caller.
+#[must_use]
+pub fn not_found() -> Refusal {
+    Refusal::new(Code::ExecutionNotFound, "Execution not found")
+}

@@ -1,0 +1,53 @@
+//! The same request twice is carried out once: the first answer is kept for 24 hours and given again (contract §4).
+
+use jiff::Timestamp;
+
+use crate::domain::refusal::Code;
+use crate::error::{Error, Result};
+use crate::store::Tx;
+use crate::store::idempotency::{KEPT_FOR, KeptAnswer, find, keep};
+
+/// A request that carries an `Idempotency-Key`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotentCall {
+    /// The key, chosen by the caller.
+    pub key: String,
+    /// SHA-256 of method, path and body.
+    pub fingerprint: [u8; 32],
+}
+
+/// A status and a rendered body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON text.
+    pub body: String,
+}
+
+/// Gives the kept answer to `call`, or makes one and keeps it. Without a call it is always made.
+///
+/// # Errors
+/// `idempotency_conflict` when the key was used for another request, else what `make` says; a refusal is not kept.
+pub fn once(
+    tx: &Tx<'_>,
+    user_key: i64,
+    call: Option<&IdempotentCall>,
+    now: Timestamp,
+    make: impl FnOnce() -> Result<Answer>,
+) -> Result<Answer> {
+    let Some(call) = call else { return make() };
+    let oldest = now.checked_sub(KEPT_FOR).unwrap_or(now);
+    if let Some(kept) = find(tx, user_key, &call.key, oldest)? {
+        if kept.fingerprint != call.fingerprint {
+            let message =
+                "This Idempotency-Key was used for another request: use a new key for a new request";
+            return Err(Error::refused(Code::IdempotencyConflict, message));
+        }
+        return Ok(Answer { status: kept.status, body: kept.body });
+    }
+    let answer = make()?;
+    let kept = KeptAnswer { fingerprint: call.fingerprint, status: answer.status, body: answer.body.clone() };
+    keep(tx, user_key, &call.key, &kept, now)?;
+    Ok(answer)
+}

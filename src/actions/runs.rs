@@ -1,0 +1,169 @@
+//! Runs that people ask for: `fire` and `replay`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::accounts::disabled;
+use super::cues::{check_size, find};
+use super::idempotency::{Answer, IdempotentCall, once};
+use crate::app::App;
+use crate::domain::account::Caller;
+use crate::domain::change::overridden;
+use crate::domain::cue::{Cue, Transport};
+use crate::domain::destination::lane_of;
+use crate::domain::execution::{NewExecution, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::domain::plan::Plans;
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::schedule::{ScheduleError, parse_instant};
+use crate::domain::zone::Zone;
+use crate::error::{Error, Result};
+use crate::store::{Pending, Rings, Tx, cues, executions, months};
+
+/// A run that was asked for.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct ManualRun {
+    pub execution_id: ExecutionId,
+    pub cue_id: String,
+    pub scheduled_for: Timestamp,
+    pub triggered_by: Trigger,
+}
+
+/// How `fire` differs from a run by schedule.
+#[derive(Debug, Clone, Default)]
+pub struct FireRequest {
+    /// When to run; now where it is none or has passed. Without an offset it is in the schedule's zone.
+    pub send_at: Option<String>,
+    /// Laid over the cue's payload.
+    pub payload_override: Option<Value>,
+    /// The override takes the payload's place instead.
+    pub replace: bool,
+}
+
+/// Runs the caller's cue now or at a time, whatever its status.
+///
+/// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
+/// `idempotency_conflict`.
+pub fn fire(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    request: FireRequest,
+    call: Option<IdempotentCall>,
+    render: fn(&ManualRun) -> Answer,
+) -> Pending<Answer> {
+    let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
+    let plans = app.settings.plans.clone();
+    app.store.write(move |tx| {
+        once(tx, user_key, call.as_ref(), now, || {
+            let cue = find(tx, user_key, &id)?;
+            spend(tx, &plans, user_key, now)?;
+            let run = fired(tx, &cue, request, ids.next(now)?, now)?;
+            cues::count_run(tx, cue.key, now)?;
+            Ok(render(&made(tx, &cue, &run)?))
+        })
+    })
+}
+
+/// Runs an execution that is over once more, with the payload that it had.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` while it is not over, and with
+/// `execution_limit_exceeded`.
+pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
+    let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.settings.plans.clone());
+    app.store.write(move |tx| {
+        let listed = executions::find(tx, user_key, id)?.ok_or_else(super::executions::not_found)?;
+        let old = listed.execution;
+        if !old.status.is_over() {
+            let message = "The execution is not over: wait for its end before you replay it";
+            return Err(Error::refused(Code::ExecutionInFlight, message));
+        }
+        spend(tx, &plans, user_key, now)?;
+        let cue = find(tx, user_key, &listed.cue_id)?;
+        let run = NewExecution {
+            payload_key: old.payload_key,
+            task: old.task,
+            agent: old.agent,
+            ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
+        };
+        made(tx, &cue, &run)
+    })
+}
+
+/// Counts one execution against the user's quota (contract §8).
+fn spend(tx: &Tx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
+    let mut quota = months::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
+    if !quota.take(now) {
+        let message = "The plan's executions of this month, and the 24 hours after them, are used up: upgrade, or \
+                       wait for the next month";
+        return Err(Error::refused(Code::ExecutionLimitExceeded, message));
+    }
+    months::save_quota(tx, user_key, &quota, now)
+}
+
+/// The run that `request` asks for, its own payload stored.
+fn fired(
+    tx: &Tx<'_>,
+    cue: &Cue,
+    request: FireRequest,
+    id: ExecutionId,
+    now: Timestamp,
+) -> Result<NewExecution> {
+    let send_at = request.send_at.map(|text| read_send_at(&text, cue)).transpose()?;
+    let own = cues::payload(tx, cue.payload_key)?;
+    let overrides = request.payload_override.is_some();
+    let payload = overridden(own, request.payload_override, request.replace);
+    check_size(payload.as_ref())?;
+    let payload_key = match &payload {
+        Some(payload) if overrides => Some(cues::insert_payload(tx, cue.key, payload)?),
+        _ => cue.payload_key,
+    };
+    // Only claims filter by these.
+    let payload = payload.filter(|_| cue.transport == Transport::Worker);
+    let word =
+        |field: &str| payload.as_ref().and_then(|payload| payload.get(field)?.as_str()).map(str::to_owned);
+    Ok(NewExecution {
+        task: word("task"),
+        agent: word("agent"),
+        payload_key,
+        scheduled_for: send_at.unwrap_or(now).max(now),
+        ..run_of(cue, id, Trigger::ManualFire, now)
+    })
+}
+
+fn read_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
+    let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
+    parse_instant(text, &zone)
+        .map_err(|error| Refusal::new(Code::InvalidSchedule, format!("send_at: {error}")))
+}
+
+fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> NewExecution {
+    NewExecution {
+        id,
+        cue_key: cue.key,
+        user_key: cue.user_key,
+        is_worker: cue.transport == Transport::Worker,
+        lane: cue.callback.as_ref().map(|callback| lane_of(&callback.url)),
+        task: None,
+        agent: None,
+        scheduled_for: now,
+        triggered_by,
+        payload_key: None,
+        now,
+    }
+}
+
+fn made(tx: &Tx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
+    executions::insert(tx, run)?;
+    let waits = run.scheduled_for > run.now;
+    tx.ring(Rings { schedule: waits, send: !waits && !run.is_worker, claim: !waits && run.is_worker });
+    Ok(ManualRun {
+        execution_id: run.id,
+        cue_id: cue.id.clone(),
+        scheduled_for: run.scheduled_for,
+        triggered_by: run.triggered_by,
+    })
+}

@@ -1,0 +1,82 @@
+//! Moving a test clock: from deadline to deadline, letting the engine come to rest at each (contract §10).
+
+use std::sync::PoisonError;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::error::{Error, Result};
+use crate::store::{Read, claims, counts, due, queue};
+
+/// What a move of the clock caused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// Where the clock stands now.
+    pub now: Timestamp,
+    /// Executions made by schedule.
+    pub fired: u64,
+    /// Delivery attempts ended.
+    pub delivered: u64,
+}
+
+/// Moves the test clock to `target`, or leaves it where it is when that has passed. Everything that falls due on
+/// the way is fired in order, and every delivery attempt that it causes has ended when this returns. Blocks the
+/// thread: not for use in a task. Gives up once `stopping`: an engine that is stopped never comes to rest.
+///
+/// # Errors
+/// When the file cannot be read, or the server stops.
+pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<Moved> {
+    // One move at a time: two would step over each other's deadlines.
+    let _turn = app.clock_moves.lock().unwrap_or_else(PoisonError::into_inner);
+    let (fired, delivered) = (app.pulse.fired(), app.pulse.delivered());
+    come_to_rest(app, stopping)?;
+    while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
+        step_to(app, next, stopping)?;
+    }
+    step_to(app, target, stopping)?;
+    Ok(Moved {
+        now: app.clock.now(),
+        fired: app.pulse.fired() - fired,
+        delivered: app.pulse.delivered() - delivered,
+    })
+}
+
+fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
+    app.clock.set(instant.max(app.clock.now()));
+    app.bells.ring_all();
+    come_to_rest(app, stopping)
+}
+
+fn come_to_rest(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    loop {
+        if stopping() {
+            return Err(Error::Storage("the server stops before the clock has been moved".to_owned()));
+        }
+        // Taken before the look, so that progress made in between is not missed.
+        let seen = app.bells.progress.rung();
+        if is_at_rest(app)? && app.pulse.is_idle() {
+            return Ok(());
+        }
+        app.clock.park(&app.bells.progress, seen, None);
+    }
+}
+
+fn is_at_rest(app: &App) -> Result<bool> {
+    let (now, seen) = (app.clock.now(), app.pulse.seen());
+    let look = app.store.read(move |read| {
+        let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
+        Ok(!waits && !counts::is_delivering(read)?)
+    });
+    look.wait()
+}
+
+fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
+    let seen = app.pulse.seen();
+    app.store.read(move |read| deadline(read, seen)).wait()
+}
+
+/// The earliest instant at which the engine has something to do. Before `seen` nothing fires by schedule.
+fn deadline(read: &Read<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
+    let cue = due::next(read)?.map(|next| next.max(seen));
+    Ok([cue, queue::next_waiting(read)?, claims::next_lost(read)?].into_iter().flatten().min())
+}

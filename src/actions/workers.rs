@@ -1,0 +1,27 @@
+//! What workers say of themselves.
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::refusal::Code;
+use crate::error::Error;
+use crate::store::{Pending, workers};
+
+/// Notes that a worker of the user lives and which tasks it handles; the answer is the server's time.
+pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {
+    let now = app.clock.now();
+    app.store.write(move |tx| workers::beat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
+}
+
+/// Forgets a worker of the user. What it holds it keeps until the lease is over.
+///
+/// Refused with `worker_not_found`.
+pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
+    app.store.write(move |tx| {
+        if workers::delete(tx, user_key, &worker_id)? {
+            Ok(())
+        } else {
+            Err(Error::refused(Code::WorkerNotFound, "Worker not found"))
+        }
+    })
+}

@@ -1,0 +1,180 @@
+//! What the rooms share: the store, the clock, the bells, the pulse of the engine and the settings.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::billing::Provider;
+use crate::billing::stripe::{Stripe, StripeSettings};
+use crate::clock::{Bell, Clock};
+use crate::domain::account::Registration;
+use crate::domain::plan::Plans;
+use crate::domain::polls::Polls;
+use crate::domain::reach::{AddressPolicy, Cidr};
+use crate::mail::{MailRoute, Post};
+use crate::pulse::Pulse;
+use crate::random::ExecutionIdSource;
+use crate::store::{OpenError, Rings, Store};
+
+/// The running program, shared by every thread.
+pub struct App {
+    /// The database.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// What wakes whom.
+    pub bells: Arc<Bells>,
+    /// The maker of execution ids.
+    pub ids: Arc<ExecutionIdSource>,
+    /// What the engine has done.
+    pub pulse: Pulse,
+    /// Where mails are handed over.
+    pub post: Post,
+    /// How often devices that log in have polled.
+    pub polls: Mutex<Polls>,
+    /// Who takes the money.
+    pub billing: Provider,
+    /// Held by whoever moves a test clock.
+    pub clock_moves: Mutex<()>,
+    /// The flags that it was started with.
+    pub settings: Settings,
+}
+
+impl App {
+    /// Opens the database of `settings` for a server and puts the rooms together.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`].
+    pub fn open(clock: Clock, settings: Settings) -> Result<Self, OpenError> {
+        let bells = Arc::new(Bells::default());
+        let ringer = Arc::clone(&bells);
+        let store = Store::open(&settings.db, Arc::new(move |rings| ringer.ring(rings)))?;
+        let post = Post::start(settings.mail.clone())?;
+        Ok(Self {
+            store,
+            clock,
+            bells,
+            ids: Arc::default(),
+            pulse: Pulse::default(),
+            post,
+            polls: Mutex::default(),
+            billing: provider(&settings),
+            clock_moves: Mutex::default(),
+            settings,
+        })
+    }
+}
+
+fn provider(settings: &Settings) -> Provider {
+    match &settings.stripe {
+        Some(stripe) => Provider::Stripe(Box::new(Stripe::new(stripe.clone()))),
+        None => Provider::Manual,
+    }
+}
+
+/// The bells of the program.
+#[derive(Debug, Default)]
+pub struct Bells {
+    /// Something fell due earlier than the scheduler knew, or the clock was moved.
+    pub schedule: Bell,
+    /// An execution is ready to be sent, or a delivery thread has ended one.
+    pub send: Bell,
+    /// An execution is ready to be claimed.
+    pub claim: Bell,
+    /// The engine has finished a pass or an attempt: whoever waits for it to come to rest looks again.
+    pub progress: Bell,
+}
+
+impl Bells {
+    /// Rings what a commit asked for.
+    pub fn ring(&self, rings: Rings) {
+        for (asked, bell) in
+            [(rings.schedule, &self.schedule), (rings.send, &self.send), (rings.claim, &self.claim)]
+        {
+            if asked {
+                bell.ring();
+            }
+        }
+    }
+
+    /// Rings every bell, when the clock was moved or the program stops.
+    pub fn ring_all(&self) {
+        for bell in [&self.schedule, &self.send, &self.claim, &self.progress] {
+            bell.ring();
+        }
+    }
+}
+
+/// What `cued serve` was told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The database file.
+    pub db: PathBuf,
+    /// The address that callers use, without a slash at its end.
+    pub public_url: String,
+    /// Who may register.
+    pub registration: Registration,
+    /// Which addresses callbacks may reach.
+    pub callbacks: AddressPolicy,
+    /// The plans and whether their limits are in force.
+    pub plans: Plans,
+    /// The payment provider; none is manual billing.
+    pub stripe: Option<StripeSettings>,
+    /// The most deliveries at a time.
+    pub delivery_threads: usize,
+    /// A certificate authority that deliveries trust beside the public ones, as PEM.
+    pub callback_ca: Option<Vec<u8>>,
+    /// Where mail goes.
+    pub mail: MailRoute,
+    /// Limits on connections and requests.
+    pub http: HttpSettings,
+}
+
+impl Settings {
+    /// Safe settings for the database file `db`: what `cued serve` has when nothing else is said.
+    #[must_use]
+    pub fn of(db: PathBuf) -> Self {
+        Self {
+            db,
+            public_url: "http://127.0.0.1:8000".to_owned(),
+            registration: Registration::FirstUser,
+            callbacks: AddressPolicy::default(),
+            plans: Plans::default(),
+            stripe: None,
+            delivery_threads: 64,
+            callback_ca: None,
+            mail: MailRoute::Log { stdout: false },
+            http: HttpSettings::default(),
+        }
+    }
+}
+
+/// Bounds of the HTTP side. Sockets are timed by the system, not by a test clock.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Connections at a time; more wait in the system's queue.
+    pub max_connections: usize,
+    /// For the head of a request.
+    pub header_time: Duration,
+    /// For a connection on which nothing happens.
+    pub idle_time: Duration,
+    /// For a whole request, its body included.
+    pub request_time: Duration,
+    /// For what is under way when the server stops.
+    pub drain_time: Duration,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: Vec::new(),
+            max_connections: 4_096,
+            header_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(75),
+            request_time: Duration::from_secs(30),
+            drain_time: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The operator as the provider: links to pages of this server, each good for its bearer and stored hashed.
+
+use super::{Buyer, Seller};
+use crate::domain::billing::{LINK_LIFE, Offer};
+use crate::domain::credentials::sha256;
+use crate::domain::ids::hex;
+use crate::error::Result;
+use crate::random;
+use crate::store::billing::{self, NewRequest};
+
+/// A link to the page where the buyer confirms its request.
+pub fn checkout(seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<String> {
+    let token = token()?;
+    let new = NewRequest {
+        id: uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string(),
+        user_key: buyer.user.key,
+        offer,
+        link_hash: sha256(token.as_bytes()),
+        link_expires_at: seller.now + LINK_LIFE,
+    };
+    seller.store.write(move |tx| billing::insert_request(tx, &new, seller.now)).wait()?;
+    Ok(format!("{}/billing/checkout?token={token}", seller.public_url))
+}
+
+/// A link to the page that shows the buyer's plan and lets it cancel.
+pub fn portal(seller: Seller<'_>, buyer: &Buyer) -> Result<String> {
+    let (token, user_key, now) = (token()?, buyer.user.key, seller.now);
+    let hash = sha256(token.as_bytes());
+    let stored =
+        seller.store.write(move |tx| billing::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
+    stored.wait()?;
+    Ok(format!("{}/billing/portal?token={token}", seller.public_url))
+}
+
+fn token() -> Result<String> {
+    Ok(hex(&random::bytes::<32>()?))
+}

@@ -1,0 +1,102 @@
+//! `cued billing`: requests for a plan, decided by the operator on the database file, whether a server runs or not.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::admin::{Database, say, table};
+use super::{Failure, Switch, plans_from};
+use crate::actions::billing as actions;
+use crate::clock::Clock;
+use crate::domain::plan::Plans;
+use crate::store::billing::{self, BillingRequest};
+
+/// Flags of `cued billing`.
+#[derive(Debug, Args)]
+pub struct BillingCommand {
+    #[command(flatten)]
+    database: Database,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the requests that wait for a decision, oldest first
+    List {
+        /// Also those that were decided
+        #[arg(long)]
+        all: bool,
+    },
+    /// Give the user the requested plan; its limits are in force from the next request on
+    Approve {
+        /// The request's id, as `cued billing list` shows it
+        id: String,
+        /// A JSON file with the plans, as for `cued serve`
+        #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
+        plans: Option<PathBuf>,
+        /// Whether the plans' limits are in force, as for `cued serve`; with off no cue is paused
+        #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
+        limits: Switch,
+    },
+    /// Decline a request; the user's plan stays as it is
+    Decline {
+        /// The request's id, as `cued billing list` shows it
+        id: String,
+    },
+}
+
+impl BillingCommand {
+    /// Does what was asked and prints it.
+    ///
+    /// # Errors
+    /// Says what stands in the way.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.action {
+            Action::List { all } => list(&self.database, all),
+            Action::Approve { id, plans, limits } => {
+                let plans = plans_from(plans.as_deref())?.limited(limits == Switch::On);
+                approve(&self.database, plans, id)
+            }
+            Action::Decline { id } => decline(&self.database, id),
+        }
+    }
+}
+
+fn list(database: &Database, all: bool) -> Result<(), Failure> {
+    let requests = database.open()?.read(move |read| billing::list(read, all)).wait()?;
+    let mut rows =
+        vec![["ID", "EMAIL", "PRESENT PLAN", "REQUESTED", "INTERVAL", "STATE", "SINCE"].map(str::to_owned)];
+    rows.extend(requests.into_iter().map(|request| {
+        let since = request.decided_at.or(request.requested_at);
+        [
+            request.id,
+            request.email,
+            request.present_plan,
+            request.offer.plan.as_str().to_owned(),
+            request.offer.interval.as_str().to_owned(),
+            request.status.as_str().to_owned(),
+            since.map(|since| since.to_string()).unwrap_or_default(),
+        ]
+    }));
+    table(&rows)
+}
+
+fn approve(database: &Database, plans: Plans, id: String) -> Result<(), Failure> {
+    let now = Clock::system().now();
+    let (request, paused) = actions::approve(&database.open()?, plans, id, now).wait()?;
+    say(&format!("{} is on plan {}", request.email, wanted(&request)))?;
+    if paused > 0 {
+        say(&format!("its {paused} newest active cues were above the limit and are paused"))?;
+    }
+    Ok(())
+}
+
+fn decline(database: &Database, id: String) -> Result<(), Failure> {
+    let request = actions::decline(&database.open()?, id, Clock::system().now()).wait()?;
+    say(&format!("the request of {} for {} is declined", request.email, wanted(&request)))
+}
+
+fn wanted(request: &BillingRequest) -> String {
+    format!("{}, {}", request.offer.plan.as_str(), request.offer.interval.as_str())
+}

@@ -1,0 +1,119 @@
+//! The command line: one file per command.
+
+mod admin;
+pub mod billing;
+pub mod key;
+pub mod serve;
+pub mod stripe;
+pub mod user;
+
+use std::fmt;
+use std::path::Path;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use tracing::Level;
+
+use crate::domain::plan::Plans;
+use crate::error::Error;
+use crate::log;
+use crate::serve::ServeError;
+
+/// The cue daemon: scheduled callbacks from one binary on one SQLite file
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    Serve(Box<serve::Serve>),
+    /// Add, list and disable users, and set their plans
+    User(user::UserCommand),
+    /// Add, list and revoke API keys
+    Key(key::KeyCommand),
+    /// List, approve and decline requests for a plan
+    Billing(billing::BillingCommand),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// Why a command did not do what it was asked for: a sentence for standard error, and the exit code.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line asks for something that cannot be: exit code 2.
+    Usage(String),
+    /// Something stood in the way: exit code 1.
+    Failed(String),
+}
+
+impl Failure {
+    /// The process's exit code.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Failed(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Usage(what) | Self::Failed(what)) = self;
+        f.write_str(what)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => Self::Failed(refusal.message.into_owned()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// Says why it was not done.
+    pub fn run(self) -> Result<(), Failure> {
+        let level = match &self.command {
+            Command::Serve(serve) => serve.log_level(),
+            Command::User(_) | Command::Key(_) | Command::Billing(_) => Level::INFO,
+        };
+        log::start(level);
+        match self.command {
+            Command::Serve(serve) => serve.run(),
+            Command::User(user) => user.run(),
+            Command::Key(key) => key.run(),
+            Command::Billing(billing) => billing.run(),
+        }
+    }
+}
+
+/// The plans in a file, or the built-in ones.
+fn plans_from(path: Option<&Path>) -> Result<Plans, Failure> {
+    let Some(path) = path else { return Ok(Plans::default()) };
+    Plans::from_json(&String::from_utf8_lossy(&read(path)?))
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))
+}

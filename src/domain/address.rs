@@ -1,0 +1,330 @@
+//! Network addresses: what kind of place one leads to, and which address a host written as a number means.
+//!
+//! Which kinds callbacks may reach is decided in `reach`; this file only tells them apart (contract §6).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What kind of place an address leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressClass {
+    /// The public internet.
+    Public,
+    /// A private network: RFC 1918, or IPv6 unique local addresses.
+    Private,
+    /// This machine.
+    Loopback,
+    /// The local link, where clouds also keep their metadata service.
+    LinkLocal,
+    /// Shared addresses behind a provider's NAT.
+    CarrierNat,
+    /// Set aside for measuring networks.
+    Benchmarking,
+    /// Groups of machines.
+    Multicast,
+    /// `0.0.0.0/8` and `::`, which many systems take for this machine.
+    Unspecified,
+    /// Set aside for examples.
+    Documentation,
+    /// A cloud's own services at addresses that look private or public.
+    Metadata,
+    /// Everything else that is not the public internet, embeddings that contradict themselves included.
+    Reserved,
+}
+
+impl fmt::Display for AddressClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Public => "public",
+            Self::Private => "private",
+            Self::Loopback => "loopback",
+            Self::LinkLocal => "link-local",
+            Self::CarrierNat => "carrier-grade NAT",
+            Self::Benchmarking => "benchmarking",
+            Self::Multicast => "multicast",
+            Self::Unspecified => "unspecified",
+            Self::Documentation => "documentation",
+            Self::Metadata => "cloud metadata",
+            Self::Reserved => "reserved",
+        })
+    }
+}
+
+/// The class of an address; one that carries another inside is judged by both.
+#[must_use]
+pub fn classify(address: IpAddr) -> AddressClass {
+    match address {
+        IpAddr::V4(v4) => class_of_v4(v4),
+        IpAddr::V6(v6) => class_of_v6(v6),
+    }
+}
+
+/// The address that a URL's host means if it is a number in any notation that resolvers take
+/// (`127.1`, `0x7f000001`, `0177.0.0.1`, `2130706433`, `[::1]`, a dot at the end); `None` for a name.
+#[must_use]
+pub fn literal(host: &str) -> Option<IpAddr> {
+    if let Some(inside) = host.strip_prefix('[') {
+        return inside.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
+    }
+    let parts: Vec<u32> =
+        host.strip_suffix('.').unwrap_or(host).split('.').map(number).collect::<Option<_>>()?;
+    let (last, leading) = parts.split_last()?;
+    if leading.len() > 3 || leading.iter().any(|part| *part > 255) {
+        return None;
+    }
+    // The last number fills all the bytes that the leading ones leave.
+    let room = 32 - 8 * u32::try_from(leading.len()).ok()?;
+    if u64::from(*last) >= 1 << room {
+        return None;
+    }
+    let high = leading.iter().zip([24, 16, 8]).fold(0, |sum, (part, shift)| sum | part << shift);
+    Some(IpAddr::V4(Ipv4Addr::from_bits(high | last)))
+}
+
+/// Whether the last label of a host is a number: such a host is an address or a mistake, never a name.
+#[must_use]
+pub fn ends_in_number(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let last = host.rsplit('.').next().unwrap_or(host);
+    let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    match hex {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    // `from_str_radix` would take a sign.
+    if digits.starts_with('+') {
+        return None;
+    }
+    u32::from_str_radix(digits, radix).ok()
+}
+
+const V4: [(Ipv4Addr, u32, AddressClass); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, AddressClass::Unspecified),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, AddressClass::Private),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, AddressClass::CarrierNat),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, AddressClass::Loopback),
+    // Azure's host agent; it looks public and answers only from inside.
+    (Ipv4Addr::new(168, 63, 129, 16), 32, AddressClass::Metadata),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, AddressClass::LinkLocal),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, AddressClass::Private),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, AddressClass::Reserved),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, AddressClass::Documentation),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, AddressClass::Reserved),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, AddressClass::Private),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, AddressClass::Benchmarking),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, AddressClass::Documentation),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, AddressClass::Documentation),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, AddressClass::Multicast),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, AddressClass::Reserved),
+];
+
+/// The first row that matches counts; what no row matches (discard-only, SRv6, site-local …) is reserved.
+const V6: [(Ipv6Addr, u32, AddressClass); 12] = [
+    (Ipv6Addr::UNSPECIFIED, 128, AddressClass::Unspecified),
+    (Ipv6Addr::LOCALHOST, 128, AddressClass::Loopback),
+    // The metadata services of AWS and Google Cloud, in the middle of the private range.
+    (Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0), 32, AddressClass::Metadata),
+    (Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254), 128, AddressClass::Metadata),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, AddressClass::Private),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, AddressClass::LinkLocal),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, AddressClass::Multicast),
+    (Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 0), 32, AddressClass::Documentation),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, AddressClass::Documentation),
+    (Ipv6Addr::new(0x2001, 0x0002, 0, 0, 0, 0, 0, 0), 48, AddressClass::Benchmarking),
+    // IETF protocol assignments, ORCHID among them.
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, AddressClass::Reserved),
+    (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, AddressClass::Public),
+];
+
+fn class_of_v4(address: Ipv4Addr) -> AddressClass {
+    let bits = address.to_bits();
+    V4.iter()
+        .find(|(base, length, _)| (bits ^ base.to_bits()) >> (32 - length) == 0)
+        .map_or(AddressClass::Public, |row| row.2)
+}
+
+fn class_of_v6(address: Ipv6Addr) -> AddressClass {
+    let o = address.octets();
+    let prefix = embedded_in_prefix(address).unwrap_or_else(|| class_by_table(address));
+    match o[8..12] {
+        // ISATAP hides an IPv4 address in the second half, behind any prefix.
+        [0 | 2, 0, 0x5e, 0xfe] => both(prefix, class_of_v4(Ipv4Addr::new(o[12], o[13], o[14], o[15]))),
+        _ => prefix,
+    }
+}
+
+fn class_by_table(address: Ipv6Addr) -> AddressClass {
+    let bits = address.to_bits();
+    V6.iter()
+        .find(|(base, length, _)| (bits ^ base.to_bits()) >> (128 - length) == 0)
+        .map_or(AddressClass::Reserved, |row| row.2)
+}
+
+/// The class by the IPv4 addresses that the prefix says are inside, if it says so.
+fn embedded_in_prefix(address: Ipv6Addr) -> Option<AddressClass> {
+    let o = address.octets();
+    let v4 = |a: usize, b: usize, c: usize, d: usize| class_of_v4(Ipv4Addr::new(o[a], o[b], o[c], o[d]));
+    let class = match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
+        // IPv4-mapped; NAT64 by the well-known prefix and by the local one. Where the local one is cut elsewhere,
+        // only that network knows where the address stands (RFC 6052): those stay reserved.
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0 | 1, 0, 0, 0, ..] => v4(12, 13, 14, 15),
+        // 6to4.
+        [0x2002, ..] => v4(2, 3, 4, 5),
+        // IPv4-compatible: nothing public can be reached this way any more.
+        [0, 0, 0, 0, 0, 0, ..] => match v4(12, 13, 14, 15) {
+            AddressClass::Public => AddressClass::Reserved,
+            class => class,
+        },
+        // Teredo: the server, and the client with all bits turned over.
+        [0x2001, 0, ..] => {
+            let client = u32::from_be_bytes([o[12], o[13], o[14], o[15]]);
+            both(v4(4, 5, 6, 7), class_of_v4(Ipv4Addr::from_bits(!client)))
+        }
+        _ => return None,
+    };
+    Some(class)
+}
+
+/// One class for an address that can be read in two ways: only what both readings permit stays permitted.
+fn both(one: AddressClass, other: AddressClass) -> AddressClass {
+    match (one, other) {
+        (AddressClass::Public, class) | (class, AddressClass::Public) => class,
+        (one, other) if one == other => one,
+        _ => AddressClass::Reserved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AddressClass::*;
+    use super::*;
+
+    #[test]
+    fn every_range_has_its_class_from_the_first_to_the_last_address() {
+        let table: &[(&str, AddressClass)] = &[
+            ("0.0.0.0 0.255.255.255 ::", Unspecified),
+            ("1.0.0.0 9.255.255.255 11.0.0.0 8.8.8.8 93.184.216.34 223.255.255.255", Public),
+            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Private),
+            ("100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 172.15.255.255 172.32.0.0", Public),
+            ("100.64.0.0 100.127.255.255 100.100.100.200", CarrierNat),
+            ("127.0.0.0 127.0.0.1 127.255.255.255 ::1", Loopback),
+            ("169.254.0.0 169.254.169.254 169.254.170.2 169.254.255.255", LinkLocal),
+            ("169.253.255.255 169.255.0.0 192.167.255.255 192.169.0.0 192.0.1.0 192.0.3.0", Public),
+            ("192.0.0.0 192.0.0.192 192.0.0.255 192.88.99.0 192.88.99.255", Reserved),
+            ("192.0.2.0 192.0.2.255 198.51.100.7 203.0.113.255", Documentation),
+            ("198.18.0.0 198.19.255.255 2001:2::1", Benchmarking),
+            ("198.17.255.255 198.20.0.0 203.0.112.255 203.0.114.0 168.63.129.15 168.63.129.17", Public),
+            ("224.0.0.0 239.255.255.255 ff00:: ff02::1 ff0e::1", Multicast),
+            ("240.0.0.0 254.1.2.3 255.255.255.255", Reserved),
+            ("168.63.129.16 fd00:ec2::254 fd00:ec2::23 fd20:ce::254", Metadata),
+            ("fc00:: fd12:3456:789a::1 fdff:ffff::1 fd00:ec3::254 fd20:ce::255", Private),
+            ("fe80::1 fe80::abcd:1 febf:ffff::1", LinkLocal),
+            ("fec0::1 feff::1 100::1 100:0:0:1::1 5f00::1 4000::1 1fff::1 fe00::1", Reserved),
+            ("2001:10::1 2001:20::1 2001:3::1 2001:1::1 2001:1ff::1", Reserved),
+            ("2001:db8::1 3fff::1 3fff:fff::1", Documentation),
+            ("2001:200::1 2001:4860:4860::8888 2606:4700::1111 2620:fe::fe 3fff:1000::1 2a00::1", Public),
+        ];
+        check(table);
+    }
+
+    #[test]
+    fn an_address_inside_another_is_judged_too() {
+        let table: &[(&str, AddressClass)] = &[
+            ("::ffff:127.0.0.1 ::ffff:7f00:1 ::127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::", Loopback),
+            ("::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2002:c0a8:101::c0a8:101", Private),
+            ("::ffff:169.254.169.254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::", LinkLocal),
+            ("::ffff:0.0.0.0 64:ff9b:: 2002::1 ::0.0.0.2", Unspecified),
+            ("::ffff:8.8.8.8 64:ff9b::8.8.8.8 2002:808:808::1 64:ff9b:1::8.8.8.8", Public),
+            ("::8.8.8.8 ::ffff:0:8.8.8.8 ::ffff:0:127.0.0.1", Reserved),
+            // Teredo: server, then client turned over (80ff:fffe is 127.0.0.1, f5ff:fffe is 10.0.0.1).
+            ("2001:0:808:808:0:0:80ff:fffe 2001:0:7f00:1:0:0:f7f7:f7f7", Loopback),
+            ("2001:0:808:808:0:0:f5ff:fffe 2001:0:a00:1::f5ff:fffe", Private),
+            ("2001:0:808:808:0:0:f7f7:f7f7", Public),
+            ("2001:0:a00:1:0:0:80ff:fffe", Reserved),
+            // Local NAT64, the address at /96; then at /64, /56 and /48.
+            ("64:ff9b:1::127.0.0.1 64:ff9b:1::7f00:1", Loopback),
+            ("64:ff9b:1::10.0.0.1", Private),
+            ("64:ff9b:1:0:7f:0:100:0 64:ff9b:1:7f:0:0:100:0 64:ff9b:1:7f00:0:100::", Reserved),
+            // ISATAP behind a public, a private and a link-local prefix.
+            ("2a00::5efe:127.0.0.1 2a00::200:5efe:127.0.0.1", Loopback),
+            ("2a00::5efe:10.0.0.1 fd12::200:5efe:10.0.0.1 fd12::5efe:8.8.8.8", Private),
+            ("fe80::5efe:10.0.0.1 fd12::5efe:127.0.0.1", Reserved),
+            ("2a00::200:5efe:8.8.8.8", Public),
+        ];
+        check(table);
+    }
+
+    fn check(table: &[(&str, AddressClass)]) {
+        for (list, class) in table {
+            for text in list.split(' ') {
+                assert_eq!(classify(text.parse().unwrap()), *class, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_is_an_address_in_every_notation() {
+        let list = "127.0.0.1 127.1 127.0.1 2130706433 0x7f000001 0X7F000001 0x7f.1 0x7f.0.0.0x1 \
+                    0177.0.0.1 0177.1 017700000001 127.0.0.1. 2130706433. 0000177.0.0.01 127.0x1";
+        for text in list.split_whitespace() {
+            assert_eq!(literal(text), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), "{text}");
+        }
+        assert_eq!(literal("10.1.2"), Some("10.1.0.2".parse().unwrap()));
+        assert_eq!(literal("10.65538"), Some("10.1.0.2".parse().unwrap()));
+        assert_eq!(literal("0"), Some("0.0.0.0".parse().unwrap()));
+        assert_eq!(literal("4294967295"), Some("255.255.255.255".parse().unwrap()));
+        assert_eq!(literal("[::1]"), Some("::1".parse().unwrap()));
+        assert_eq!(literal("[::ffff:7f00:1]"), Some("::ffff:127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_literal() {
+        for text in [
+            "example.com",
+            "",
+            ".",
+            "127.0.0.1..",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "1.2.3.256",
+            "1.2.65536",
+            "1.16777216",
+            "4294967296",
+            "0x100000000",
+            "08.0.0.1",
+            "0x",
+            "+1.1.1.1",
+            "0x+1",
+            "-1",
+            "1..1",
+            "127.0.0.1a",
+            "::1",
+            "[::1",
+            "[::1%eth0]",
+            "[127.0.0.1]",
+            "[]",
+            "1e3",
+        ] {
+            assert_eq!(literal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_ends_in_a_number_is_no_name() {
+        for text in ["1", "1.2.3.4.5", "256.1.1.1", "a.0x1", "a.0x", "a.b.09.", "08.0.0.1"] {
+            assert!(ends_in_number(text), "{text}");
+        }
+        for text in ["", ".", "example.com", "1.example", "a1", "4chan.org", "0xg", "x0x1", "1.2.3.4a"] {
+            assert!(!ends_in_number(text), "{text}");
+        }
+    }
+}

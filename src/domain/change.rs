@@ -1,0 +1,234 @@
+//! What callers ask for, part by part: the pieces of a cue that a create gives and a PATCH may change.
+
+use serde_json::Value;
+
+use super::callback::{Callback, Method};
+use super::cue::{OnFailure, ScheduleText, When};
+use super::execution::Retry;
+use super::refusal::{Code, Refusal};
+use super::schedule::{CatchUp, Schedule, Timing, parse_instant};
+use super::zone::Zone;
+
+/// What a PATCH may ask of a cue's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantedStatus {
+    /// Resume.
+    Active,
+    /// Pause.
+    Paused,
+}
+
+/// Changes to a cue: what is `None` or empty is left alone.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct CueChange {
+    pub status: Option<WantedStatus>,
+    pub name: Option<String>,
+    /// `Some(None)` takes the description away.
+    pub description: Option<Option<String>>,
+    pub schedule: ScheduleParts,
+    pub callback: CallbackParts,
+    /// `Some(None)` takes the payload away.
+    pub payload: Option<Option<Value>>,
+    pub retry: RetryParts,
+    pub on_failure: OnFailureParts,
+    pub verification: Option<String>,
+}
+
+/// The two types of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// By a cron line.
+    Recurring,
+    /// At one instant.
+    Once,
+}
+
+impl Kind {
+    /// The words of the spec.
+    pub const WORDS: [&'static str; 2] = ["recurring", "once"];
+
+    /// The type that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "recurring" => Some(Self::Recurring),
+            "once" => Some(Self::Once),
+            _ => None,
+        }
+    }
+}
+
+/// The parts of a schedule that a request gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ScheduleParts {
+    pub kind: Option<Kind>,
+    pub cron: Option<String>,
+    /// As the caller wrote it: without an offset it is read in the zone.
+    pub at: Option<String>,
+    pub timezone: Option<String>,
+    pub catch_up: Option<CatchUp>,
+}
+
+impl ScheduleParts {
+    /// Whether nothing is given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A whole new schedule of type `kind`. The zone is UTC unless given.
+    ///
+    /// # Errors
+    /// `invalid_schedule` or `invalid_timezone`.
+    pub fn schedule(&self, kind: Kind) -> Result<Schedule, Refusal> {
+        let zone = self.timezone.as_deref().unwrap_or("UTC");
+        let catch_up = self.catch_up.unwrap_or_default();
+        match (kind, &self.cron, &self.at) {
+            (Kind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
+            (Kind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
+            (Kind::Recurring, None, _) => {
+                Err(lacking("A recurring schedule needs schedule.cron, such as \"0 9 * * *\""))
+            }
+            (Kind::Once, _, None) => {
+                Err(lacking("A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
+            }
+        }
+    }
+
+    /// `current` with the given parts in place of its own. A cron line or an instant alone says the type as well;
+    /// both together do not.
+    ///
+    /// # Errors
+    /// `invalid_schedule` or `invalid_timezone`.
+    pub fn applied_to(&self, current: &ScheduleText) -> Result<Schedule, Refusal> {
+        let timezone = self.timezone.as_deref().unwrap_or(&current.timezone);
+        let catch_up = self.catch_up.unwrap_or(current.catch_up);
+        if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
+            return Err(lacking("Both schedule.cron and schedule.at: give schedule.type, or one of them"));
+        }
+        let kind = self.kind.unwrap_or(match (&self.cron, &self.at, &current.when) {
+            (Some(_), _, _) => Kind::Recurring,
+            (None, Some(_), _) => Kind::Once,
+            (None, None, When::Recurring(_)) => Kind::Recurring,
+            (None, None, When::Once(_)) => Kind::Once,
+        });
+        match (kind, &self.cron, &self.at, &current.when) {
+            (Kind::Recurring, Some(cron), _, _) | (Kind::Recurring, None, _, When::Recurring(cron)) => {
+                Ok(Schedule::recurring(cron, timezone, catch_up)?)
+            }
+            (Kind::Once, _, Some(at), _) => {
+                let zone = Zone::find(timezone).map_err(super::schedule::ScheduleError::from)?;
+                Ok(Schedule { timing: Timing::Once(parse_instant(at, &zone)?), zone, catch_up })
+            }
+            (Kind::Once, _, None, When::Once(at)) => {
+                let zone = Zone::find(timezone).map_err(super::schedule::ScheduleError::from)?;
+                Ok(Schedule { timing: Timing::Once(*at), zone, catch_up })
+            }
+            (Kind::Recurring, None, _, When::Once(_)) => {
+                Err(lacking("A recurring schedule needs schedule.cron"))
+            }
+            (Kind::Once, _, None, When::Recurring(_)) => Err(lacking("A once schedule needs schedule.at")),
+        }
+    }
+}
+
+fn lacking(message: &'static str) -> Refusal {
+    Refusal::new(Code::InvalidSchedule, message)
+}
+
+/// The parts of a callback that a request gives; each has been checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct CallbackParts {
+    pub url: Option<String>,
+    pub method: Option<Method>,
+    pub headers: Option<Vec<(String, String)>>,
+}
+
+impl CallbackParts {
+    /// Whether nothing is given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A whole new callback; none without a URL.
+    #[must_use]
+    pub fn callback(self) -> Option<Callback> {
+        let method = self.method.unwrap_or(Method::Post);
+        self.url.map(|url| Callback { url, method, headers: self.headers.unwrap_or_default() })
+    }
+
+    /// Puts the given parts in place of `callback`'s own.
+    pub fn apply_to(&self, callback: &mut Callback) {
+        if let Some(url) = &self.url {
+            callback.url.clone_from(url);
+        }
+        if let Some(method) = self.method {
+            callback.method = method;
+        }
+        if let Some(headers) = &self.headers {
+            callback.headers.clone_from(headers);
+        }
+    }
+}
+
+/// The parts of a retry policy that a request gives.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct RetryParts {
+    pub max_attempts: Option<u32>,
+    pub backoff_minutes: Option<Vec<f64>>,
+}
+
+impl RetryParts {
+    /// Puts the given parts in place of `retry`'s own.
+    pub fn apply_to(&self, retry: &mut Retry) {
+        if let Some(max_attempts) = self.max_attempts {
+            retry.max_attempts = max_attempts;
+        }
+        if let Some(backoff_minutes) = &self.backoff_minutes {
+            retry.backoff_minutes.clone_from(backoff_minutes);
+        }
+    }
+}
+
+/// The parts of `on_failure` that a request gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OnFailureParts {
+    pub email: Option<bool>,
+    /// `Some(None)` takes the URL away.
+    pub webhook: Option<Option<String>>,
+    pub pause: Option<bool>,
+}
+
+impl OnFailureParts {
+    /// Puts the given parts in place of `on_failure`'s own.
+    pub fn apply_to(&self, on_failure: &mut OnFailure) {
+        if let Some(email) = self.email {
+            on_failure.email = email;
+        }
+        if let Some(webhook) = &self.webhook {
+            on_failure.webhook.clone_from(webhook);
+        }
+        if let Some(pause) = self.pause {
+            on_failure.pause = pause;
+        }
+    }
+}
+
+/// `own` with the entries of `over` laid on its top level, or `over` alone (`merge_strategy`, contract §4).
+#[must_use]
+pub fn overridden(own: Option<Value>, over: Option<Value>, replace: bool) -> Option<Value> {
+    match (own, over) {
+        (own, None) => own,
+        (Some(Value::Object(mut own)), Some(Value::Object(over))) if !replace => {
+            own.extend(over);
+            Some(Value::Object(own))
+        }
+        (_, over) => over,
+    }
+}

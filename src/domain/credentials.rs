@@ -1,0 +1,261 @@
+//! Text forms that belong to a user: API keys, the webhook secret, the e-mail address (contract §3).
+//!
+//! Random bytes are arguments. Neither a key nor a secret shows in `Debug`: what is logged never holds one.
+
+use std::fmt;
+
+use ring::digest;
+
+use super::ids::hex;
+
+const KEY_PREFIX: &str = "cue_sk_";
+const KEY_DIGITS: usize = 32;
+const SHOWN_CHARS: usize = 12;
+const SECRET_PREFIX: &str = "whsec_";
+const EMAIL_BYTES: usize = 254;
+
+/// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+impl ApiKey {
+    /// The key made of 16 random bytes.
+    #[must_use]
+    pub fn from_random(random: [u8; 16]) -> Self {
+        Self(format!("{KEY_PREFIX}{}", hex(&random)))
+    }
+
+    /// The key in this text, or nothing when it has not the form of one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(KEY_PREFIX)?.as_bytes();
+        let is_key = digits.len() == KEY_DIGITS
+            && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        is_key.then(|| Self(text.to_owned()))
+    }
+
+    /// The whole key, for the one answer that shows it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// The first 12 characters, by which a user knows the key again.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.0[..SHOWN_CHARS]
+    }
+
+    /// What is stored of the key and looked up by it.
+    #[must_use]
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.0.as_bytes())
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiKey({}…)", self.prefix())
+    }
+}
+
+/// The secret that signs a user's webhooks: `whsec_` and 64 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookSecret(String);
+
+impl WebhookSecret {
+    /// The secret made of 32 random bytes.
+    #[must_use]
+    pub fn from_random(random: [u8; 32]) -> Self {
+        Self(format!("{SECRET_PREFIX}{}", hex(&random)))
+    }
+
+    /// The whole secret.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret(…)")
+    }
+}
+
+/// An e-mail address, trimmed and lower-cased; whether mail arrives there only mail can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Email(String);
+
+/// Why a text is no e-mail address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmailFault {
+    /// Nothing but blanks.
+    Empty,
+    /// More than 254 bytes.
+    TooLong,
+    /// No `@`, or more than one.
+    NotOneAt,
+    /// Nothing before the `@`.
+    NoLocalPart,
+    /// Nothing after the `@`, or a domain with an empty label (`a@b..c`).
+    NoDomain,
+    /// A blank, a control character or one that has a meaning in a mail's header (`<>()[],;:"\`).
+    ForbiddenCharacter,
+}
+
+impl Email {
+    /// The address in this text.
+    ///
+    /// # Errors
+    /// The first [`EmailFault`] of it.
+    pub fn parse(text: &str) -> Result<Self, EmailFault> {
+        let address = text.trim().to_lowercase();
+        if address.is_empty() {
+            return Err(EmailFault::Empty);
+        }
+        if address.len() > EMAIL_BYTES {
+            return Err(EmailFault::TooLong);
+        }
+        if address.contains(is_forbidden) {
+            return Err(EmailFault::ForbiddenCharacter);
+        }
+        let (local, domain) = address.split_once('@').ok_or(EmailFault::NotOneAt)?;
+        if domain.contains('@') {
+            return Err(EmailFault::NotOneAt);
+        }
+        if local.is_empty() {
+            return Err(EmailFault::NoLocalPart);
+        }
+        if domain.split('.').any(str::is_empty) {
+            return Err(EmailFault::NoDomain);
+        }
+        Ok(Self(address))
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_forbidden(char: char) -> bool {
+    char.is_whitespace() || char.is_control() || "<>()[],;:\"\\".contains(char)
+}
+
+impl fmt::Display for Email {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for EmailFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "The e-mail address is empty",
+            Self::TooLong => "The e-mail address is longer than 254 bytes",
+            Self::NotOneAt => "An e-mail address has exactly one @",
+            Self::NoLocalPart => "The e-mail address has nothing before the @",
+            Self::NoDomain => "The e-mail address has no valid domain after the @",
+            Self::ForbiddenCharacter => "The e-mail address holds a character that it cannot have",
+        })
+    }
+}
+
+impl std::error::Error for EmailFault {}
+
+/// SHA-256, for what is stored hashed: keys and the tokens of the device login.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTING: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    const KEY: &str = "cue_sk_000102030405060708090a0b0c0d0e0f";
+
+    #[test]
+    fn a_key_is_its_prefix_and_32_digits() {
+        let key = ApiKey::from_random(COUNTING);
+        assert_eq!(key.reveal(), KEY);
+        assert_eq!(key.prefix(), "cue_sk_00010");
+        assert_eq!(ApiKey::parse(KEY), Some(key));
+    }
+
+    #[test]
+    fn a_key_is_stored_as_the_sha256_of_its_whole_text() {
+        // Computed with Python's hashlib.
+        let expected = "795d1941197e206fa28c388260b9337689734f8722701492007e6d76907f23c0";
+        assert_eq!(hex(&ApiKey::from_random(COUNTING).hash()), expected);
+    }
+
+    #[test]
+    fn what_is_not_a_key_is_not_parsed() {
+        let upper = KEY.replace('f', "F");
+        for text in
+            ["", "cue_sk_", &KEY[..38], &format!("{KEY}0"), &upper, &KEY[7..], &KEY.replace("0f", "é")]
+        {
+            assert_eq!(ApiKey::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_its_prefix_and_64_digits() {
+        let secret = WebhookSecret::from_random([0xA5; 32]);
+        assert_eq!(secret.reveal(), format!("whsec_{}", "a5".repeat(32)));
+    }
+
+    #[test]
+    fn neither_shows_when_debugged() {
+        assert_eq!(format!("{:?}", ApiKey::from_random(COUNTING)), "ApiKey(cue_sk_00010…)");
+        assert_eq!(format!("{:?}", WebhookSecret::from_random([1; 32])), "WebhookSecret(…)");
+    }
+
+    #[test]
+    fn an_address_is_trimmed_and_lower_cased() {
+        let table = [
+            (" \tAnn@Example.COM\n", "ann@example.com"),
+            ("a+b.c'd@sub.example.co.uk", "a+b.c'd@sub.example.co.uk"),
+            ("me@localhost", "me@localhost"),
+            ("JÖRG@BÜCHER.de", "jörg@bücher.de"),
+        ];
+        for (text, address) in table {
+            assert_eq!(Email::parse(text).unwrap().as_str(), address);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_for_its_reason() {
+        use EmailFault as F;
+        let longest = format!("{}@example.com", "a".repeat(242));
+        assert!(Email::parse(&longest).is_ok());
+        let too_long = format!("a{longest}");
+        let table = [
+            ("", F::Empty),
+            (" \t ", F::Empty),
+            ("ann", F::NotOneAt),
+            ("a@b@c.com", F::NotOneAt),
+            ("@example.com", F::NoLocalPart),
+            ("ann@", F::NoDomain),
+            ("ann@b..com", F::NoDomain),
+            ("ann@.com", F::NoDomain),
+            ("ann@b.com.", F::NoDomain),
+            ("a nn@b.com", F::ForbiddenCharacter),
+            ("ann@b.com\r\nBcc: x@y.com", F::ForbiddenCharacter),
+            ("a\u{0}@b.com", F::ForbiddenCharacter),
+            ("a\u{a0}b@c.com", F::ForbiddenCharacter),
+            ("Ann <ann@b.com>", F::ForbiddenCharacter),
+            ("a@b.com,c@d.com", F::ForbiddenCharacter),
+            (too_long.as_str(), F::TooLong),
+        ];
+        for (text, fault) in table {
+            assert_eq!(Email::parse(text), Err(fault), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! One field of a cron expression: its text to a set of values, with errors that name the field.
+
+use super::CronError;
+
+/// What a field may hold.
+pub(super) struct Field {
+    /// How messages call it.
+    pub(super) name: &'static str,
+    /// The least and the greatest number that may be written.
+    pub(super) range: (u8, u8),
+    /// How many values there are before a range wraps.
+    pub(super) size: u8,
+    /// Three-letter names, in the order of the values.
+    pub(super) names: &'static [&'static str],
+    /// Whether `?` may stand for `*`.
+    pub(super) question: bool,
+}
+
+/// The five fields in their order.
+pub(super) const FIELDS: [Field; 5] = [
+    Field { name: "minute", range: (0, 59), size: 60, names: &[], question: false },
+    Field { name: "hour", range: (0, 23), size: 24, names: &[], question: false },
+    Field { name: "day-of-month", range: (1, 31), size: 31, names: &[], question: true },
+    Field {
+        name: "month",
+        range: (1, 12),
+        size: 12,
+        names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+        question: false,
+    },
+    // 7 may be written for Sunday, but there are seven days: values are taken modulo the size.
+    Field {
+        name: "day-of-week",
+        range: (0, 7),
+        size: 7,
+        names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+        question: true,
+    },
+];
+
+impl Field {
+    /// The values that a text names, as a bit set: bit n is the value n, Sunday is 0.
+    pub(super) fn parse(&self, text: &str) -> Result<u64, CronError> {
+        if self.question && text == "?" {
+            return Ok(self.every(0, self.size - 1, 1));
+        }
+        let mut set = 0;
+        for item in text.split(',') {
+            set |= self.item(item)?;
+        }
+        Ok(set)
+    }
+
+    fn item(&self, item: &str) -> Result<u64, CronError> {
+        let (range, step) = match item.split_once('/') {
+            Some((range, step)) => (range, Some(self.step(step)?)),
+            None => (item, None),
+        };
+        let last = self.size - 1;
+        let (first, last) = match (range, range.split_once('-')) {
+            ("*", _) => (0, last),
+            (_, Some((first, end))) => (self.value(first)?, self.value(end)?),
+            // `a/n` is `a-max/n`; crontab(5) itself has steps after ranges only.
+            (value, None) if step.is_some() => (self.value(value)?, last),
+            (value, None) => (self.value(value)?, self.value(value)?),
+        };
+        Ok(self.every(first, last, step.unwrap_or(1)))
+    }
+
+    /// Every `step`th value from `first` to `last`, both counted from the field's least, round the end if need be.
+    fn every(&self, first: u8, last: u8, step: u8) -> u64 {
+        let length = if first <= last { last - first } else { last + self.size - first };
+        (0..=length)
+            .step_by(usize::from(step))
+            .map(|distance| 1 << (self.range.0 + (first + distance) % self.size))
+            .fold(0, |set, bit: u64| set | bit)
+    }
+
+    /// A number or name, counted from the field's least.
+    fn value(&self, text: &str) -> Result<u8, CronError> {
+        let (least, greatest) = self.range;
+        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+            return Ok(u8::try_from(index).unwrap_or(greatest));
+        }
+        let Some(number) = self.number(text)? else {
+            return Err(self.unknown(text));
+        };
+        if (least..=greatest).contains(&number) {
+            return Ok(number - least);
+        }
+        Err(self.error(format!("{} is out of range {least}-{greatest}", shown(text))))
+    }
+
+    fn step(&self, text: &str) -> Result<u8, CronError> {
+        let size = self.size;
+        match self.number(text)? {
+            Some(step) if (1..=size).contains(&step) => Ok(step),
+            Some(0) => Err(self.error(format!("a step of 0 never moves; use 1-{size}"))),
+            Some(_) => Err(self.error(format!(
+                "the step {} is larger than the field, which has {size} values; use 1-{size}",
+                shown(text)
+            ))),
+            None => {
+                Err(self.error(format!("`{}` is not a step; write a number 1-{size} after /", shown(text))))
+            }
+        }
+    }
+
+    /// Digits as a number, the greatest u8 for all that are greater; `None` for what is not digits.
+    fn number(&self, text: &str) -> Result<Option<u8>, CronError> {
+        if text.is_empty() {
+            return Err(
+                self.error("a value is missing; write one on each side of every `,`, `-` and `/`".to_owned())
+            );
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(None);
+        }
+        Ok(Some(text.parse().unwrap_or(u8::MAX)))
+    }
+
+    fn unknown(&self, text: &str) -> CronError {
+        let (least, greatest) = self.range;
+        let numbers = format!("{least}-{greatest}");
+        let wanted = match self.names {
+            [first, .., last] => format!("a number {numbers} or a name {first}-{last}"),
+            _ => format!("a number {numbers}"),
+        };
+        let text = shown(text);
+        if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
+            return self.error(format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}"));
+        }
+        self.error(format!("`{text}` is not known here; write {wanted}"))
+    }
+
+    fn error(&self, message: String) -> CronError {
+        CronError { field: self.name, message }
+    }
+}
+
+/// As much of a user's text as belongs in a message.
+pub(super) fn shown(text: &str) -> String {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,220 @@
+//! What a cron expression means: five sets of values and the rule for the two day fields.
+//! Counts and looks back by arithmetic on the sets; looking ahead is saffron's, in `cron`.
+
+use jiff::civil::{Date, DateTime};
+
+use super::CronError;
+use super::field::{FIELDS, shown};
+
+/// Five bit sets: bit n is the value n, Sunday is 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Both day fields are restricted, so that a day matches which either of them names.
+    either_day: bool,
+}
+
+const ALL_HOURS: u64 = (1 << 24) - 1;
+const ALL_DAYS: u64 = ((1 << 31) - 1) << 1;
+const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
+/// More than every value of every field written out.
+const LONGEST: usize = 1024;
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, CronError> {
+        if text.len() > LONGEST {
+            return Err(whole(format!("it is longer than {LONGEST} bytes; use ranges and steps")));
+        }
+        let text = match text.trim_ascii() {
+            name if name.starts_with('@') => expand(name)?,
+            fields => fields,
+        };
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        let fields: [&str; 5] = fields.try_into().map_err(|fields: Vec<&str>| wrong_count(fields.len()))?;
+        let mut sets = [0; 5];
+        for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
+            *set = field.parse(text)?;
+        }
+        let [minutes, hours, days, months, weekdays] = sets;
+        // crontab(5): a day field that begins with a star, `*/2` too, does not count as restricted.
+        let restricted = |text: &str| !text.starts_with(['*', '?']);
+        let either_day = restricted(fields[2]) && restricted(fields[4]);
+        Ok(Self { minutes, hours, days, months, weekdays, either_day })
+    }
+
+    /// The same in the one form that saffron reads as crontab(5) does: numbers only, Sunday as 1.
+    ///
+    /// Where both day fields must match, saffron gets the day of month only; see `Cron::next_civil`.
+    pub(super) fn canonical(&self) -> String {
+        let star = || "*".to_owned();
+        let (days, weekdays) = match (self.days, self.weekdays) {
+            (days, weekdays) if self.either_day => (list(days), list(weekdays << 1)),
+            (ALL_DAYS, ALL_WEEKDAYS) => (star(), star()),
+            (ALL_DAYS, weekdays) => (star(), list(weekdays << 1)),
+            (days, _) => (list(days), star()),
+        };
+        format!("{} {} {days} {} {weekdays}", list(self.minutes), list(self.hours), list(self.months))
+    }
+
+    pub(super) fn comes_true(&self) -> bool {
+        const LONGEST_DAY: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        // Every date of the year, 29 February too, falls on each weekday sooner or later.
+        self.either_day
+            || (1..)
+                .zip(&LONGEST_DAY[1..])
+                .any(|(month, longest)| has(self.months, month) && self.days.trailing_zeros() <= *longest)
+    }
+
+    pub(super) fn covers_every_hour(&self) -> bool {
+        self.hours == ALL_HOURS
+    }
+
+    pub(super) fn includes_day(&self, date: Date) -> bool {
+        if !has(self.months, date.month()) {
+            return false;
+        }
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        if self.either_day { day || weekday } else { day && weekday }
+    }
+
+    /// How many minutes match in (`after`, `until`]: whole days by multiplication, the ends by rank.
+    pub(super) fn count(&self, after: DateTime, until: DateTime) -> u64 {
+        if until <= after {
+            return 0;
+        }
+        let per_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
+        let mut days = 0;
+        let mut date = after.date();
+        while date < until.date() {
+            days += u64::from(self.includes_day(date));
+            // The loop ends before the calendar does: `until` is a later date.
+            date = date.tomorrow().unwrap_or(Date::MAX);
+        }
+        days * per_day + self.rank(until) - self.rank(after)
+    }
+
+    /// The last minute that matches in (`after`, `until`].
+    pub(super) fn last(&self, after: DateTime, until: DateTime) -> Option<DateTime> {
+        let mut until = until;
+        while until > after {
+            if self.includes_day(until.date())
+                && let Some((hour, minute)) = self.last_time(until.hour(), until.minute())
+            {
+                return Some(until.date().at(hour, minute, 0, 0)).filter(|last| *last > after);
+            }
+            until = until.date().yesterday().ok()?.at(23, 59, 0, 0);
+        }
+        None
+    }
+
+    /// How many minutes of this day match up to and including this one.
+    fn rank(&self, at: DateTime) -> u64 {
+        if !self.includes_day(at.date()) {
+            return 0;
+        }
+        let hours_before = (self.hours & below(at.hour())).count_ones();
+        let minutes = if has(self.hours, at.hour()) { self.minutes & through(at.minute()) } else { 0 };
+        u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
+    }
+
+    /// The last time of day that matches, up to and including this one.
+    fn last_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
+        if has(self.hours, hour)
+            && let Some(minute) = highest(self.minutes & through(minute))
+        {
+            return Some((hour, minute));
+        }
+        Some((highest(self.hours & below(hour))?, highest(self.minutes)?))
+    }
+}
+
+fn expand(name: &str) -> Result<&'static str, CronError> {
+    const MACROS: [(&str, &str); 7] = [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ];
+    if let Some((_, fields)) = MACROS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(fields);
+    }
+    if name.eq_ignore_ascii_case("@reboot") {
+        return Err(whole("@reboot names no time to run at; use @daily or five fields".to_owned()));
+    }
+    let known = MACROS.map(|(known, _)| known).join(" ");
+    Err(whole(format!("`{}` is not known; use {known} or five fields", shown(name))))
+}
+
+fn wrong_count(count: usize) -> CronError {
+    let hint = match count {
+        0..5 => "write * for a field that does not matter",
+        _ => "leave out seconds and years, and write lists without blanks",
+    };
+    let order = "minute hour day-of-month month day-of-week";
+    let plural = if count == 1 { "" } else { "s" };
+    whole(format!("it has {count} field{plural}, a cron has five ({order}); {hint}"))
+}
+
+fn whole(message: String) -> CronError {
+    CronError { field: "expression", message }
+}
+
+/// The values of a set as ranges: `0,15-17,45`.
+fn list(set: u64) -> String {
+    let mut parts = Vec::new();
+    let mut rest = set;
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let length = (rest >> first).trailing_ones();
+        parts.push(match length {
+            1 => first.to_string(),
+            _ => format!("{first}-{}", first + length - 1),
+        });
+        rest &= !(((1 << length) - 1) << first);
+    }
+    parts.join(",")
+}
+
+fn has(set: u64, value: i8) -> bool {
+    set & (1 << value) != 0
+}
+
+fn highest(set: u64) -> Option<i8> {
+    i8::try_from(set.checked_ilog2()?).ok()
+}
+
+fn below(value: i8) -> u64 {
+    (1 << value) - 1
+}
+
+fn through(value: i8) -> u64 {
+    below(value + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn saffron_is_handed_numbers_with_sunday_as_1() {
+        for (text, canonical) in [
+            ("@daily", "0 0 * 1-12 *"),
+            ("*/15 22-2 ? jan,MAR fri-mon", "0,15,30,45 0-2,22-23 * 1,3 1-2,6-7"),
+            ("0 0 13 * 5", "0 0 13 1-12 6"),
+            ("0 0 1-31 * 7", "0 0 1-31 1-12 1"),
+            // Both must match: saffron gets the day of month, and the weekday is kept afterwards.
+            ("0 0 1-7 * */3", "0 0 1-7 1-12 *"),
+            ("0 0 */10 * mon", "0 0 1,11,21,31 1-12 *"),
+        ] {
+            assert_eq!(Pattern::parse(text).unwrap().canonical(), canonical, "{text}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A cue: what it is, and what creating, changing, firing and ending does to its state (contract §4).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::callback::Callback;
+use super::change::{CueChange, WantedStatus};
+use super::execution::Retry;
+use super::refusal::{Code, Refusal};
+use super::schedule::{CatchUp, Schedule, ScheduleError, Timing};
+use super::zone::Zone;
+
+/// Where a cue stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Its schedule runs, or its only run is under way.
+    Active,
+    /// Its schedule rests until it is resumed.
+    Paused,
+    /// Its only run succeeded.
+    Completed,
+    /// Its only run failed, or its next instant cannot be computed.
+    Failed,
+}
+
+impl Status {
+    /// The words of the spec, in its order.
+    pub const WORDS: [&'static str; 4] = ["active", "paused", "completed", "failed"];
+
+    /// The word of the spec.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The status that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Active, Self::Paused, Self::Completed, Self::Failed].into_iter().find(|it| it.as_str() == word)
+    }
+}
+
+/// How a run reaches whoever does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// The payload is sent to the callback's URL.
+    Webhook,
+    /// A worker claims the execution.
+    Worker,
+}
+
+impl Transport {
+    /// The word of the spec.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Worker => "worker",
+        }
+    }
+
+    /// The transport that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Webhook, Self::Worker].into_iter().find(|it| it.as_str() == word)
+    }
+}
+
+/// The schedule as it is stored and shown; [`ScheduleText::read`] makes it able to compute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleText {
+    /// What it runs on.
+    pub when: When,
+    /// The zone's name.
+    pub timezone: String,
+    /// What becomes of runs that were missed.
+    pub catch_up: CatchUp,
+}
+
+/// A cron line, or one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// The cron line as the user wrote it.
+    Recurring(String),
+    /// The only instant.
+    Once(Timestamp),
+}
+
+impl ScheduleText {
+    /// The schedule behind the text.
+    ///
+    /// # Errors
+    /// When the zone or the cron line is not known (any more).
+    pub fn read(&self) -> Result<Schedule, ScheduleError> {
+        match &self.when {
+            When::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
+            When::Once(at) => {
+                let zone = Zone::find(&self.timezone)?;
+                Ok(Schedule { timing: Timing::Once(*at), zone, catch_up: self.catch_up })
+            }
+        }
+    }
+
+    /// The text of `schedule`.
+    #[must_use]
+    pub fn of(schedule: &Schedule) -> Self {
+        let when = match &schedule.timing {
+            Timing::Recurring(cron) => When::Recurring(cron.text().to_owned()),
+            Timing::Once(at) => When::Once(*at),
+        };
+        Self { when, timezone: schedule.zone.name().to_owned(), catch_up: schedule.catch_up }
+    }
+}
+
+/// What follows an execution's last failure (contract §6). Its JSON form is the contract's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnFailure {
+    /// Mail to the account's address.
+    pub email: bool,
+    /// A signed POST to this URL.
+    pub webhook: Option<String>,
+    /// Pause of a recurring cue.
+    pub pause: bool,
+}
+
+impl Default for OnFailure {
+    fn default() -> Self {
+        Self { email: true, webhook: None, pause: false }
+    }
+}
+
+/// A stored cue, but for its payload, which has a row of its own.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Cue {
+    /// Its row.
+    pub key: i64,
+    pub id: String,
+    /// The owner's row.
+    pub user_key: i64,
+    pub name: String,
+    pub description: Option<String>,
+    pub status: Status,
+    pub next_run: Option<Timestamp>,
+    pub last_run: Option<Timestamp>,
+    pub run_count: i64,
+    pub missed_count: i64,
+    pub schedule: ScheduleText,
+    pub transport: Transport,
+    /// None for worker cues.
+    pub callback: Option<Callback>,
+    /// The row of its payload.
+    pub payload_key: Option<i64>,
+    pub retry: Retry,
+    pub on_failure: OnFailure,
+    /// One of the contract's verification modes.
+    pub verification: String,
+    /// What the owner should know: unknown fields of its creation, or why it failed.
+    pub warning: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// The fields of a cue that its creation gives.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct NewCue {
+    pub name: String,
+    pub description: Option<String>,
+    pub schedule: Schedule,
+    pub transport: Transport,
+    pub callback: Option<Callback>,
+    pub payload: Option<Value>,
+    pub retry: Retry,
+    pub on_failure: OnFailure,
+    pub verification: String,
+    pub warning: Option<String>,
+}
+
+impl NewCue {
+    /// The active cue that this makes at `now`; its row is not known yet.
+    ///
+    /// # Errors
+    /// `invalid_schedule` when the schedule is never due after `now`.
+    pub fn into_cue(
+        self,
+        id: String,
+        user_key: i64,
+        now: Timestamp,
+    ) -> Result<(Cue, Option<Value>), Refusal> {
+        let next_run = self.schedule.first_run(now)?;
+        let cue = Cue {
+            key: 0,
+            id,
+            user_key,
+            name: self.name,
+            description: self.description,
+            status: Status::Active,
+            next_run: Some(next_run),
+            last_run: None,
+            run_count: 0,
+            missed_count: 0,
+            schedule: ScheduleText::of(&self.schedule),
+            transport: self.transport,
+            callback: self.callback,
+            payload_key: None,
+            retry: self.retry,
+            on_failure: self.on_failure,
+            verification: self.verification,
+            warning: self.warning,
+            created_at: now,
+            updated_at: now,
+        };
+        Ok((cue, self.payload))
+    }
+}
+
+impl Cue {
+    /// Applies `change`, but for the payload. A changed schedule of an ended cue makes it active again.
+    ///
+    /// # Errors
+    /// `invalid_schedule` when the cue would be active and never due, `invalid_state` for the pause of an ended one,
+    /// `invalid_callback` for a callback of a worker cue.
+    pub fn apply(&mut self, change: &CueChange, now: Timestamp) -> Result<(), Refusal> {
+        if let Some(name) = &change.name {
+            self.name.clone_from(name);
+        }
+        if let Some(description) = &change.description {
+            self.description.clone_from(description);
+        }
+        if let Some(verification) = &change.verification {
+            self.verification.clone_from(verification);
+        }
+        if !change.callback.is_empty() {
+            let Some(callback) = &mut self.callback else {
+                return Err(Refusal::new(Code::InvalidCallback, "A worker cue has no callback to change"));
+            };
+            change.callback.apply_to(callback);
+        }
+        change.retry.apply_to(&mut self.retry);
+        change.on_failure.apply_to(&mut self.on_failure);
+        self.apply_schedule(change, now)?;
+        self.updated_at = now;
+        Ok(())
+    }
+
+    fn apply_schedule(&mut self, change: &CueChange, now: Timestamp) -> Result<(), Refusal> {
+        let rescheduled = !change.schedule.is_empty();
+        if rescheduled {
+            let schedule = change.schedule.applied_to(&self.schedule)?;
+            // A paused cue takes no instant either that it could never run at.
+            if change.schedule.at.is_some() {
+                schedule.first_run(now)?;
+            }
+            self.schedule = ScheduleText::of(&schedule);
+        }
+        let over = matches!(self.status, Status::Completed | Status::Failed);
+        let revived = over && rescheduled;
+        match change.status {
+            Some(WantedStatus::Paused) if over && !revived => Err(Refusal::new(
+                Code::InvalidState,
+                "The cue is over: give it a new schedule to make it run again",
+            )),
+            Some(WantedStatus::Paused) => {
+                self.status = Status::Paused;
+                self.next_run = None;
+                Ok(())
+            }
+            Some(WantedStatus::Active) if self.status != Status::Active || rescheduled => self.activate(now),
+            None if rescheduled && self.status != Status::Paused => self.activate(now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the schedule run from `now`.
+    fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        self.next_run = Some(self.schedule.read()?.first_run(now)?);
+        self.status = Status::Active;
+        Ok(())
+    }
+
+    /// The status of a `once` cue whose execution, due at `scheduled_for` by schedule, ended; `None` where the end
+    /// of that execution says nothing about the cue.
+    #[must_use]
+    pub fn after_end(&self, scheduled_for: Timestamp, success: bool) -> Option<Status> {
+        let its_only_run = self.schedule.when == When::Once(scheduled_for) && self.next_run.is_none();
+        its_only_run.then_some(if success { Status::Completed } else { Status::Failed })
+    }
+}

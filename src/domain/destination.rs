@@ -1,0 +1,374 @@
+//! Where a callback goes: the check of its URL when a cue is stored, and the host and port that come out of it.
+//!
+//! A name is only checked in form here; what it resolves to is checked at each delivery.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::address::{AddressClass, classify, ends_in_number, literal};
+use super::reach::AddressPolicy;
+use super::refusal::{Code, Refusal};
+
+/// The longest URL, in bytes.
+pub const MAX_URL: usize = 2048;
+
+/// The place that a callback URL names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// Lower-case name without a dot at the end, or an address in its usual form without brackets.
+    pub host: String,
+    /// The port, written or implied by the scheme.
+    pub port: u16,
+    /// Whether the connection is encrypted.
+    pub https: bool,
+    /// The path without the query, at least `/`.
+    pub path: String,
+}
+
+/// Why a URL cannot be a callback's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UrlError {
+    /// Longer than 2,048 bytes.
+    TooLong,
+    /// A character that has to be percent-encoded.
+    Character(char),
+    /// Not `http://…` or `https://…`.
+    Scheme,
+    /// A user name or password before the host.
+    UserInfo,
+    /// No host at all.
+    NoHost,
+    /// A host that is neither a name nor an address.
+    Host(String),
+    /// A port that is not 1 to 65535.
+    Port(String),
+    /// An address, or a name of this machine, that callbacks may not reach.
+    Blocked(String, AddressClass),
+}
+
+/// Checks a callback's URL in form, and refuses addresses written in it (and `localhost`) that the policy blocks.
+///
+/// # Errors
+/// Says what is wrong with the URL, as `invalid_callback_url`.
+pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<Destination, UrlError> {
+    let destination = parse(url)?;
+    if !policy.exempts(&destination.host, destination.port, &destination.path) {
+        check_reach(&destination.host, policy)?;
+    }
+    Ok(destination)
+}
+
+impl Destination {
+    /// `host:port`, an IPv6 address in brackets.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let (host, port) = (&self.host, self.port);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// A number that all callbacks to one host and port share, whatever the scheme; it is stored, so it never changes.
+    #[must_use]
+    pub fn lane(&self) -> i64 {
+        // FNV-1a.
+        let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        // Folded to 32 bits: it stands in an index entry of every queued execution.
+        i64::from((hash >> 32) as u32 ^ hash as u32)
+    }
+}
+
+/// The lane of a URL that has been checked; all URLs that cannot be read share one.
+#[must_use]
+pub fn lane_of(url: &str) -> i64 {
+    parse(url).map_or(0, |destination| destination.lane())
+}
+
+fn parse(url: &str) -> Result<Destination, UrlError> {
+    if url.len() > MAX_URL {
+        return Err(UrlError::TooLong);
+    }
+    let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
+    let https = match scheme {
+        _ if scheme.eq_ignore_ascii_case("http") => false,
+        _ if scheme.eq_ignore_ascii_case("https") => true,
+        _ => return Err(UrlError::Scheme),
+    };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err(UrlError::UserInfo);
+    }
+    let (host, port) = split_port(authority)?;
+    let port = match port {
+        None => {
+            if https {
+                443
+            } else {
+                80
+            }
+        }
+        Some(digits) => parse_port(digits)?,
+    };
+    let host = parse_host(host)?;
+    if let Some(bad) = rest.chars().find(|c| !c.is_ascii_graphic() || "\"<>\\`".contains(*c)) {
+        return Err(UrlError::Character(bad));
+    }
+    let path = match tail.split(['?', '#']).next() {
+        None | Some("") => "/".to_owned(),
+        Some(path) => path.to_owned(),
+    };
+    Ok(Destination { host, port, https, path })
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
+    let host_end = if authority.starts_with('[') {
+        authority.find(']').map(|end| end + 1).ok_or_else(|| UrlError::Host(authority.to_owned()))?
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    match authority.split_at(host_end) {
+        ("", _) => Err(UrlError::NoHost),
+        (host, "") => Ok((host, None)),
+        (host, port) => match port.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None => Err(UrlError::Host(authority.to_owned())),
+        },
+    }
+}
+
+fn parse_port(digits: &str) -> Result<u16, UrlError> {
+    let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.parse() {
+        Ok(port) if plain && port > 0 => Ok(port),
+        _ => Err(UrlError::Port(digits.to_owned())),
+    }
+}
+
+fn parse_host(host: &str) -> Result<String, UrlError> {
+    if let Some(address) = literal(host) {
+        return Ok(address.to_string());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    if name.len() > 253 || ends_in_number(&name) || !name.split('.').all(label) {
+        return Err(UrlError::Host(host.to_owned()));
+    }
+    Ok(name)
+}
+
+fn check_reach(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
+    let blocked = |class| Err(UrlError::Blocked(host.to_owned(), class));
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return if policy.allows(address) { Ok(()) } else { blocked(classify(address)) };
+    }
+    let own = host == "localhost" || host.ends_with(".localhost");
+    let reachable = || policy.allows(Ipv4Addr::LOCALHOST.into()) || policy.allows(Ipv6Addr::LOCALHOST.into());
+    if own && !reachable() { blocked(AddressClass::Loopback) } else { Ok(()) }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => write!(f, "callback.url is longer than {MAX_URL} bytes"),
+            Self::Character(bad) => {
+                write!(f, "callback.url holds {bad:?}, which has to be percent-encoded in a URL")
+            }
+            Self::Scheme => f.write_str("callback.url must be absolute and begin with http:// or https://"),
+            Self::UserInfo => f.write_str(
+                "callback.url must not hold a user name or password; put credentials into callback.headers",
+            ),
+            Self::NoHost => f.write_str("callback.url has no host"),
+            Self::Host(host) => write!(
+                f,
+                "callback.url has the host `{host}`, which is neither a name nor an address; \
+                 write a name with other than ASCII letters in its xn-- form"
+            ),
+            Self::Port(port) => write!(f, "callback.url has the port `{port}`, which is not 1 to 65535"),
+            Self::Blocked(host, class) => write!(
+                f,
+                "callback.url leads to {host}, a {class} address, which callbacks may not reach; \
+                 the operator can allow it with --allow-callbacks-to"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl From<UrlError> for Refusal {
+    fn from(error: UrlError) -> Self {
+        Self::new(Code::InvalidCallbackUrl, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::reach::Allowance;
+
+    fn check(url: &str) -> Result<Destination, UrlError> {
+        check_url(url, &AddressPolicy::default())
+    }
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        for (url, authority, https, path) in [
+            ("http://example.com", "example.com:80", false, "/"),
+            ("https://example.com/", "example.com:443", true, "/"),
+            ("HTTPS://Example.COM:8443/A/b?c=d#e", "example.com:8443", true, "/A/b"),
+            ("http://example.com?x=/y", "example.com:80", false, "/"),
+            ("http://example.com#x", "example.com:80", false, "/"),
+            ("http://example.com./x", "example.com:80", false, "/x"),
+            ("http://my_app-1.web:00080/", "my_app-1.web:80", false, "/"),
+            ("http://xn--bcher-kva.example/%C3%BC", "xn--bcher-kva.example:80", false, "/%C3%BC"),
+            ("http://8.8.8.8:9/", "8.8.8.8:9", false, "/"),
+            ("http://134744072/", "8.8.8.8:80", false, "/"),
+            ("https://[2606:4700:0::1111]/", "[2606:4700::1111]:443", true, "/"),
+            ("http://[2606:4700::1111]:81/a{b}|c^d~", "[2606:4700::1111]:81", false, "/a{b}|c^d~"),
+        ] {
+            let found = check(url).unwrap();
+            assert_eq!(
+                (found.authority().as_str(), found.https, found.path.as_str()),
+                (authority, https, path),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_sent_to_is_refused() {
+        let host = |host: &str| UrlError::Host(host.to_owned());
+        let port = |port: &str| UrlError::Port(port.to_owned());
+        for (url, error) in [
+            ("", UrlError::Scheme),
+            ("example.com/x", UrlError::Scheme),
+            ("//example.com", UrlError::Scheme),
+            ("http:example.com", UrlError::Scheme),
+            ("http:/example.com", UrlError::Scheme),
+            ("ftp://example.com", UrlError::Scheme),
+            ("file:///etc/passwd", UrlError::Scheme),
+            (" http://example.com", UrlError::Scheme),
+            ("http://", UrlError::NoHost),
+            ("http:///x", UrlError::NoHost),
+            ("http://:80/", UrlError::NoHost),
+            ("http://me@example.com", UrlError::UserInfo),
+            ("http://me:pw@example.com", UrlError::UserInfo),
+            ("http://example.com@127.0.0.1/", UrlError::UserInfo),
+            ("http://example.com:0/", port("0")),
+            ("http://example.com:/", port("")),
+            ("http://example.com:65536/", port("65536")),
+            ("http://example.com:+80/", port("+80")),
+            ("http://example.com:80:81/", port("80:81")),
+            ("http://example.com:8a/", port("8a")),
+            ("http://example..com/", host("example..com")),
+            ("http://.example.com/", host(".example.com")),
+            ("http://example.com../", host("example.com..")),
+            ("http://./", host(".")),
+            ("http://exa mple.com/", host("exa mple.com")),
+            ("http://exa\tmple.com/", host("exa\tmple.com")),
+            ("http://example.com\r\n/", host("example.com\r\n")),
+            ("http://example.com\\@127.0.0.1/", UrlError::UserInfo),
+            ("http://example.com\\.evil/", host("example.com\\.evil")),
+            ("http://bücher.example/", host("bücher.example")),
+            ("http://１２７.0.0.1/", host("１２７.0.0.1")),
+            ("http://127。0。0。1/", host("127。0。0。1")),
+            ("http://①②⑦.0.0.1/", host("①②⑦.0.0.1")),
+            ("http://%31%32%37.0.0.1/", host("%31%32%37.0.0.1")),
+            ("http://%6c%6fcalhost/", host("%6c%6fcalhost")),
+            ("http://1.2.3.4.5/", host("1.2.3.4.5")),
+            ("http://256.1.1.1/", host("256.1.1.1")),
+            ("http://08.0.0.1/", host("08.0.0.1")),
+            ("http://a.0x7f/", host("a.0x7f")),
+            ("http://[::1/", host("[::1")),
+            ("http://[::1]x/", host("[::1]x")),
+            ("http://[fe80::1%25eth0]/", host("[fe80::1%25eth0]")),
+            ("http://[v1.a]/", host("[v1.a]")),
+            ("http://::1/", UrlError::NoHost),
+            ("http://example.com/a b", UrlError::Character(' ')),
+            ("http://example.com/a\r\nHost: x", UrlError::Character('\r')),
+            ("http://example.com/\0", UrlError::Character('\0')),
+            ("http://example.com/\u{7f}", UrlError::Character('\u{7f}')),
+            ("http://example.com/ü", UrlError::Character('ü')),
+            ("http://example.com/?q=\"x\"", UrlError::Character('"')),
+            ("http://example.com/a\\b", UrlError::Character('\\')),
+        ] {
+            assert_eq!(check(url), Err(error), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_held_to_the_byte() {
+        let base = "http://example.com/";
+        let url = format!("{base}{}", "x".repeat(MAX_URL - base.len()));
+        assert!(check(&url).is_ok());
+        assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
+        assert!(check(&format!("http://{}.com/", "a".repeat(63))).is_ok());
+        assert!(check(&format!("http://{}.com/", "a".repeat(64))).is_err());
+        assert!(check(&format!("http://{}com/", "a.".repeat(125))).is_ok());
+        assert!(check(&format!("http://{}com/", "a.".repeat(126))).is_err());
+    }
+
+    #[test]
+    fn an_address_in_any_notation_is_refused_unless_allowed() {
+        let open = AddressPolicy::of(&[Allowance::Private, Allowance::Loopback]);
+        let list = "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. \
+                    2130706433. 127.255.255.254 [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] \
+                    [64:ff9b::7f00:1] [2002:7f00:1::] [0:0:0:0:0:0:0:1] localhost LOCALHOST localhost. \
+                    api.localhost a.b.LocalHost. 10.0.0.1 10.1 167772161 192.168.1.1 172.16.0.1 \
+                    [fd12::1] [::ffff:10.0.0.1] [64:ff9b::a00:1] [2001:0:808:808:0:0:f5ff:fffe]";
+        for host in list.split_whitespace() {
+            let url = format!("http://{host}:8080/hook");
+            assert!(matches!(check(&url), Err(UrlError::Blocked(..))), "{url}");
+            assert!(check_url(&url, &open).is_ok(), "{url}");
+        }
+        let list = "0.0.0.0 0 [::] 169.254.169.254 0xa9fea9fe 2852039166 [::ffff:a9fe:a9fe] \
+                    [64:ff9b::a9fe:a9fe] [fe80::1] [fd00:ec2::254] 168.63.129.16 100.64.0.1 198.18.0.1 \
+                    224.0.0.1 [ff02::1] 255.255.255.255 192.0.2.1 [2001:db8::1] [100::1]";
+        for host in list.split_whitespace() {
+            let url = format!("http://{host}/");
+            assert!(matches!(check(&url), Err(UrlError::Blocked(..))), "{url}");
+            assert!(matches!(check_url(&url, &open), Err(UrlError::Blocked(..))), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_only_looks_like_a_local_one_passes() {
+        for host in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
+            assert!(check(&format!("http://{host}/")).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_exempt_path_of_this_server_is_never_blocked() {
+        let policy = AddressPolicy::default().with_exemption("127.0.0.1", 8000, "/v1/echo/");
+        assert!(check_url("http://127.0.0.1:8000/v1/echo/0123456789abcdef?x", &policy).is_ok());
+        assert!(check_url("http://127.0.0.1:8000/v1/cues", &policy).is_err());
+        assert!(check_url("http://127.0.0.1:8001/v1/echo/0123456789abcdef", &policy).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_the_flag_that_helps() {
+        let refusal = Refusal::from(check("http://10.1/x").unwrap_err());
+        assert_eq!(refusal.code, Code::InvalidCallbackUrl);
+        assert_eq!(
+            refusal.message,
+            "callback.url leads to 10.0.0.1, a private address, which callbacks may not reach; \
+             the operator can allow it with --allow-callbacks-to"
+        );
+    }
+
+    #[test]
+    fn a_lane_is_one_per_host_and_port_and_never_changes() {
+        let open = AddressPolicy::of(&[Allowance::Public, Allowance::Loopback]);
+        let lane = |url| check_url(url, &open).unwrap().lane();
+        assert_eq!(lane("http://example.com/a"), lane("http://EXAMPLE.com.:80/b?c"));
+        assert_eq!(lane("http://example.com:443"), lane("https://example.com"));
+        assert_eq!(lane("http://127.1"), lane("http://2130706433"));
+        assert_ne!(lane("http://example.com"), lane("https://example.com"));
+        assert_ne!(lane("http://example.com"), lane("http://example.org"));
+        assert_eq!(lane("http://example.com/a"), 3_018_306_507);
+    }
+}

@@ -1,0 +1,263 @@
+//! Text forms of the ids of cues and executions. Random bytes are arguments; keys and addresses are in `account`.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+const CUE_PREFIX: &str = "cue_";
+const CUE_CHARS: usize = 12;
+const CUE_ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
+/// The id of a cue: `cue_` and 12 of `a-z0-9`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CueId(String);
+
+impl CueId {
+    /// A new id, every one as likely as any other, from a source that fills a buffer with random bytes.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn generate<E>(mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        // The largest multiple of 36 in a byte: what is above would make the first characters more likely.
+        const FAIR: u8 = 252;
+        let mut text = String::from(CUE_PREFIX);
+        while text.len() < CUE_PREFIX.len() + CUE_CHARS {
+            let mut bytes = [0; CUE_CHARS];
+            fill(&mut bytes)?;
+            let missing = CUE_PREFIX.len() + CUE_CHARS - text.len();
+            let fair = bytes.into_iter().filter(|&byte| byte < FAIR).take(missing);
+            text.extend(fair.map(|byte| char::from(CUE_ALPHABET[usize::from(byte % 36)])));
+        }
+        Ok(Self(text))
+    }
+
+    /// The id in this text, or nothing when it has not the form of one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let chars = text.strip_prefix(CUE_PREFIX)?.as_bytes();
+        let is_id = chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
+        is_id.then(|| Self(text.to_owned()))
+    }
+
+    /// The text of the id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The id of an execution: a UUID of version 7, so that ids sort by the time they were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExecutionId(Uuid);
+
+impl ExecutionId {
+    /// The id in this text (a UUID with hyphens, in either case), or nothing when it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        // `try_parse` also takes braces, `urn:uuid:` and 32 digits, each of another length.
+        if text.len() != uuid::fmt::Hyphenated::LENGTH {
+            return None;
+        }
+        Uuid::try_parse(text).ok().map(Self)
+    }
+
+    /// The id of these bytes, as it is stored.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// Its bytes, as they are stored.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for ExecutionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+/// Makes execution ids; those that one generator makes in a row for the same millisecond sort as they were made.
+#[derive(Debug, Default)]
+pub struct ExecutionIds {
+    last_millis: Option<u64>,
+    /// The 74 bits of the last id that are not time, version or variant.
+    last_tail: u128,
+}
+
+impl ExecutionIds {
+    /// The next id, for an instant (an earlier one than before is taken as it is) and ten random bytes.
+    pub fn generate(&mut self, at: Timestamp, random: [u8; 10]) -> ExecutionId {
+        const TAIL: u128 = (1 << 74) - 1;
+        // Before 1970 there is no version 7: such ids all stand at its first instant.
+        let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
+        let random = random.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+        self.last_tail = if self.last_millis == Some(millis) {
+            // A step of up to 2^32 keeps the next id hard to guess.
+            (self.last_tail + 1 + (random & 0xFFFF_FFFF)) & TAIL
+        } else {
+            // The top bit stays free, room for 2^41 steps.
+            random & (TAIL >> 1)
+        };
+        self.last_millis = Some(millis);
+        ExecutionId(with_tail(millis, self.last_tail))
+    }
+}
+
+/// A UUIDv7: 12 bits of the tail follow the version, 62 the variant.
+fn with_tail(millis: u64, tail: u128) -> Uuid {
+    let spread = (tail >> 62) << 64 | tail & ((1 << 62) - 1);
+    let mut bytes = [0; 10];
+    bytes.copy_from_slice(&spread.to_be_bytes()[6..]);
+    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]];
+    bytes.iter().flat_map(digits).map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(millis).unwrap()
+    }
+
+    /// A source that gives 0, 1, 2 … 255, 0, 1 …
+    fn counting() -> impl FnMut(&mut [u8]) -> Result<(), Infallible> {
+        let mut next = 0_u8;
+        move |bytes| {
+            for byte in bytes {
+                *byte = next;
+                next = next.wrapping_add(1);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_new_cue_id_has_the_form_of_one() {
+        let id = CueId::generate(counting()).unwrap();
+        assert_eq!(id.as_str(), "cue_abcdefghijkl");
+        assert_eq!(CueId::parse("cue_abcdefghijkl"), Some(id));
+    }
+
+    #[test]
+    fn every_character_of_a_cue_id_is_as_likely_as_any_other() {
+        let mut source = counting();
+        let mut seen: HashMap<char, usize> = HashMap::new();
+        // 252 is a multiple of 12: in 21 ids each fair byte is used exactly once.
+        for _ in 0..21 {
+            for char in CueId::generate(&mut source).unwrap().as_str()[CUE_PREFIX.len()..].chars() {
+                *seen.entry(char).or_default() += 1;
+            }
+        }
+        assert_eq!(seen.len(), 36);
+        assert!(seen.values().all(|&times| times == 7), "{seen:?}");
+    }
+
+    #[test]
+    fn unfair_bytes_are_left_out_and_drawn_again() {
+        let mut rounds = 0;
+        let id = CueId::generate(|bytes| {
+            bytes.fill(252);
+            bytes[..8].fill(rounds);
+            rounds += 1;
+            Ok::<(), Infallible>(())
+        });
+        assert_eq!(id.unwrap().as_str(), "cue_aaaaaaaabbbb");
+    }
+
+    #[test]
+    fn a_source_that_fails_gives_no_id() {
+        assert_eq!(CueId::generate(|_| Err("dry")), Err("dry"));
+    }
+
+    #[test]
+    fn what_is_not_a_cue_id_is_not_parsed() {
+        for text in [
+            "",
+            "cue_",
+            "cue_abcdefghijk",
+            "cue_abcdefghijklm",
+            "cue_ABCDEFGHIJKL",
+            "abcdefghijkl",
+            "cue_éabcdefghij",
+        ] {
+            assert_eq!(CueId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_execution_id_is_a_uuid_of_version_7_with_the_time_in_front() {
+        let id = ExecutionIds::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
+        assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
+        assert_eq!(id.0.get_version_num(), 7);
+        let id = ExecutionIds::default().generate(at(0), [0; 10]);
+        assert_eq!(id.to_string(), "00000000-0000-7000-8000-000000000000");
+    }
+
+    #[test]
+    fn ids_of_one_millisecond_sort_as_they_were_made_whatever_the_random_bytes() {
+        let mut ids = ExecutionIds::default();
+        let mut last = ids.generate(at(1), [0xFF; 10]);
+        for round in 0..10_000_u32 {
+            let mut random = [0; 10];
+            random[6..].copy_from_slice(&round.wrapping_mul(0x9E37_79B9).to_be_bytes());
+            let next = ids.generate(at(1), random);
+            assert!(next > last && next.to_string() > last.to_string(), "{next} after {last}");
+            last = next;
+        }
+        assert!(ids.generate(at(2), [0; 10]) > last);
+    }
+
+    #[test]
+    fn an_earlier_instant_is_taken_as_it_is() {
+        let mut ids = ExecutionIds::default();
+        let late = ids.generate(at(1000), [0; 10]);
+        assert!(ids.generate(at(999), [0xFF; 10]) < late);
+        assert_eq!(ids.generate(at(-5), [0; 10]).to_string(), "00000000-0000-7000-8000-000000000000");
+    }
+
+    #[test]
+    fn only_uuids_with_hyphens_are_execution_ids() {
+        let text = "0190a5c0-0000-7000-8000-00000000000f";
+        let id = ExecutionId::parse(text).unwrap();
+        assert_eq!(id.to_string(), text);
+        assert_eq!(ExecutionId::parse(&text.to_uppercase()), Some(id));
+        for text in [
+            "",
+            "x",
+            "0190a5c00000700080000000000000000f",
+            &format!("{{{text}}}"),
+            &format!("urn:uuid:{text}"),
+        ] {
+            assert_eq!(ExecutionId::parse(text), None, "{text}");
+        }
+        assert_eq!(ExecutionId::parse(&text.replace('f', "g")), None);
+        assert_eq!(ExecutionId::parse(&text.replace('-', "0")), None);
+    }
+
+    #[test]
+    fn hex_is_lower_case_and_has_two_digits_a_byte() {
+        assert_eq!(hex(&[0x00, 0x0A, 0xF0, 0xFF]), "000af0ff");
+    }
+}

@@ -1,0 +1,33 @@
+//! The rules of the product: pure functions and types, without clock, SQL, HTTP or any other I/O.
+
+pub mod account;
+pub mod address;
+pub mod billing;
+pub mod callback;
+pub mod canonical;
+pub mod change;
+pub mod client;
+pub mod credentials;
+pub mod cron;
+pub mod cue;
+pub mod delivery;
+pub mod destination;
+pub mod execution;
+pub mod gap;
+pub mod ids;
+pub mod json;
+pub mod login;
+pub mod outcome;
+pub mod payment_event;
+pub mod plan;
+pub mod polls;
+pub mod quota;
+pub mod rate;
+pub mod reach;
+pub mod refusal;
+pub mod retry_after;
+pub mod schedule;
+pub mod signature;
+pub mod subscription;
+pub mod worker;
+pub mod zone;

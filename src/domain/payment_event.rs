@@ -1,0 +1,241 @@
+//! A payment provider's events: whether one is genuine, and what it says. What follows is in `subscription`.
+
+use jiff::Timestamp;
+use ring::hmac;
+use serde_json::Value;
+
+use super::billing::Offer;
+use super::json;
+use super::refusal::{Code, Refusal};
+use super::subscription::News;
+
+/// How far the time in a signature may be from the present, in seconds (contract §8).
+const TOLERANCE_SECS: i64 = 300;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PaymentEvent {
+    /// Its id: it may be sent again under the same one.
+    pub id: String,
+    /// What has happened.
+    pub what: Happening,
+}
+
+/// What an event says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    /// Somebody has been through the checkout.
+    Bought(Purchase),
+    /// A subscription was made, changed or ended.
+    Subscription(News),
+    /// A payment has failed; what that means for the subscription comes as news of its own.
+    PaymentFailed {
+        /// The provider's id of who should have paid.
+        customer: String,
+    },
+    /// Nothing that changes a plan.
+    Other(String),
+}
+
+/// A checkout that was gone through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purchase {
+    /// The account's id, as it was given with the checkout.
+    pub user_id: String,
+    /// The provider's id of who pays.
+    pub customer: String,
+    /// The provider's id of what was made of it.
+    pub subscription: Option<String>,
+    /// What was bought, if it is paid for.
+    pub paid: Option<Offer>,
+}
+
+/// Checks the signature header of an event against the bytes that came with it.
+///
+/// # Errors
+/// `invalid_signature`.
+pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
+    let refusal = |why| Err(Refusal::new(Code::InvalidSignature, why));
+    let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };
+    let values = |name: &'static str| {
+        let fields = header.split(',').filter_map(|field| field.trim().split_once('='));
+        fields.filter(move |(known, _)| *known == name).map(|(_, value)| value)
+    };
+    let (Some(time), 1) = (values("t").next(), values("t").count()) else {
+        return refusal("The signature has no time, or several");
+    };
+    let Ok(seconds) = time.parse::<i64>() else { return refusal("The signature's time is no number") };
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let message = [time.as_bytes(), b".", body].concat();
+    // `hmac::verify` takes as long for a wrong tag as for the right one.
+    let genuine = values("v1").filter_map(unhex).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
+    if !genuine {
+        return refusal("The signature does not fit the body");
+    }
+    if now.as_second().saturating_sub(seconds).saturating_abs() > TOLERANCE_SECS {
+        return refusal("The signature is too old, or from the future");
+    }
+    Ok(())
+}
+
+/// The event in a genuine body.
+///
+/// # Errors
+/// `invalid_json`, or `bad_request` for what is no event.
+pub fn read(body: &[u8]) -> Result<PaymentEvent, Refusal> {
+    let event = json::read(body)?;
+    let lacks = |what: &str| Refusal::new(Code::BadRequest, format!("The event has no {what}"));
+    let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
+    let kind = text(&event, "/type").ok_or_else(|| lacks("type"))?;
+    let what = match kind.as_str() {
+        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
+            purchase(&event).map(Happening::Bought)
+        }
+        "customer.subscription.created" | "customer.subscription.updated" => {
+            news(&event, None).map(Happening::Subscription)
+        }
+        "customer.subscription.deleted" => news(&event, Some("canceled")).map(Happening::Subscription),
+        "invoice.payment_failed" => {
+            text(&event, "/data/object/customer").map(|customer| Happening::PaymentFailed { customer })
+        }
+        _ => None,
+    };
+    // One of a kind that is known without what is needed is not one of ours: a payment without a subscription, say.
+    Ok(PaymentEvent { id, what: what.unwrap_or(Happening::Other(kind)) })
+}
+
+fn purchase(event: &Value) -> Option<Purchase> {
+    let at = |path: &str| text(event, &format!("/data/object{path}"));
+    let word = |path: &str| at(path).unwrap_or_default();
+    let offer = Offer::parse(&word("/metadata/plan"), &word("/metadata/interval"));
+    Some(Purchase {
+        user_id: at("/client_reference_id")?,
+        customer: at("/customer")?,
+        subscription: at("/subscription"),
+        paid: offer.filter(|_| word("/payment_status") != "unpaid"),
+    })
+}
+
+fn news(event: &Value, status: Option<&str>) -> Option<News> {
+    let at = |path: &str| text(event, &format!("/data/object{path}"));
+    let items = event.pointer("/data/object/items/data").and_then(Value::as_array);
+    let prices = items.into_iter().flatten().filter_map(|item| text(item, "/price/id")).collect();
+    Some(News {
+        id: at("/id")?,
+        customer: at("/customer")?,
+        user_id: at("/metadata/user_id"),
+        prices,
+        status: status.map_or_else(|| at("/status"), |status| Some(status.to_owned()))?,
+        created: event.get("created")?.as_i64()?,
+    })
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().map(str::to_owned)
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::billing::{Interval, PaidPlan};
+    use serde_json::json;
+
+    const SECRET: &str = "whsec_test";
+    const BODY: &[u8] = br#"{"id": "evt_1"}"#;
+    const AT: i64 = 1_767_225_600;
+    // Computed with Python: hmac.new(b"whsec_test", b"1767225600." + body, "sha256").hexdigest()
+    const TAG: &str = "cadaa7d3969bfb3d2eb29334f30dba6a9887b21221ab72200cff0ad25e8a7bc0";
+
+    fn check(header: &str, body: &[u8], now: i64) -> bool {
+        verify(Some(header), body, SECRET, Timestamp::from_second(now).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn the_right_signature_passes_alone_and_among_others() {
+        let zeros = "0".repeat(64);
+        assert!(check(&format!("t={AT},v1={TAG}"), BODY, AT));
+        assert!(check(&format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), BODY, AT));
+        assert!(check(&format!("t={AT}, v1={TAG}"), BODY, AT));
+    }
+
+    #[test]
+    fn whatever_is_altered_is_noticed() {
+        let header = format!("t={AT},v1={TAG}");
+        assert!(!check(&header, br#"{"id": "evt_2"}"#, AT));
+        assert!(!check(&format!("t={},v1={TAG}", AT + 1), BODY, AT));
+        assert!(!check(&header.replace("v1=", "v0="), BODY, AT));
+        assert!(!check(&header[..header.len() - 2], BODY, AT));
+        assert!(!check(&format!("{header}0"), BODY, AT));
+        for odd in ["", "t=", "v1=", &format!("v1={TAG}"), &format!("t=1,{header}"), &format!("t=x,v1={TAG}")]
+        {
+            assert!(!check(odd, BODY, AT), "{odd}");
+        }
+        let now = Timestamp::from_second(AT).unwrap();
+        assert!(verify(None, BODY, SECRET, now).is_err());
+        assert!(verify(Some(&header), BODY, "whsec_other", now).is_err());
+    }
+
+    #[test]
+    fn a_signature_lasts_five_minutes_either_way() {
+        let header = format!("t={AT},v1={TAG}");
+        for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
+            assert_eq!(check(&header, BODY, now), passes, "{now}");
+        }
+    }
+
+    fn happening(kind: &str, object: &Value) -> Happening {
+        let event = json!({"id": "evt_1", "type": kind, "created": 7, "data": {"object": object}});
+        read(event.to_string().as_bytes()).unwrap().what
+    }
+
+    #[test]
+    fn a_checkout_tells_who_bought_what_and_whether_it_is_paid() {
+        let object = |status: &str| {
+            json!({"client_reference_id": "u1", "customer": "cus_1", "subscription": "sub_1",
+                   "payment_status": status, "metadata": {"plan": "pro", "interval": "annual"}})
+        };
+        let offer = Offer { plan: PaidPlan::Pro, interval: Interval::Annual };
+        for (status, paid) in [("paid", Some(offer)), ("no_payment_required", Some(offer)), ("unpaid", None)]
+        {
+            let Happening::Bought(purchase) = happening("checkout.session.completed", &object(status)) else {
+                panic!("no purchase");
+            };
+            assert_eq!((purchase.user_id.as_str(), purchase.paid), ("u1", paid), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_subscription_is_canceled_whatever_its_status_says() {
+        let object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "metadata": {"user_id": "u1"},
+                            "items": {"data": [{"price": {"id": "pm"}}]}});
+        let Happening::Subscription(news) = happening("customer.subscription.deleted", &object) else {
+            panic!("no news");
+        };
+        assert_eq!((news.status.as_str(), news.created), ("canceled", 7));
+        assert_eq!((news.prices, news.user_id.as_deref()), (vec!["pm".to_owned()], Some("u1")));
+    }
+
+    #[test]
+    fn what_does_not_concern_a_subscription_is_other() {
+        for (kind, object) in [
+            ("invoice.paid", json!({"customer": "cus_1"})),
+            ("checkout.session.completed", json!({"customer": null, "client_reference_id": null})),
+            ("customer.subscription.updated", json!({"id": 5})),
+            ("invoice.payment_failed", json!({})),
+        ] {
+            assert_eq!(happening(kind, &object), Happening::Other(kind.to_owned()));
+        }
+        assert!(read(b"[]").is_err());
+        assert!(read(b"{").is_err());
+    }
+}

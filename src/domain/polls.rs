@@ -1,0 +1,63 @@
+//! How often a device may poll: at most 30 times a minute per code (contract §3), counted in memory.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::login::MOST_POLLS;
+use super::rate::Window;
+
+/// Codes whose windows are kept before those that are over are looked for.
+const SWEEP_ABOVE: usize = 1_000;
+
+/// The polls of the last minute, by the hash of their code. Count only those of codes that exist: their number is
+/// bounded by what may be made.
+#[derive(Debug, Default)]
+pub struct Polls {
+    windows: HashMap<[u8; 32], Window>,
+    sweep_at: usize,
+}
+
+impl Polls {
+    /// Counts a poll at `now`; or refuses it, which does not count, and answers the seconds until one passes.
+    pub fn admit(&mut self, code: [u8; 32], now: Timestamp) -> Option<u32> {
+        if self.windows.len() >= self.sweep_at.max(SWEEP_ABOVE) {
+            self.windows.retain(|_, window| !window.is_over(now));
+            self.sweep_at = self.windows.len() * 2;
+        }
+        self.windows.entry(code).or_default().admit(MOST_POLLS, now).refused_for
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(millis).unwrap()
+    }
+
+    #[test]
+    fn the_31st_poll_in_a_minute_waits_for_the_first_to_be_a_minute_old() {
+        let mut polls = Polls::default();
+        for second in 0..30 {
+            assert_eq!(polls.admit([1; 32], at(second * 1000)), None);
+        }
+        assert_eq!(polls.admit([1; 32], at(29_500)), Some(31));
+        assert_eq!(polls.admit([2; 32], at(29_500)), None, "another code has its own window");
+        assert_eq!(polls.admit([1; 32], at(59_999)), Some(1));
+        assert_eq!(polls.admit([1; 32], at(60_000)), None);
+        assert_eq!(polls.admit([1; 32], at(60_000)), Some(1));
+    }
+
+    #[test]
+    fn windows_that_are_over_do_not_pile_up() {
+        let mut polls = Polls::default();
+        for number in 0..100_000_i64 {
+            let mut code = [0; 32];
+            code[..8].copy_from_slice(&number.to_le_bytes());
+            polls.admit(code, at(number * 1000));
+        }
+        assert!(polls.windows.len() <= SWEEP_ABOVE, "{}", polls.windows.len());
+    }
+}

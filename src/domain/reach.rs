@@ -1,0 +1,297 @@
+//! Which addresses callbacks may reach: the values of `--allow-callbacks-to` and the policy they make.
+//!
+//! The kinds of address are told apart in `address`; here is decided, there is named.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::address::{AddressClass, classify};
+
+/// One value of `--allow-callbacks-to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowance {
+    /// `public`: the public internet.
+    Public,
+    /// `private`: RFC 1918 and IPv6 unique local addresses; not link-local ones, where clouds keep credentials.
+    Private,
+    /// `loopback`: this machine.
+    Loopback,
+    /// A network, whatever class its addresses have.
+    Network(Cidr),
+}
+
+/// A network: an address and how many of its leading bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cidr {
+    base: IpAddr,
+    length: u32,
+}
+
+/// A value of `--allow-callbacks-to` that is none, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadAllowance(String);
+
+/// Which addresses callbacks may reach. The default is the public internet only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressPolicy {
+    public: bool,
+    private: bool,
+    loopback: bool,
+    networks: Vec<Cidr>,
+    exemption: Option<Exemption>,
+}
+
+/// A part of this server itself that callbacks may always reach, wherever its name leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Exemption {
+    host: String,
+    port: u16,
+    folder: String,
+}
+
+impl Default for AddressPolicy {
+    fn default() -> Self {
+        Self { public: true, private: false, loopback: false, networks: Vec::new(), exemption: None }
+    }
+}
+
+impl AddressPolicy {
+    /// Exactly what the given values allow together; with none given, the default.
+    #[must_use]
+    pub fn of(allowances: &[Allowance]) -> Self {
+        if allowances.is_empty() {
+            return Self::default();
+        }
+        let mut policy = Self { public: false, ..Self::default() };
+        for allowance in allowances {
+            match allowance {
+                Allowance::Public => policy.public = true,
+                Allowance::Private => policy.private = true,
+                Allowance::Loopback => policy.loopback = true,
+                Allowance::Network(cidr) => policy.networks.push(*cidr),
+            }
+        }
+        policy
+    }
+
+    /// The same policy that also lets callbacks reach `http(s)://host:port/folder/NAME`, one path segment below
+    /// `folder` (which begins and ends with a slash), wherever the host leads. An IPv6 host goes without brackets.
+    #[must_use]
+    pub fn with_exemption(mut self, host: &str, port: u16, folder: &str) -> Self {
+        let host = host.to_ascii_lowercase();
+        self.exemption = Some(Exemption { host, port, folder: folder.to_owned() });
+        self
+    }
+
+    /// Whether callbacks may reach this address.
+    #[must_use]
+    pub fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let by_class = match classify(address) {
+            AddressClass::Public => self.public,
+            AddressClass::Private => self.private,
+            AddressClass::Loopback => self.loopback,
+            _ => false,
+        };
+        by_class || self.networks.iter().any(|network| network.contains(address))
+    }
+
+    /// Whether this place is the exempt part of the server itself, for which no address is blocked.
+    #[must_use]
+    pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
+        // Only a plain last segment: a proxy in front of this server could read `..` or `%2e` as another path.
+        let plain = |name: &str| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        };
+        self.exemption.as_ref().is_some_and(|own| {
+            own.port == port
+                && own.host.eq_ignore_ascii_case(host)
+                && path.strip_prefix(own.folder.as_str()).is_some_and(plain)
+        })
+    }
+}
+
+impl Cidr {
+    /// Whether the address lies in this network.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                (base.to_bits() ^ address.to_bits()).checked_shr(32 - self.length).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                (base.to_bits() ^ address.to_bits()).checked_shr(128 - self.length).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+
+    fn new(base: IpAddr, length: u32) -> Self {
+        let base = match base {
+            IpAddr::V4(v4) => {
+                IpAddr::V4((v4.to_bits() & u32::MAX.checked_shl(32 - length).unwrap_or(0)).into())
+            }
+            IpAddr::V6(v6) => {
+                IpAddr::V6((v6.to_bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0)).into())
+            }
+        };
+        Self { base, length }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.length)
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = BadAllowance;
+
+    fn from_str(text: &str) -> Result<Self, BadAllowance> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let Ok(base) = address.parse::<IpAddr>() else {
+            return Err(BadAllowance(format!(
+                "`{text}` is none of public, private, loopback or a network such as 192.168.1.0/24"
+            )));
+        };
+        let longest = if base.is_ipv4() { 32 } else { 128 };
+        let digits = length.map(|digits| digits.bytes().all(|b| b.is_ascii_digit()).then_some(digits));
+        let length = match digits {
+            None => Some(longest),
+            Some(digits) => digits.and_then(|digits| digits.parse().ok()).filter(|length| *length <= longest),
+        };
+        let Some(length) = length else {
+            return Err(BadAllowance(format!(
+                "the length after the slash in `{text}` must be 0 to {longest}"
+            )));
+        };
+        let network = Self::new(base, length);
+        if network.base != base {
+            return Err(BadAllowance(format!("`{text}` has bits set after its length; write {network}")));
+        }
+        mapped_as_v4(network)
+    }
+}
+
+/// Addresses are looked up in their IPv4 form, so a network of IPv4-mapped ones has to be written in it too.
+fn mapped_as_v4(network: Cidr) -> Result<Cidr, BadAllowance> {
+    match (network.base.to_canonical(), network.base) {
+        (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => {
+            Err(BadAllowance(format!("write `{network}` as {}", Cidr::new(v4.into(), network.length - 96))))
+        }
+        _ => Ok(network),
+    }
+}
+
+impl FromStr for Allowance {
+    type Err = BadAllowance;
+
+    fn from_str(text: &str) -> Result<Self, BadAllowance> {
+        match text {
+            "public" => Ok(Self::Public),
+            "private" => Ok(Self::Private),
+            "loopback" => Ok(Self::Loopback),
+            _ => text.parse().map(Self::Network),
+        }
+    }
+}
+
+impl fmt::Display for BadAllowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadAllowance {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(values: &str) -> AddressPolicy {
+        let allowances: Vec<Allowance> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
+        AddressPolicy::of(&allowances)
+    }
+
+    fn check(policy: &AddressPolicy, allowed: &str, blocked: &str) {
+        for text in allowed.split_whitespace() {
+            assert!(policy.allows(text.parse().unwrap()), "{text} should be allowed");
+        }
+        for text in blocked.split_whitespace() {
+            assert!(!policy.allows(text.parse().unwrap()), "{text} should be blocked");
+        }
+    }
+
+    #[test]
+    fn the_default_is_the_public_internet_only() {
+        let blocked = "10.0.0.1 127.0.0.1 169.254.169.254 ::1 fd12::1 ::ffff:10.0.0.1 64:ff9b::7f00:1 100.64.0.1 \
+                       168.63.129.16 0.0.0.0 255.255.255.255";
+        check(&policy(""), "8.8.8.8 2606:4700::1111 64:ff9b::8.8.8.8", blocked);
+        assert_eq!(policy(""), policy("public"));
+    }
+
+    #[test]
+    fn private_reaches_the_home_network_but_no_metadata_service() {
+        check(
+            &policy("private"),
+            "10.0.0.1 192.168.1.9 172.20.0.1 fd12::1 ::ffff:192.168.1.9",
+            "169.254.169.254 fd00:ec2::254 fd20:ce::254 fe80::1 127.0.0.1 ::1 0.0.0.0 100.64.0.1 8.8.8.8",
+        );
+    }
+
+    #[test]
+    fn loopback_reaches_this_machine_and_nothing_else() {
+        check(&policy("loopback"), "127.0.0.1 127.9.9.9 ::1 ::ffff:7f00:1", "0.0.0.0 :: 10.0.0.1 8.8.8.8");
+    }
+
+    #[test]
+    fn a_network_allows_what_is_in_it_whatever_its_class() {
+        let mixed = policy("169.254.0.0/16 100.64.0.0/10 fe80::/10 10.1.2.3 fd00:ec2::254");
+        check(
+            &mixed,
+            "169.254.169.254 100.64.0.1 100.127.255.255 fe80::1 10.1.2.3 ::ffff:10.1.2.3 fd00:ec2::254",
+            "10.1.2.4 169.253.0.1 100.128.0.1 fec0::1 fd00:ec2::253 64:ff9b::a01:203 8.8.8.8",
+        );
+        check(&policy("0.0.0.0/0"), "0.0.0.0 10.0.0.1 255.255.255.255 ::ffff:127.0.0.1", "::1 2a00::1");
+        check(&policy("::/0"), ":: ::1 2a00::1 fe80::1", "127.0.0.1 8.8.8.8");
+    }
+
+    #[test]
+    fn a_bad_value_says_what_to_write() {
+        for (text, says) in [
+            ("", "none of public"),
+            ("Public", "none of public"),
+            ("localhost", "none of public"),
+            ("10.0/8", "none of public"),
+            ("10.0.0.0/33", "0 to 32"),
+            ("10.0.0.0/", "0 to 32"),
+            ("10.0.0.0/+8", "0 to 32"),
+            ("fd00::/129", "0 to 128"),
+            ("10.1.2.3/8", "write 10.0.0.0/8"),
+            ("fd00::1/8", "write fd00::/8"),
+            ("::ffff:10.0.0.0/104", "as 10.0.0.0/8"),
+        ] {
+            let error = text.parse::<Allowance>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_exemption_is_one_folder_of_one_host_and_port() {
+        let policy = policy("public").with_exemption("Cue.example", 8000, "/v1/echo/");
+        assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/abc-DEF_123"));
+        for path in
+            ["/v1/echo/", "/v1/echo", "/v1/echo/a/b", "/v1/echo/..", "/v1/echo/%2e%2e", "/v1/cues", "/"]
+        {
+            assert!(!policy.exempts("cue.example", 8000, path), "{path}");
+        }
+        assert!(!policy.exempts("cue.example", 8001, "/v1/echo/abc"));
+        assert!(!policy.exempts("other.example", 8000, "/v1/echo/abc"));
+        assert!(!AddressPolicy::default().exempts("cue.example", 8000, "/v1/echo/abc"));
+    }
+}

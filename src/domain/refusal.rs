@@ -1,0 +1,204 @@
+//! The contract's table of error codes, and the refusal that carries one to a caller.
+//!
+//! Rooms further out only raise and render refusals; which code goes with which HTTP status is decided here.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::Value;
+
+/// Every error code that a caller can meet (`spec.md` §7 and `contract.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Code {
+    AlreadyClaimed,
+    BadRequest,
+    BillingError,
+    ClaimFailed,
+    CueLimitExceeded,
+    CueNotFound,
+    DeviceCodeExists,
+    DeviceCodeNotFound,
+    DuplicateEmail,
+    ExecutionInFlight,
+    ExecutionLimitExceeded,
+    ExecutionNotClaiming,
+    ExecutionNotFound,
+    HeadersTooLarge,
+    IdempotencyConflict,
+    InternalError,
+    InvalidApiKey,
+    InvalidCallback,
+    InvalidCallbackUrl,
+    InvalidInterval,
+    InvalidJson,
+    InvalidPayloadSize,
+    InvalidPlan,
+    InvalidSchedule,
+    InvalidSignature,
+    InvalidState,
+    InvalidTimezone,
+    KeyNotFound,
+    LastKey,
+    MetadataTooLarge,
+    MethodNotAllowed,
+    NoBillingCustomer,
+    NotExecutionOwner,
+    NotFound,
+    OutcomeAlreadyReported,
+    PayloadTooLarge,
+    RateLimitExceeded,
+    RegistrationDisabled,
+    RequestTimeout,
+    ServerBusy,
+    StorageUnavailable,
+    UriTooLong,
+    ValidationError,
+    WorkerNotFound,
+}
+
+impl Code {
+    /// The code as it stands in the body of an error, and the HTTP status that goes with it.
+    #[must_use]
+    pub fn text_and_status(self) -> (&'static str, u16) {
+        match self {
+            Self::AlreadyClaimed => ("already_claimed", 409),
+            Self::BadRequest => ("bad_request", 400),
+            Self::BillingError => ("billing_error", 502),
+            Self::ClaimFailed => ("claim_failed", 409),
+            Self::CueLimitExceeded => ("cue_limit_exceeded", 403),
+            Self::CueNotFound => ("cue_not_found", 404),
+            Self::DeviceCodeExists => ("device_code_exists", 409),
+            Self::DeviceCodeNotFound => ("device_code_not_found", 404),
+            Self::DuplicateEmail => ("duplicate_email", 409),
+            Self::ExecutionInFlight => ("execution_in_flight", 409),
+            Self::ExecutionLimitExceeded => ("execution_limit_exceeded", 403),
+            Self::ExecutionNotClaiming => ("execution_not_claiming", 409),
+            Self::ExecutionNotFound => ("execution_not_found", 404),
+            Self::HeadersTooLarge => ("headers_too_large", 431),
+            Self::IdempotencyConflict => ("idempotency_conflict", 409),
+            Self::InternalError => ("internal_error", 500),
+            Self::InvalidApiKey => ("invalid_api_key", 401),
+            Self::InvalidCallback => ("invalid_callback", 400),
+            Self::InvalidCallbackUrl => ("invalid_callback_url", 400),
+            Self::InvalidInterval => ("invalid_interval", 400),
+            Self::InvalidJson => ("invalid_json", 400),
+            Self::InvalidPayloadSize => ("invalid_payload_size", 400),
+            Self::InvalidPlan => ("invalid_plan", 400),
+            Self::InvalidSchedule => ("invalid_schedule", 400),
+            Self::InvalidSignature => ("invalid_signature", 400),
+            Self::InvalidState => ("invalid_state", 409),
+            Self::InvalidTimezone => ("invalid_timezone", 400),
+            Self::KeyNotFound => ("key_not_found", 404),
+            Self::LastKey => ("last_key", 409),
+            Self::MetadataTooLarge => ("metadata_too_large", 400),
+            Self::MethodNotAllowed => ("method_not_allowed", 405),
+            Self::NoBillingCustomer => ("no_billing_customer", 400),
+            Self::NotExecutionOwner => ("not_execution_owner", 403),
+            Self::NotFound => ("not_found", 404),
+            Self::OutcomeAlreadyReported => ("outcome_already_reported", 409),
+            Self::PayloadTooLarge => ("payload_too_large", 413),
+            Self::RateLimitExceeded => ("rate_limit_exceeded", 429),
+            Self::RegistrationDisabled => ("registration_disabled", 403),
+            Self::RequestTimeout => ("request_timeout", 408),
+            Self::ServerBusy => ("server_busy", 503),
+            Self::StorageUnavailable => ("storage_unavailable", 503),
+            Self::UriTooLong => ("uri_too_long", 414),
+            Self::ValidationError => ("validation_error", 422),
+            Self::WorkerNotFound => ("worker_not_found", 404),
+        }
+    }
+}
+
+/// One step of the path to a faulty value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A field of an object, or the part of the request (`body`, `query`).
+    Field(Cow<'static, str>),
+    /// An element of an array.
+    Index(usize),
+}
+
+impl From<&'static str> for Step {
+    fn from(name: &'static str) -> Self {
+        Self::Field(Cow::Borrowed(name))
+    }
+}
+
+impl From<String> for Step {
+    fn from(name: String) -> Self {
+        Self::Field(Cow::Owned(name))
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// One entry of the `detail` of a 422, in Pydantic's terms (contract §2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// `missing`, `string_type`, `extra_forbidden`, …
+    pub kind: &'static str,
+    /// Where the value stands in the request.
+    pub loc: Vec<Step>,
+    /// One sentence for a person.
+    pub msg: String,
+    /// The value that was refused; for `extra_forbidden` the name of the field.
+    pub input: Value,
+}
+
+/// A request that was understood and refused: the caller's to mend, told in the caller's terms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// What went wrong, as a word of the contract.
+    pub code: Code,
+    /// What went wrong and what to do, in a sentence.
+    pub message: Cow<'static, str>,
+    /// Every problem found, for a 422; empty for all other codes.
+    pub problems: Vec<Problem>,
+    /// Seconds after which to try again, for `Retry-After`.
+    pub retry_after: Option<u32>,
+}
+
+impl Refusal {
+    /// A refusal with its code and its sentence.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), problems: Vec::new(), retry_after: None }
+    }
+
+    /// A 422 that names every problem; the message repeats the first.
+    #[must_use]
+    pub fn invalid(problems: Vec<Problem>) -> Self {
+        let message = match problems.first() {
+            Some(first) => format!("{}: {}", path(&first.loc), first.msg),
+            None => "The request is not valid".to_owned(),
+        };
+        Self { code: Code::ValidationError, message: message.into(), problems, retry_after: None }
+    }
+}
+
+fn path(loc: &[Step]) -> String {
+    let mut text = String::new();
+    for step in loc {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        match step {
+            Step::Field(name) => text.push_str(name),
+            Step::Index(index) => text.push_str(&index.to_string()),
+        }
+    }
+    text
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.text_and_status().0, self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}

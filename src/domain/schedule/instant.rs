@@ -1,0 +1,118 @@
+//! Instants as people write them: RFC 3339, or a local time without an offset (contract §2).
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::Offset;
+
+use super::ScheduleError;
+use crate::domain::zone::Zone;
+
+/// Reads RFC 3339 with any offset, to the millisecond; without an offset it is the local time of a zone.
+///
+/// Of a local time that is repeated the first is taken, for one that is skipped the first instant after the gap.
+///
+/// # Errors
+/// A text of another form, a date or time that does not exist, an instant beyond the year 9999.
+pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError> {
+    let bad = |why| ScheduleError::BadInstant(text.to_owned(), why);
+    let parts = Parts::read(text).ok_or_else(|| bad("is not an instant"))?;
+    let reading = parts.reading().ok_or_else(|| bad("names a date or time that does not exist"))?;
+    let instant = match parts.offset {
+        Some(seconds) => Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok(),
+        None => zone.first_reach(reading),
+    };
+    instant.ok_or_else(|| bad("is too far away"))
+}
+
+/// The numbers of `2030-01-31T09:00:00.000+01:00`; seconds and offset may be left out.
+struct Parts {
+    year: i16,
+    month: i8,
+    day: i8,
+    hour: i8,
+    minute: i8,
+    second: i8,
+    millisecond: i32,
+    /// In seconds east of Greenwich.
+    offset: Option<i32>,
+}
+
+impl Parts {
+    fn read(text: &str) -> Option<Self> {
+        let mut rest = Rest(text.as_bytes());
+        let year = rest.number(4)?;
+        rest.skip(b"-")?;
+        let month = rest.number(2)?;
+        rest.skip(b"-")?;
+        let day = rest.number(2)?;
+        rest.skip(b"Tt ")?;
+        let hour = rest.number(2)?;
+        rest.skip(b":")?;
+        let minute = rest.number(2)?;
+        let (second, millisecond) = match rest.skip(b":") {
+            Some(_) => (rest.number(2)?, rest.fraction()?),
+            None => (0, 0),
+        };
+        let offset = rest.offset()?;
+        Some(Self { year, month, day, hour, minute, second, millisecond, offset })
+    }
+
+    fn reading(&self) -> Option<DateTime> {
+        let date = Date::new(self.year, self.month, self.day).ok()?;
+        let time = Time::new(self.hour, self.minute, self.second, self.millisecond * 1_000_000).ok()?;
+        Some(DateTime::from_parts(date, time))
+    }
+}
+
+/// What is still to be read of a text.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    /// Takes one of these bytes, if one is next.
+    fn skip(&mut self, any_of: &[u8]) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = if any_of.contains(first) { rest } else { return None };
+        Some(*first)
+    }
+
+    /// Takes a number of so many digits.
+    fn number<T: TryFrom<i32>>(&mut self, digits: usize) -> Option<T> {
+        let (number, rest) = self.0.split_at_checked(digits)?;
+        self.0 = rest;
+        let number = number
+            .iter()
+            .try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i32::from(digit - b'0')))?;
+        T::try_from(number).ok()
+    }
+
+    /// Takes a fraction of a second of any length, if there is one; cut to milliseconds.
+    fn fraction(&mut self) -> Option<i32> {
+        if self.skip(b".").is_none() {
+            return Some(0);
+        }
+        let length = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = self.0.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
+        self.0 = rest;
+        let padded: Vec<u8> = digits.iter().copied().chain(*b"00").take(3).collect();
+        Rest(&padded).number(3)
+    }
+
+    /// Takes the offset at the end of the text, in seconds; `Some(None)` if there is none.
+    fn offset(&mut self) -> Option<Option<i32>> {
+        if self.0.is_empty() {
+            return Some(None);
+        }
+        let sign = match self.skip(b"Zz+-")? {
+            b'+' => 1,
+            b'-' => -1,
+            _ => return self.0.is_empty().then_some(Some(0)),
+        };
+        let hours: i32 = self.number(2)?;
+        if self.0.starts_with(b":") {
+            self.skip(b":")?;
+        }
+        let minutes: i32 = self.number(2)?;
+        let valid = hours < 24 && minutes < 60 && self.0.is_empty();
+        valid.then_some(Some(sign * (hours * 3600 + minutes * 60)))
+    }
+}

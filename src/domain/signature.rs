@@ -1,0 +1,109 @@
+//! Both signatures of a webhook delivery (contract §6). Not here: making and storing secrets.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+
+use super::ids::hex;
+
+/// The secrets that sign now: two for 24 hours after a rotation.
+#[derive(Clone, Copy)]
+pub struct Secrets<'a> {
+    /// The user's secret.
+    pub current: &'a str,
+    /// The one before, while it still counts.
+    pub previous: Option<&'a str>,
+}
+
+/// `X-CueAPI-Signature`: `v1=HEX` over `TIMESTAMP.BODY`, keyed with the whole text of the secret.
+#[must_use]
+pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
+    let timestamp = timestamp_secs.to_string();
+    let tag = hmac_sha256(secret.as_bytes(), &[timestamp.as_bytes(), b".", body]);
+    format!("v1={}", hex(&tag))
+}
+
+/// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, current one first.
+///
+/// The key is the base64 after `whsec_`, decoded. A secret that is not base64 signs with its bytes as they stand, so
+/// that a delivery is never unsigned; none that is made here is such.
+#[must_use]
+pub fn standard_signature(secrets: Secrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
+    let timestamp = timestamp_secs.to_string();
+    let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+    let sign = |secret| format!("v1,{}", STANDARD.encode(hmac_sha256(&standard_key(secret), &message)));
+    match secrets.previous {
+        Some(previous) => format!("{} {}", sign(secrets.current), sign(previous)),
+        None => sign(secrets.current),
+    }
+}
+
+/// HMAC-SHA256 over the parts of a message, one after the other.
+#[must_use]
+pub fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    for part in message {
+        context.update(part);
+    }
+    let mut tag = [0; 32];
+    tag.copy_from_slice(context.sign().as_ref());
+    tag
+}
+
+fn standard_key(secret: &str) -> Vec<u8> {
+    let text = secret.strip_prefix("whsec_").unwrap_or(secret);
+    STANDARD.decode(text).unwrap_or_else(|_| text.as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The expected values were computed with Python's hmac, hashlib and base64.
+    const CURRENT: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    const PREVIOUS: &str = "whsec_ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+    const ID: &str = "0190a5c0-0000-7000-8000-000000000001";
+    const AT: i64 = 1_767_225_600;
+    const BODY: &[u8] = b"{\"a\": 1}";
+
+    fn standard(current: &str, previous: Option<&str>) -> String {
+        standard_signature(Secrets { current, previous }, ID, AT, BODY)
+    }
+
+    #[test]
+    fn v1_is_keyed_with_the_whole_text_of_the_secret() {
+        assert_eq!(
+            signature_v1(CURRENT, AT, BODY),
+            "v1=bb8d5493c3c781c7232f2b2f4a8ee8e323213f17aa4ed65fe5e2d68ee1f3e5af"
+        );
+    }
+
+    #[test]
+    fn v1_of_an_empty_body_ends_with_the_dot() {
+        assert_eq!(
+            signature_v1(CURRENT, AT, b""),
+            "v1=4fd23912b406bc4b4e6271e3e19d2adb18a6797f462c4936df11258b2eaead84"
+        );
+    }
+
+    #[test]
+    fn standard_is_keyed_with_the_decoded_secret() {
+        assert_eq!(standard(CURRENT, None), "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4=");
+    }
+
+    #[test]
+    fn standard_carries_both_signatures_after_a_rotation() {
+        assert_eq!(
+            standard(CURRENT, Some(PREVIOUS)),
+            "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4= v1,PAJLiJe41f2W3A5YuU+UUrqmsy9vkd7Ylp31YWVL7ec="
+        );
+    }
+
+    #[test]
+    fn a_secret_that_is_not_base64_signs_with_its_bytes() {
+        let expected = "v1,T7P360qC/JD72EhK6nmHl5prYuYsCL7LBtc5C0/ofdE=";
+        assert_eq!(standard("whsec_not base64!", None), expected);
+        assert_eq!(standard("not base64!", None), expected);
+        assert_eq!(standard("", None), "v1,xaiWfAUf/QZJ1yjCrQtCxx2e7ps36umru/QYrA+hg/I=");
+    }
+}

@@ -1,0 +1,108 @@
+//! One attempt: what was taken up is sent, and what came back is judged. No database here, and no waiting but for
+//! the courier.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use jiff::Timestamp;
+
+use super::courier::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
+use super::dispatcher::Returned;
+use super::mishap::Mishap;
+use crate::domain::delivery::{Message, Order, Ticket, message};
+use crate::domain::execution::{Attempt, Next, after_attempt};
+use crate::domain::retry_after::honoured_retry_after;
+use crate::store::queue::{Ended, Taken};
+
+/// What sending brought.
+pub enum Outcome {
+    /// An answer.
+    Answered(Receipt),
+    /// No answer.
+    Unanswered {
+        /// Why.
+        reason: String,
+        /// Whether the time was up.
+        timed_out: bool,
+    },
+    /// Nothing that could be sent, now or later.
+    Unsendable(String),
+}
+
+/// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
+pub fn send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
+    // The writing and signing too: a thread that panics is lost, and its execution under way until the next start.
+    catch_unwind(AssertUnwindSafe(|| try_to_send(courier, taken, now))).unwrap_or_else(|_| {
+        tracing::error!("the delivery of execution {} panicked", taken.ticket.id);
+        Outcome::Unanswered { reason: "a fault inside cued; its log has more".to_owned(), timed_out: false }
+    })
+}
+
+fn try_to_send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
+    let parcel = match &taken.order {
+        Ok(order) => parcel(&taken.ticket, order, now),
+        Err(reason) => return Outcome::Unsendable(format!("The delivery cannot be made: {reason}")),
+    };
+    match courier.send(&parcel) {
+        Ok(receipt) => Outcome::Answered(receipt),
+        Err(mishap) => Outcome::Unanswered {
+            reason: mishap.to_string(),
+            timed_out: matches!(mishap, Mishap::Timeout { .. }),
+        },
+    }
+}
+
+/// What an attempt that ended at `now` means for its execution.
+#[must_use]
+pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
+    let timed_out = matches!(outcome, Outcome::Unanswered { timed_out: true, .. });
+    let after = |attempt: &Attempt| match &taken.order {
+        Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, attempt, now),
+        Err(_) => Next::Failed,
+    };
+    let mut ended = Ended {
+        ticket: taken.ticket,
+        at: now,
+        next: Next::Failed,
+        http_status: None,
+        response_body: None,
+        error_message: None,
+    };
+    match outcome {
+        Outcome::Answered(receipt) => {
+            let http_status = receipt.http_status;
+            let retry_after = honoured_retry_after(http_status, receipt.retry_after.as_deref(), now);
+            ended.next = after(&Attempt::Answered { http_status, retry_after });
+            ended.http_status = Some(http_status);
+            ended.response_body = Some(text(&receipt.body));
+            ended.error_message = (ended.next != Next::Success).then(|| answered(http_status));
+        }
+        Outcome::Unanswered { reason, .. } => {
+            ended.next = after(&Attempt::Unanswered);
+            ended.error_message = Some(reason);
+        }
+        Outcome::Unsendable(reason) => ended.error_message = Some(reason),
+    }
+    Returned { ended, timed_out }
+}
+
+fn parcel(ticket: &Ticket, order: &Order, now: Timestamp) -> Parcel {
+    let Message { headers, body } = message(ticket, order, now);
+    Parcel { method: order.callback.method, url: order.callback.url.clone(), headers, body }
+}
+
+fn answered(http_status: u16) -> String {
+    match http_status {
+        300..=399 => format!("the callback answered {http_status}; redirects are not followed"),
+        410 => "the callback answered 410: it is gone, and not tried again".to_owned(),
+        _ => format!("the callback answered {http_status}"),
+    }
+}
+
+/// The body as text, without the character that the cut may have gone through.
+fn text(body: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    if body.len() >= MAX_KEPT_BODY && text.ends_with(char::REPLACEMENT_CHARACTER) {
+        text.pop();
+    }
+    text
+}

@@ -1,0 +1,154 @@
+//! The delivery of webhooks as it runs: a dispatcher's thread, the pool that sends, their start and their end.
+//!
+//! One pass is in `dispatcher`, one attempt in `attempt`. Also here: the passes over executions that wait and over
+//! those that an earlier process left under way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::attempt::{judge, send};
+use super::clockwork::caught;
+use super::courier::Courier;
+use super::dispatcher::{Dispatcher, Intake, Returned};
+use super::pool::Pool;
+use crate::app::App;
+use crate::error::Result;
+use crate::store::queue::{self, Taken};
+
+/// How long a stop waits for running deliveries (contract §1).
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// The pause after a fault of the disk.
+const AFTER_FAULT: Duration = Duration::from_secs(1);
+
+/// Waiting executions made ready in one transaction.
+const BATCH: u32 = 500;
+
+/// The running delivery of webhooks.
+pub struct Delivery {
+    app: Arc<App>,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Delivery {
+    /// Starts the threads. [`recover`] comes before.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> std::io::Result<Self> {
+        let returned = Arc::new(Mutex::new(Vec::new()));
+        let pool = start_pool(app, courier, &returned)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (app, stopping) = (Arc::clone(app), Arc::clone(&stopping));
+            std::thread::Builder::new()
+                .name("dispatcher".to_owned())
+                .spawn(move || run(&app, &stopping, &pool, &returned))?
+        };
+        Ok(Self { app: Arc::clone(app), stopping, thread })
+    }
+
+    /// Set to take up nothing more; ring the bell for sending then.
+    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stopping)
+    }
+
+    /// Takes up nothing more, and returns when what is under way has ended and is recorded, or after 30 s. What is
+    /// cut short then is delivered again after the next start.
+    pub fn stop(self) {
+        self.stopping.store(true, Ordering::Release);
+        self.app.bells.send.ring();
+        if self.thread.join().is_err() {
+            tracing::error!("the dispatcher ended by a panic");
+        }
+    }
+}
+
+/// Makes ready what waited for an instant that has come; answers how many executions.
+///
+/// # Errors
+/// When the file cannot be read or written; what is left waits for the next pass.
+pub fn promote(app: &App) -> Result<u64> {
+    let now = app.clock.now();
+    let mut promoted = 0;
+    while app.store.read_promptly(queue::next_waiting).wait()?.is_some_and(|due| due <= now) {
+        promoted += app.store.write(move |tx| queue::promote_due(tx, now, BATCH)).wait()?;
+    }
+    Ok(promoted)
+}
+
+/// Makes ready again what an earlier process left under way; answers how many. Before [`Delivery::start`] only.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn recover(app: &App) -> Result<usize> {
+    let now = app.clock.now();
+    app.store.write(move |tx| queue::recover(tx, now)).wait()
+}
+
+type Inbox = Mutex<Vec<Returned>>;
+
+fn start_pool(
+    app: &Arc<App>,
+    courier: Arc<dyn Courier>,
+    returned: &Arc<Inbox>,
+) -> std::io::Result<Pool<Taken>> {
+    // Only for as long as it is needed: a delivery that a stop cuts short must not keep the database open.
+    let (bells, app_while_it_runs) = (Arc::clone(&app.bells), Arc::downgrade(app));
+    let returned = Arc::clone(returned);
+    let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
+    Pool::start(app.settings.delivery_threads, move |taken| {
+        let outcome = now().map(|now| send(&*courier, &taken, now));
+        if let (Some(outcome), Some(now)) = (outcome, now()) {
+            let attempt = judge(&taken, outcome, now);
+            returned.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
+            bells.send.ring();
+        }
+    })
+}
+
+fn run(app: &App, stopping: &AtomicBool, pool: &Pool<Taken>, returned: &Inbox) {
+    let mut dispatcher = Dispatcher::new(app.settings.delivery_threads);
+    while !stopping.load(Ordering::Acquire) {
+        let seen = app.bells.send.rung();
+        match caught(|| dispatcher.pass(app, drain(returned), Intake::Open)) {
+            Ok(taken) if taken.is_empty() => app.clock.park(&app.bells.send, seen, None),
+            Ok(taken) => taken.into_iter().for_each(|taken| pool.submit(taken)),
+            Err(error) => pause_after(app, &error),
+        }
+    }
+    finish(app, &mut dispatcher, returned);
+}
+
+fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
+    let until = app.clock.monotonic() + DRAIN;
+    while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
+        let seen = app.bells.send.rung();
+        let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
+        match caught(|| dispatcher.pass(app, drain(returned), Intake::Closed)) {
+            Ok(_) if dispatcher.unfinished() == 0 => {}
+            Ok(_) => app.clock.park(&app.bells.send, seen, app.clock.now().checked_add(left).ok()),
+            Err(error) => pause_after(app, &error),
+        }
+    }
+    if dispatcher.unfinished() > 0 {
+        tracing::warn!(
+            "{} deliveries were cut short; the next start makes them again",
+            dispatcher.unfinished()
+        );
+    }
+}
+
+fn drain(returned: &Inbox) -> Vec<Returned> {
+    std::mem::take(&mut returned.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn pause_after(app: &App, error: &crate::error::Error) {
+    tracing::error!("deliveries rest for a moment: {error}");
+    app.clock.pause(AFTER_FAULT);
+}

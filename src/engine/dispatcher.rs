@@ -1,0 +1,116 @@
+//! Takes up what is ready and records what has ended, in one commit per pass. It sends nothing itself: see `delivery`.
+
+use std::sync::Arc;
+
+use super::shares::Shares;
+use crate::app::App;
+use crate::error::{Error, Result};
+use crate::store::queue::{self, Ended, Taken};
+
+/// An attempt that has come back from a thread.
+pub struct Returned {
+    /// What is recorded of it.
+    pub ended: Ended,
+    /// Whether the receiver kept its thread until the time was up.
+    pub timed_out: bool,
+}
+
+/// Whether a pass takes up new attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// It does.
+    Open,
+    /// It only records: the program is stopping.
+    Closed,
+}
+
+/// The deliveries between two passes.
+pub struct Dispatcher {
+    shares: Shares,
+    /// The lane that was looked at last: the next pass goes on behind it.
+    lane: i64,
+    /// Attempts whose result is not on the disk yet.
+    unstored: Vec<Arc<Ended>>,
+}
+
+impl Dispatcher {
+    /// A dispatcher for this many delivery threads.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        Self { shares: Shares::of(threads), lane: 0, unstored: Vec::new() }
+    }
+
+    /// Attempts that are under way or not recorded yet.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.shares.under_way() + self.unstored.len()
+    }
+
+    /// One pass: records what came back and takes up what there are threads for, all in one write. Where there is
+    /// nothing to do nothing is written.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
+    pub fn pass(&mut self, app: &App, returned: Vec<Returned>, intake: Intake) -> Result<Vec<Taken>> {
+        let _pass = app.pulse.pass(&app.bells.progress);
+        for Returned { ended, timed_out } in returned {
+            self.shares.give_back(ended.ticket.lane, timed_out);
+            self.unstored.push(Arc::new(ended));
+        }
+        let takes = intake == Intake::Open
+            && self.shares.free() > 0
+            && app.store.read_promptly(queue::any_to_send).wait()?;
+        let taken = match (self.unstored.is_empty(), takes) {
+            (true, false) => Ok(Vec::new()),
+            (_, takes) => self.record_and_take(app, takes),
+        };
+        // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
+        if matches!(taken, Err(Error::Fault(_))) {
+            self.record_each(app)?;
+        }
+        self.shares.forget_idle();
+        taken
+    }
+
+    fn record_and_take(&mut self, app: &App, takes: bool) -> Result<Vec<Taken>> {
+        let (now, unstored) = (app.clock.now(), self.unstored.clone());
+        let (mut shares, mut lane) = (self.shares.clone(), self.lane);
+        let most = if takes { shares.free() } else { 0 };
+        let write = app.store.write(move |tx| {
+            for ended in &unstored {
+                queue::record(tx, ended, now)?;
+            }
+            let taken = queue::take(tx, now, most, &mut lane, |lane| shares.claim(lane))?;
+            Ok((taken, shares, lane))
+        });
+        let taken;
+        (taken, self.shares, self.lane) = write.wait()?;
+        let recorded = std::mem::take(&mut self.unstored).len();
+        count(app, recorded);
+        Ok(taken)
+    }
+
+    /// Records one by one what could not be recorded together. The result at fault is given up: the next start
+    /// delivers that execution again.
+    fn record_each(&mut self, app: &App) -> Result<()> {
+        let now = app.clock.now();
+        while let Some(ended) = self.unstored.last().map(Arc::clone) {
+            let id = ended.ticket.id;
+            match app.store.write(move |tx| queue::record(tx, &ended, now)).wait() {
+                Err(error @ Error::Storage(_)) => return Err(error),
+                Err(error) => tracing::error!("the result of execution {id} cannot be recorded: {error}"),
+                Ok(_) => {}
+            }
+            self.unstored.pop();
+            count(app, 1);
+        }
+        Ok(())
+    }
+}
+
+/// Counts attempts whose end is on the disk.
+fn count(app: &App, attempts: usize) {
+    if attempts > 0 {
+        app.pulse.add_delivered(u64::try_from(attempts).unwrap_or(u64::MAX));
+    }
+}

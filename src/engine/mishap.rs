@@ -1,0 +1,105 @@
+//! Why an attempt brought back no answer, in words for the person who asks why a cue did not run.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use ureq::Error;
+
+use super::resolver::Stopped;
+
+/// Why an attempt brought back no complete answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mishap {
+    /// The exchange was not over in time.
+    Timeout {
+        /// The time that it had.
+        within: Duration,
+        /// The status, if the answer had begun.
+        status: Option<u16>,
+    },
+    /// The host leads to an address that callbacks may not reach. Nothing was sent.
+    Refused(String),
+    /// The name could not be looked up. Nothing was sent.
+    Unresolved(String),
+    /// No connection, a broken one, or an answer that is no HTTP.
+    Connection(String),
+    /// No encrypted connection that can be trusted.
+    Tls(String),
+    /// The URL or a header cannot be put into a request. Nothing was sent.
+    Unsendable(String),
+}
+
+impl Mishap {
+    /// What an error of the HTTP library means; `status` is that of an answer whose body was being read.
+    pub(super) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
+        match error {
+            Error::Timeout(_) => Self::Timeout { within, status },
+            Error::Other(other) => match other.downcast_ref::<Stopped>() {
+                Some(stopped @ Stopped::Blocked { .. }) => Self::Refused(stopped.to_string()),
+                Some(stopped @ Stopped::Unknown { .. }) => Self::Unresolved(stopped.to_string()),
+                None => Self::Connection(other.to_string()),
+            },
+            Error::Io(error) if error.kind() == ErrorKind::InvalidData => Self::Tls(tls(&error.to_string())),
+            Error::Io(error) => Self::Connection(after(status, &connection(&error))),
+            Error::Rustls(error) => Self::Tls(tls(&error.to_string())),
+            Error::Tls(what) => Self::Tls(tls(what)),
+            Error::Protocol(what) => {
+                Self::Connection(after(status, &format!("the answer is not proper HTTP ({what})")))
+            }
+            Error::LargeResponseHeader(..) => {
+                Self::Connection("the headers of the answer are too large".to_owned())
+            }
+            Error::Http(what) => Self::Unsendable(format!("the callback cannot be sent: {what}")),
+            Error::BadUri(what) => Self::Unsendable(format!("the callback cannot be sent: {what}")),
+            other => Self::Connection(after(status, &other.to_string())),
+        }
+    }
+}
+
+fn connection(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "the connection was refused".to_owned(),
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe => "the connection was closed before the answer was complete".to_owned(),
+        _ => format!("the connection failed: {error}"),
+    }
+}
+
+fn tls(what: &str) -> String {
+    if what.contains("UnknownIssuer") {
+        return "the certificate is from an issuer that is not trusted (a certificate authority of your own is named \
+                with --callback-ca)"
+            .to_owned();
+    }
+    format!("no encrypted connection: {what}")
+}
+
+fn after(status: Option<u16>, what: &str) -> String {
+    match status {
+        Some(status) => format!("answered {status}, but {what}"),
+        None => what.to_owned(),
+    }
+}
+
+impl fmt::Display for Mishap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { within, status: None } => {
+                write!(f, "no answer within {} s", within.as_secs_f64())
+            }
+            Self::Timeout { within, status: Some(status) } => {
+                write!(f, "answered {status}, but the body did not end within {} s", within.as_secs_f64())
+            }
+            Self::Refused(what)
+            | Self::Unresolved(what)
+            | Self::Connection(what)
+            | Self::Tls(what)
+            | Self::Unsendable(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Mishap {}

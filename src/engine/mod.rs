@@ -1,0 +1,64 @@
+//! What the machine does by itself: a janitor per file, each with one pass that tests can call.
+
+pub mod attempt;
+pub mod clockwork;
+pub mod courier;
+pub mod delivery;
+pub mod dispatcher;
+pub mod mishap;
+pub mod pool;
+pub mod resolver;
+pub mod scheduler;
+pub mod shares;
+pub mod trust;
+pub mod upkeep;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use self::clockwork::Clockwork;
+use self::courier::Courier;
+use self::delivery::Delivery;
+use crate::app::App;
+use crate::error::{Error, Result};
+
+/// The running engine.
+pub struct Engine {
+    clockwork: Clockwork,
+    delivery: Delivery,
+}
+
+impl Engine {
+    /// Returns what a crash cut short, then starts the scheduler and the delivery threads.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or the system starts no more threads.
+    pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> Result<Self> {
+        let returned = delivery::recover(app)?;
+        if returned > 0 {
+            tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
+        }
+        let delivery = Delivery::start(app, courier)
+            .map_err(|error| Error::Fault(format!("the delivery threads cannot start: {error}")))?;
+        Ok(Self { clockwork: Clockwork::start(app)?, delivery })
+    }
+
+    /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running
+    /// deliveries end while the port drains, not after it.
+    pub fn halt(&self) -> impl FnOnce() + Send + 'static {
+        let flags = [self.clockwork.stop_flag(), self.delivery.stop_flag()];
+        let bells = self.clockwork.bells();
+        move || {
+            for flag in flags {
+                flag.store(true, Ordering::SeqCst);
+            }
+            bells.ring_all();
+        }
+    }
+
+    /// Fires nothing more, lets running deliveries end (30 s at most) and records them.
+    pub fn stop(self) {
+        self.clockwork.stop();
+        self.delivery.stop();
+    }
+}

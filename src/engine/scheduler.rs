@@ -1,0 +1,212 @@
+//! Due cues → executions and `next_run`. [`Scheduler::run_once`] is one pass; the waiting is in the engine's loop.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::clockwork::caught;
+use crate::app::App;
+use crate::domain::cue::When;
+use crate::domain::execution::{NewExecution, Trigger};
+use crate::domain::gap::{Gap, Reason, Step, jumped, step};
+use crate::domain::ids::ExecutionId;
+use crate::domain::plan::Plans;
+use crate::domain::quota::{LIMIT_EXCEEDED, Quota};
+use crate::error::Result;
+use crate::pulse::Cycle;
+use crate::random::ExecutionIdSource;
+use crate::store::due::DueCue;
+use crate::store::{Rings, Tx, cues, due, executions, meta, months};
+
+/// Cues fired in one transaction: larger ones are no faster and hold up other writes.
+const BATCH: usize = 500;
+
+/// The scheduler between two passes.
+pub struct Scheduler {
+    /// The newest instant that this file has seen; before it nothing fires by schedule (contract §4).
+    seen: Timestamp,
+    /// The time in which nothing could fire; cues still due from it catch up.
+    gap: Gap,
+    wall: Timestamp,
+    monotonic: Duration,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Cues that were due.
+    pub cues: usize,
+    /// Executions that were made of them.
+    pub executions: usize,
+}
+
+impl Scheduler {
+    /// The scheduler of a server that starts now: what was due before was missed while it was down.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn start(app: &App) -> Result<Self> {
+        let now = app.clock.now();
+        let seen = app.store.read_promptly(meta::last_seen).wait()?;
+        let seen = seen.unwrap_or(now);
+        if now < seen {
+            tracing::warn!(
+                "the wall clock stands at {now}: nothing fires by schedule before {seen}, which the database has seen"
+            );
+        }
+        app.pulse.saw(seen);
+        if now < seen {
+            tracing::warn!(
+                "the clock stands at {now}, but this file has seen {seen}: nothing fires by schedule before then; \
+                 set the clock right, or give a new --db if the file was used with --test-clock"
+            );
+        }
+        Ok(Self {
+            seen,
+            gap: Gap::before(now, Reason::Downtime),
+            wall: now,
+            monotonic: app.clock.monotonic(),
+        })
+    }
+
+    /// Looks at the clock, then fires what is due, batch by batch, until nothing is.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written; what was not fired is fired by the next pass.
+    pub fn run_once(&mut self, app: &App) -> Result<Fired> {
+        let (now, begun) = (app.clock.now(), app.clock.monotonic());
+        self.look_at_the_clock(app, now);
+        let mut fired = Fired::default();
+        while now >= self.seen && app.store.read_promptly(due::next).wait()?.is_some_and(|next| next <= now) {
+            let batch = fire_batch(app, now, self.gap)?;
+            fired.cues += batch.cues;
+            fired.executions += batch.executions;
+            // At once: a fault may end the pass before the next batch.
+            app.pulse.add_fired(u64::try_from(batch.executions).unwrap_or(u64::MAX));
+        }
+        self.seen = self.seen.max(now);
+        app.pulse.saw(self.seen);
+        let ended = app.clock.monotonic();
+        app.pulse.turn(Cycle { last_run: Some(now), turned: ended, cues: fired.cues, took: ended - begun });
+        Ok(fired)
+    }
+
+    /// The next instant at which a cue is due; none while the clock stands before what the file has seen.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
+        let next = app.store.read_promptly(due::next).wait()?;
+        Ok(next.map(|next| next.max(self.seen)))
+    }
+
+    fn look_at_the_clock(&mut self, app: &App, now: Timestamp) {
+        let monotonic = app.clock.monotonic();
+        let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
+        // A test clock is moved on purpose, instant by instant: what it passes fires.
+        if !app.clock.is_test() && jumped(now.duration_since(self.wall), real) {
+            tracing::warn!("the wall clock jumped from {} to {now}: missed runs catch up", self.wall);
+            self.gap = Gap::before(now, Reason::Clock);
+        } else if self.wall < self.seen && self.seen <= now {
+            // What came due while the clock was behind could not fire either.
+            self.gap = Gap::before(now, Reason::Clock);
+        }
+        if now < self.seen && self.wall >= self.seen {
+            tracing::warn!(
+                "the wall clock went back to {now}: nothing fires by schedule before {}",
+                self.seen
+            );
+        }
+        (self.wall, self.monotonic) = (now, monotonic);
+    }
+}
+
+fn fire_batch(app: &App, now: Timestamp, gap: Gap) -> Result<Fired> {
+    let (ids, plans) = (Arc::clone(&app.ids), app.settings.plans.clone());
+    app.store.write(move |tx| fire_due(tx, &ids, &plans, now, gap)).wait()
+}
+
+fn fire_due(tx: &Tx<'_>, ids: &ExecutionIdSource, plans: &Plans, now: Timestamp, gap: Gap) -> Result<Fired> {
+    let due_cues = due::list(tx, now, BATCH)?;
+    let mut fired = Fired { cues: due_cues.len(), executions: 0 };
+    // One look per user and batch: a herd of one user is one row.
+    let mut quotas = BTreeMap::new();
+    for (key, cue) in due_cues {
+        // A panic would take the whole batch along, and again at every pass.
+        let planned = cue.map_err(|error| error.to_string());
+        let planned = planned.and_then(|cue| {
+            caught(|| Ok(plan(cue, gap)))
+                .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
+        });
+        let (cue, step) = match planned {
+            Ok(planned) => planned,
+            Err(reason) => {
+                due::fail(tx, key, &reason, now)?;
+                continue;
+            }
+        };
+        let quota = match quotas.entry(cue.user_key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(months::quota(tx, plans, cue.user_key, now)?),
+        };
+        let Some(quota) = quota else {
+            due::fail(tx, key, "The account is disabled", now)?;
+            continue;
+        };
+        due::insert_missed(tx, key, step.missed, gap.reason)?;
+        due::advance(tx, key, step.next_run, step.runs.len(), step.missed.count, now)?;
+        for run in &step.runs {
+            let new = execution(&cue, key, *run, ids.next(now)?, now);
+            make(tx, &new, quota)?;
+        }
+        fired.executions += step.runs.len();
+    }
+    for (user_key, quota) in quotas {
+        quota.map_or(Ok(()), |quota| months::save_quota(tx, user_key, &quota, now))?;
+    }
+    meta::saw(tx, now)?;
+    Ok(fired)
+}
+
+/// Stores a run; one that the quota forbids is over at once, and so is the `once` cue whose only run it was.
+fn make(tx: &Tx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
+    if quota.take(new.now) {
+        executions::insert(tx, new)?;
+        // Who waits for the other kind is left asleep.
+        tx.ring(Rings { send: !new.is_worker, claim: new.is_worker, ..Rings::default() });
+    } else {
+        executions::insert_failed(tx, new, LIMIT_EXCEEDED)?;
+        cues::end_once(tx, new.cue_key, new.scheduled_for, false, new.now)?;
+    }
+    Ok(())
+}
+
+/// What a due cue does now, or why it cannot go on.
+fn plan(cue: DueCue, gap: Gap) -> std::result::Result<(DueCue, Step), String> {
+    let schedule =
+        cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
+    let step = step(&schedule, cue.next_run, Some(gap));
+    if step.next_run.is_none() && matches!(cue.schedule.when, When::Recurring(_)) {
+        return Err("The schedule is not due at any later instant".to_owned());
+    }
+    Ok((cue, step))
+}
+
+fn execution(cue: &DueCue, cue_key: i64, run: Timestamp, id: ExecutionId, now: Timestamp) -> NewExecution {
+    NewExecution {
+        id,
+        cue_key,
+        user_key: cue.user_key,
+        is_worker: cue.is_worker,
+        lane: cue.lane,
+        task: cue.task.clone(),
+        agent: cue.agent.clone(),
+        scheduled_for: run,
+        triggered_by: Trigger::Schedule,
+        payload_key: cue.payload_key,
+        now,
+    }
+}

@@ -1,0 +1,169 @@
+//! How the delivery threads are shared out among destinations, so that those that hang cannot hold up the others.
+//!
+//! A pure count: who is sent what is decided in `dispatcher`.
+
+use std::collections::HashMap;
+
+/// Idle lanes that are remembered for having hung.
+const MOST_REMEMBERED: usize = 1_024;
+
+/// Who holds how many threads. Every attempt that is taken up has a thread of its own from the start.
+///
+/// Three rules together keep a thread for the receiver that comes next:
+/// - A lane (a host and port) that holds nothing may always have a free thread; the last quarter of the threads is
+///   for such lanes only. So even if several busy hosts stall at once, sixteen newcomers of sixty-four get through.
+/// - A lane holds at most half of what the others leave. One alone has half of the threads, a second a quarter.
+/// - A lane begins with few threads and earns one more with each attempt that comes back in time; after a time-out
+///   it may have one at a time until an answer comes. So a host that hangs holds four threads once, then one.
+#[derive(Debug, Clone)]
+pub struct Shares {
+    threads: usize,
+    under_way: usize,
+    lanes: HashMap<i64, Lane>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    under_way: usize,
+    /// The most that its conduct has earned it.
+    earned: usize,
+}
+
+impl Shares {
+    /// Shares of this many threads, at least one.
+    #[must_use]
+    pub fn of(threads: usize) -> Self {
+        Self { threads: threads.max(1), under_way: 0, lanes: HashMap::new() }
+    }
+
+    /// Threads that nobody holds.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.threads - self.under_way
+    }
+
+    /// Attempts that are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Gives `lane` a thread; `false` when it may not have one now.
+    pub fn claim(&mut self, lane: i64) -> bool {
+        let (free, earned) = (self.free(), self.first_share());
+        let half = |held: usize| (free + held).div_ceil(2);
+        let reserve = self.threads / 4;
+        let lane = self.lanes.entry(lane).or_insert(Lane { under_way: 0, earned });
+        let may_have = match lane.under_way {
+            0 => free > 0,
+            held => free > reserve && held < lane.earned.min(half(held)),
+        };
+        if may_have {
+            lane.under_way += 1;
+            self.under_way += 1;
+        }
+        may_have
+    }
+
+    /// Takes back the thread of an attempt of `lane` that has ended.
+    pub fn give_back(&mut self, lane: i64, timed_out: bool) {
+        let Some(lane) = self.lanes.get_mut(&lane) else { return };
+        lane.under_way -= 1;
+        lane.earned = if timed_out { 1 } else { self.threads.min(lane.earned + 1) };
+        self.under_way -= 1;
+    }
+
+    /// Forgets lanes that hold nothing, but for those that have to earn their way back.
+    pub fn forget_idle(&mut self) {
+        let first_share = self.first_share();
+        self.lanes.retain(|_, lane| lane.under_way > 0 || lane.earned < first_share);
+        if self.lanes.len() > MOST_REMEMBERED + self.under_way {
+            self.lanes.retain(|_, lane| lane.under_way > 0);
+        }
+    }
+
+    fn first_share(&self) -> usize {
+        (self.threads / 16).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim_all(shares: &mut Shares, lane: i64) -> usize {
+        std::iter::repeat_with(|| shares.claim(lane)).take_while(|got| *got).count()
+    }
+
+    /// A lane whose receiver has always answered.
+    fn trusted(shares: &mut Shares, lane: i64) {
+        for _ in 0..64 {
+            assert!(shares.claim(lane));
+            shares.give_back(lane, false);
+        }
+    }
+
+    #[test]
+    fn a_lane_begins_with_few_threads_and_earns_half_of_them() {
+        let mut shares = Shares::of(64);
+        assert_eq!(claim_all(&mut shares, 1), 4);
+        for _ in 0..4 {
+            shares.give_back(1, false);
+        }
+        assert_eq!(claim_all(&mut shares, 1), 8);
+        for _ in 0..8 {
+            shares.give_back(1, false);
+        }
+        trusted(&mut shares, 1);
+        assert_eq!(claim_all(&mut shares, 1), 32);
+    }
+
+    #[test]
+    fn a_lane_that_timed_out_has_one_thread_at_a_time_until_it_answers() {
+        let mut shares = Shares::of(64);
+        assert_eq!(claim_all(&mut shares, 1), 4);
+        for _ in 0..4 {
+            shares.give_back(1, true);
+        }
+        shares.forget_idle();
+        assert_eq!(claim_all(&mut shares, 1), 1);
+        shares.give_back(1, false);
+        shares.forget_idle();
+        assert_eq!(claim_all(&mut shares, 1), 2);
+    }
+
+    #[test]
+    fn busy_lanes_that_all_stall_leave_a_quarter_to_newcomers() {
+        let mut shares = Shares::of(64);
+        for lane in 1..=5 {
+            trusted(&mut shares, lane);
+        }
+        let held: Vec<_> = (1..=5).map(|lane| claim_all(&mut shares, lane)).collect();
+        assert_eq!(held, [32, 16, 1, 1, 1]);
+        let newcomers = (100..).take_while(|lane| shares.claim(*lane)).count();
+        assert_eq!(newcomers, 64 - 51);
+        assert_eq!(shares.free(), 0);
+    }
+
+    #[test]
+    fn few_threads_are_shared_too() {
+        let mut shares = Shares::of(2);
+        assert_eq!(claim_all(&mut shares, 1), 1);
+        assert_eq!(claim_all(&mut shares, 2), 1);
+        assert!(Shares::of(0).claim(1));
+    }
+
+    #[test]
+    fn idle_lanes_are_forgotten_and_those_that_hung_up_to_a_bound() {
+        let mut shares = Shares::of(64);
+        let hang = |shares: &mut Shares, lane| {
+            assert!(shares.claim(lane));
+            shares.give_back(lane, true);
+            shares.forget_idle();
+        };
+        trusted(&mut shares, 0);
+        (0..10_000).for_each(|lane| hang(&mut shares, lane));
+        assert!(shares.lanes.len() <= MOST_REMEMBERED + 1, "{}", shares.lanes.len());
+        assert_eq!(shares.under_way(), 0);
+    }
+}

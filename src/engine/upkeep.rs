@@ -1,0 +1,89 @@
+//! What has to be put right as time passes: claims that their workers lost, kept answers and device logins that have
+//! expired.
+
+use jiff::Timestamp;
+
+use crate::domain::execution::{Status, after_lost_claim};
+use crate::domain::login::COUNTED_FOR;
+use crate::error::Result;
+use crate::store::claims::{self, Lost};
+use crate::store::executions::tell_cue;
+use crate::store::idempotency::{self, KEPT_FOR};
+use crate::store::{Rings, Store, Tx, logins};
+
+/// Claims taken back in one transaction: larger ones would hold up other writes.
+const BATCH: usize = 200;
+
+/// Answers forgotten in one transaction.
+const FORGET_BATCH: u32 = 500;
+
+/// Takes back claims that are lost at `now`: their executions are ready for another worker, or over as failed.
+/// The answer is how many; as long as it is not 0 there may be more. Writes nothing where none is lost.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
+    if store.read_promptly(claims::next_lost).wait()?.is_none_or(|next| next > now) {
+        return Ok(0);
+    }
+    store.write(move |tx| take_back_batch(tx, now)).wait()
+}
+
+/// Forgets kept answers that have expired at `now`. Writes nothing where there are none.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
+    let expired = now.checked_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
+    while store.read_promptly(idempotency::oldest).wait()?.is_some_and(|oldest| oldest <= expired) {
+        store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
+    }
+    Ok(())
+}
+
+/// Forgets device logins and their mails once no limit counts them any more. Writes nothing where there are none.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
+    let over = now.checked_sub(COUNTED_FOR).unwrap_or(Timestamp::MIN);
+    while store.read_promptly(logins::oldest).wait()?.is_some_and(|oldest| oldest <= over) {
+        store.write(move |tx| logins::delete(tx, over, FORGET_BATCH)).wait()?;
+    }
+    Ok(())
+}
+
+/// The earliest instant at which something here has to be done. A worker's sign of life only makes it later.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn next(store: &Store) -> Result<Option<Timestamp>> {
+    let look = store.read_promptly(|read| {
+        Ok((claims::next_lost(read)?, idempotency::oldest(read)?, logins::oldest(read)?))
+    });
+    let (lost, answer, login) = look.wait()?;
+    let answer = answer.and_then(|oldest| oldest.checked_add(KEPT_FOR).ok());
+    let login = login.and_then(|oldest| oldest.checked_add(COUNTED_FOR).ok());
+    Ok([lost, answer, login].into_iter().flatten().min())
+}
+
+fn take_back_batch(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
+    let mut returned = 0;
+    for claim in &claims::lost(tx, now, BATCH)? {
+        returned += usize::from(take_back(tx, claim, now)?);
+    }
+    tx.ring(Rings { claim: true, ..Rings::default() });
+    Ok(returned)
+}
+
+fn take_back(tx: &Tx<'_>, Lost { execution, max_attempts }: &Lost, now: Timestamp) -> Result<bool> {
+    let status = after_lost_claim(*max_attempts, execution.attempts);
+    let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
+    let reason =
+        format!("The claim of worker {worker} was lost: its lease ended without a report or a sign of life");
+    let returned = claims::take_back(tx, execution.key, status, &reason, now)?;
+    if returned && status == Status::Failed {
+        tell_cue(tx, execution, false, now)?;
+    }
+    Ok(returned)
+}

@@ -1,0 +1,138 @@
+//! `/v1/auth`: registration, keys, the webhook secret.
+
+use serde_json::{Value, json};
+
+use super::reply::{Reply, instant};
+use super::request::Request;
+use crate::actions::accounts as actions;
+use crate::domain::account::KeyEntry;
+use crate::domain::credentials::Email;
+use crate::domain::plan::shown;
+use crate::error::{Error, Result};
+use crate::store::{accounts, keys, months};
+
+/// `POST /v1/auth/register {email}`
+pub async fn register(request: Request) -> Result<Reply> {
+    let mut fields = request.fields()?;
+    let text = fields.required_string("email", 0..=1_000);
+    let email = text.as_deref().map(Email::parse).and_then(|parsed| match parsed {
+        Ok(email) => Some(email),
+        Err(fault) => {
+            fields.refuse("email", &fault.to_string());
+            None
+        }
+    });
+    fields.finish()?;
+    let Some(email) = email else { return Err(lost("email")) };
+    let (app, settings) = (&request.app, &request.app.settings);
+    let plan = settings.plans.default_plan();
+    let made = actions::register(&app.store, email, plan, settings.registration, request.now)?.await?;
+    Ok(Reply::created(&json!({"id": made.id, "email": made.email, "api_key": made.api_key.reveal()})))
+}
+
+/// `GET /v1/auth/me`
+pub async fn me(request: Request) -> Result<Reply> {
+    let (caller, now) = (request.caller()?, request.now);
+    let (user, executions, prefix) = request
+        .app
+        .store
+        .read(move |read| {
+            let user = accounts::find(read, caller.user_key)?;
+            let executions = months::find(read, caller.user_key, now)?.executions;
+            Ok((user, executions, keys::prefix(read, caller.key)?))
+        })
+        .await?;
+    let user = user.ok_or_else(|| lost("user"))?;
+    let limits = request.app.settings.plans.limits(&user.plan);
+    Ok(Reply::ok(&json!({
+        "id": user.id,
+        "email": user.email,
+        "plan": user.plan,
+        "has_webhook_secret": true,
+        "active_cues": user.active_cues,
+        "active_cue_limit": shown(limits.cues),
+        "monthly_executions": executions,
+        "executions_this_month": executions,
+        "monthly_execution_limit": shown(limits.executions),
+        "rate_limit_per_minute": shown(limits.requests_per_minute),
+        "api_key_prefix": prefix,
+        "created_at": instant(user.created_at),
+    })))
+}
+
+/// `POST /v1/auth/key/regenerate`
+pub async fn regenerate_key(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let api_key = actions::regenerate_key(&request.app, &caller)?.await?;
+    Ok(Reply::ok(&json!({
+        "api_key": api_key.reveal(),
+        "message": "Store this key now: it is not shown again. The previous key is revoked.",
+        "previous_key_revoked": true,
+    })))
+}
+
+/// `GET /v1/auth/keys`
+pub async fn list_keys(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let current = caller.key;
+    let listed = request.app.store.read(move |read| keys::list(read, caller.user_key)).await?;
+    let listed: Vec<Value> = listed.iter().map(|entry| render_key(entry, entry.key == current)).collect();
+    Ok(Reply::ok(&json!({"keys": listed})))
+}
+
+/// `POST /v1/auth/keys {name}`
+pub async fn make_key(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let name = fields.required_string("name", 1..=255);
+    fields.finish()?;
+    let Some(name) = name else { return Err(lost("name")) };
+    let made = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
+    Ok(Reply::created(&json!({
+        "id": made.id,
+        "name": made.name,
+        "prefix": made.api_key.prefix(),
+        "created_at": instant(made.created_at),
+        "current": false,
+        "api_key": made.api_key.reveal(),
+    })))
+}
+
+/// `DELETE /v1/auth/keys/{key_id}`
+pub async fn revoke_key(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    actions::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned()).await?;
+    Ok(Reply::no_content())
+}
+
+/// `GET /v1/auth/webhook-secret`
+pub async fn webhook_secret(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let secret = request.app.store.read(move |read| accounts::webhook_secret(read, caller.user_key)).await?;
+    Ok(Reply::ok(&json!({"webhook_secret": secret})))
+}
+
+/// `POST /v1/auth/webhook-secret/regenerate`
+pub async fn rotate_secret(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let (secret, expires) = actions::rotate_secret(&request.app, &caller)?.await?;
+    Ok(Reply::ok(&json!({
+        "webhook_secret": secret.reveal(),
+        "previous_secret_expires_at": instant(expires),
+    })))
+}
+
+fn render_key(entry: &KeyEntry, current: bool) -> Value {
+    json!({
+        "id": entry.id,
+        "name": entry.name,
+        "prefix": entry.prefix,
+        "created_at": instant(entry.created_at),
+        "current": current,
+    })
+}
+
+/// For what has been made sure of and is not there all the same.
+fn lost(what: &str) -> Error {
+    Error::Fault(format!("the {what} of a request is gone"))
+}

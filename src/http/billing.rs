@@ -1,0 +1,43 @@
+//! `/v1/billing`: addresses of the provider's pages, and the events that it sends. This server's own pages of manual
+//! billing are in `billing_pages`.
+
+use serde_json::json;
+
+use super::reply::Reply;
+use super::request::Request;
+use crate::actions::{billing as actions, subscriptions};
+use crate::domain::billing::Offer;
+use crate::error::{Error, Result};
+
+/// `POST /v1/billing/checkout {plan, interval}`
+pub async fn checkout(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let plan = fields.required_string("plan", 0..=255);
+    let interval = fields.required_string("interval", 0..=255);
+    fields.finish()?;
+    let offer = Offer::asked_for(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
+    let app = request.app;
+    let url = apart(move || actions::checkout(&app, &caller, offer)).await?;
+    Ok(Reply::ok(&json!({"checkout_url": url})))
+}
+
+/// `POST /v1/billing/portal`
+pub async fn portal(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let app = request.app;
+    let url = apart(move || actions::portal(&app, &caller)).await?;
+    Ok(Reply::ok(&json!({"portal_url": url})))
+}
+
+/// `POST /v1/billing/webhook`
+pub async fn webhook(request: Request) -> Result<Reply> {
+    subscriptions::receive(&request.app, request.header("stripe-signature"), request.body())?.await?;
+    Ok(Reply::ok(&json!({"received": true})))
+}
+
+/// Runs what may wait for the payment provider on a thread that may wait.
+async fn apart(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|error| Error::Fault(format!("billing was not asked: {error}")))?
+}

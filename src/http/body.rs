@@ -1,0 +1,101 @@
+//! A request's body into memory, within the route's limit and the server's budget.
+
+use std::sync::Arc;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+
+use crate::domain::refusal::{Code, Refusal};
+use crate::error::{Error, Result};
+
+/// Bytes of bodies in memory at once: 4,096 connections at 2 MB each would be 8 GB.
+pub const BUDGET: usize = 64 << 20;
+
+/// A body, and its share of the budget, which comes back when this is dropped.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The whole body.
+    pub bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body to its end. 413 by its declared length before a byte is read (so that `Expect: 100-continue`
+/// gets no 100), or as soon as more than `limit` bytes have come; 503 while the budget is spent.
+pub async fn read<B>(mut body: B, limit: usize, budget: &Arc<Semaphore>) -> Result<Loaded>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
+    let mut share = None;
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| Error::refused(Code::BadRequest, format!("The body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > limit {
+            return Err(too_large(limit));
+        }
+        take_share(&mut share, data.len(), budget)?;
+        if bytes.is_empty() && body.is_end_stream() {
+            return Ok(Loaded { bytes: data, _share: share });
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Loaded { bytes: bytes.into(), _share: share })
+}
+
+/// Never waits: bodies that each hold a part and wait for more would wait for one another.
+fn take_share(share: &mut Option<OwnedSemaphorePermit>, bytes: usize, budget: &Arc<Semaphore>) -> Result<()> {
+    let wanted = u32::try_from(bytes).unwrap_or(u32::MAX);
+    match (Arc::clone(budget).try_acquire_many_owned(wanted), share.as_mut()) {
+        (Ok(more), Some(held)) => held.merge(more),
+        (Ok(first), None) => *share = Some(first),
+        (Err(TryAcquireError::NoPermits | TryAcquireError::Closed), _) => return Err(busy()),
+    }
+    Ok(())
+}
+
+fn too_large(limit: usize) -> Error {
+    Error::refused(Code::PayloadTooLarge, format!("The body may have at most {limit} bytes"))
+}
+
+fn busy() -> Error {
+    let message = "Too many large requests are being read; try again";
+    Error::Refused(Refusal { retry_after: Some(1), ..Refusal::new(Code::ServerBusy, message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+
+    fn code(result: Result<Loaded>) -> Code {
+        match result {
+            Err(Error::Refused(refusal)) => refusal.code,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_at_the_limit_is_read_and_one_above_is_refused() {
+        let budget = Arc::new(Semaphore::new(100));
+        let loaded = read(Full::from("12345"), 5, &budget).await.unwrap();
+        assert_eq!(&loaded.bytes[..], b"12345");
+        assert_eq!(code(read(Full::from("123456"), 5, &budget).await), Code::PayloadTooLarge);
+    }
+
+    #[tokio::test]
+    async fn the_budget_is_shared_and_comes_back() {
+        let budget = Arc::new(Semaphore::new(10));
+        let held = read(Full::from("1234567"), 50, &budget).await.unwrap();
+        assert_eq!(budget.available_permits(), 3);
+        assert_eq!(code(read(Full::from("1234"), 50, &budget).await), Code::ServerBusy);
+        drop(held);
+        assert_eq!(budget.available_permits(), 10);
+        assert!(read(Full::from("1234"), 50, &budget).await.is_ok());
+    }
+}

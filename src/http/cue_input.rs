@@ -1,0 +1,248 @@
+//! The body of a create or a PATCH → what the domain takes. Nothing is decided here but the form.
+
+use serde_json::Value;
+
+use super::fields::{Fields, Presence};
+use crate::domain::callback::{Method, check_headers};
+use crate::domain::change::{
+    CallbackParts, CueChange, Kind, OnFailureParts, RetryParts, ScheduleParts, WantedStatus,
+};
+use crate::domain::cue::{NewCue, Transport};
+use crate::domain::destination::check_url;
+use crate::domain::reach::AddressPolicy;
+use crate::domain::refusal::Refusal;
+use crate::domain::schedule::{CatchUp, Schedule};
+use crate::error::Result;
+
+/// The contract's verification modes; the first is the default.
+const MODES: [&str; 5] = ["none", "require_external_id", "require_result_url", "require_artifacts", "manual"];
+
+/// The longest description, in characters.
+const MAX_DESCRIPTION: usize = 10_000;
+
+/// The longest pause between two attempts: a year, in minutes.
+const MAX_BACKOFF: f64 = 525_600.0;
+
+/// Reads the body of a create.
+///
+/// # Errors
+/// 422 with every problem of form, else the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`.
+pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
+    let mut unknown = Vec::new();
+    let name = fields.required_string("name", 1..=255);
+    let description = fields.string("description", 0..=MAX_DESCRIPTION);
+    let transport = fields.one_of("transport", &["webhook", "worker"]);
+    let worker = transport == Some("worker");
+    let webhook = transport == Some("webhook") || fields.any("transport").is_none();
+    let schedule = fields.required_object("schedule").and_then(|mut schedule| {
+        let kind = schedule.required_one_of("type", &Kind::WORDS).and_then(Kind::parse);
+        let parts = schedule_parts(&mut schedule);
+        note_unknown(&schedule, "schedule", &mut unknown);
+        match kind {
+            Some(Kind::Recurring) if parts.at.is_some() => {
+                unknown.push("schedule.at (a recurring schedule has none)".to_owned());
+            }
+            Some(Kind::Once) if parts.cron.is_some() => {
+                unknown.push("schedule.cron (a once schedule has none)".to_owned());
+            }
+            _ => {}
+        }
+        Some((kind?, parts))
+    });
+    let callback = callback(&mut fields, worker, webhook, policy, &mut unknown);
+    let payload = fields.dictionary("payload").cloned().map(Value::Object);
+    let retry = retry_parts(&mut fields, Some(&mut unknown));
+    let on_failure = on_failure_parts(&mut fields, policy, Some(&mut unknown));
+    let verification = verification(&mut fields, Some(&mut unknown));
+    unknown.splice(0..0, fields.rest());
+    fields.finish()?;
+    // `finish` has answered for whatever is missing; these hold what they must.
+    let (Some(name), Some((kind, parts))) = (name, schedule) else {
+        return Err(Refusal::invalid(Vec::new()).into());
+    };
+    let mut new = NewCue {
+        name,
+        description,
+        schedule: parts.schedule(kind)?,
+        transport: if worker { Transport::Worker } else { Transport::Webhook },
+        callback: callback?.callback(),
+        payload,
+        retry: crate::domain::execution::Retry::default(),
+        on_failure: crate::domain::cue::OnFailure::default(),
+        verification: verification.unwrap_or(MODES[0]).to_owned(),
+        warning: warning(&unknown),
+    };
+    retry.apply_to(&mut new.retry);
+    on_failure?.apply_to(&mut new.on_failure);
+    Ok(new)
+}
+
+/// Reads the body of a PATCH; every unknown field is a problem.
+///
+/// # Errors
+/// As [`new_cue`], but that a schedule is judged when it meets the cue's own.
+pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueChange> {
+    let status = fields.one_of("status", &["active", "paused"]);
+    let name = fields.string("name", 1..=255);
+    let description = match fields.presence("description") {
+        Presence::Absent => None,
+        _ => Some(fields.string("description", 0..=MAX_DESCRIPTION)),
+    };
+    let payload = match fields.presence("payload") {
+        Presence::Absent => None,
+        _ => Some(fields.dictionary("payload").cloned().map(Value::Object)),
+    };
+    let schedule = fields.object("schedule").map(|mut schedule| {
+        let kind = schedule.one_of("type", &Kind::WORDS).and_then(Kind::parse);
+        let parts = ScheduleParts { kind, ..schedule_parts(&mut schedule) };
+        schedule.forbid_rest();
+        parts
+    });
+    let callback = fields.object("callback").map_or(Ok(CallbackParts::default()), |mut callback| {
+        let parts = callback_parts(&mut callback, policy);
+        callback.forbid_rest();
+        parts
+    });
+    let retry = retry_parts(&mut fields, None);
+    let on_failure = on_failure_parts(&mut fields, policy, None);
+    let verification = verification(&mut fields, None);
+    fields.forbid_rest();
+    fields.finish()?;
+    Ok(CueChange {
+        status: status.map(|word| if word == "active" { WantedStatus::Active } else { WantedStatus::Paused }),
+        name,
+        description,
+        schedule: schedule.unwrap_or_default(),
+        callback: callback?,
+        payload,
+        retry,
+        on_failure: on_failure?,
+        verification: verification.map(str::to_owned),
+    })
+}
+
+/// Reads the `schedule` of a preview.
+///
+/// # Errors
+/// As for a create.
+pub fn schedule(fields: &mut Fields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
+    let mut schedule = fields.required_object("schedule")?;
+    let kind = schedule.required_one_of("type", &Kind::WORDS).and_then(Kind::parse);
+    let parts = schedule_parts(&mut schedule);
+    Some(parts.schedule(kind?))
+}
+
+fn schedule_parts(fields: &mut Fields<'_>) -> ScheduleParts {
+    ScheduleParts {
+        kind: None,
+        // However long: the domain says what is wrong with them.
+        cron: fields.string("cron", 0..=usize::MAX),
+        at: fields.string("at", 0..=usize::MAX),
+        timezone: fields.string("timezone", 0..=usize::MAX),
+        catch_up: fields.one_of("catch_up", &["latest", "all", "none"]).and_then(CatchUp::parse),
+    }
+}
+
+/// The callback of a create: a webhook cue needs a URL, a worker cue's is left aside.
+fn callback(
+    fields: &mut Fields<'_>,
+    worker: bool,
+    webhook: bool,
+    policy: &AddressPolicy,
+    unknown: &mut Vec<String>,
+) -> std::result::Result<CallbackParts, Refusal> {
+    if worker {
+        if fields.any("callback").is_some() {
+            unknown.push("callback (a worker cue has none)".to_owned());
+        }
+        return Ok(CallbackParts::default());
+    }
+    let Some(mut callback) = fields.object("callback") else {
+        if webhook && fields.any("callback").is_none() {
+            fields.missing("callback");
+        }
+        return Ok(CallbackParts::default());
+    };
+    if callback.any("url").is_none() {
+        callback.missing("url");
+    }
+    let parts = callback_parts(&mut callback, policy);
+    note_unknown(&callback, "callback", unknown);
+    parts
+}
+
+fn callback_parts(
+    fields: &mut Fields<'_>,
+    policy: &AddressPolicy,
+) -> std::result::Result<CallbackParts, Refusal> {
+    let url = fields.string("url", 0..=usize::MAX);
+    let method = fields.string("method", 0..=16);
+    let headers = fields.string_map("headers");
+    if let Some(url) = &url {
+        check_url(url, policy)?;
+    }
+    let method = method.map(|method| Method::parse(&method)).transpose()?;
+    if let Some(headers) = &headers {
+        check_headers(headers)?;
+    }
+    Ok(CallbackParts { url, method, headers })
+}
+
+fn retry_parts(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> RetryParts {
+    let Some(mut retry) = fields.object("retry") else { return RetryParts::default() };
+    let max_attempts =
+        retry.integer("max_attempts", 1..=10).and_then(|attempts| u32::try_from(attempts).ok());
+    let backoff_minutes = retry.numbers("backoff_minutes", 1..=10);
+    if backoff_minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF).contains(minutes)) {
+        retry.refuse("backoff_minutes", "minutes should be from 0 to 525600, a year");
+    }
+    note_or_forbid(&retry, "retry", unknown);
+    RetryParts { max_attempts, backoff_minutes }
+}
+
+fn on_failure_parts(
+    fields: &mut Fields<'_>,
+    policy: &AddressPolicy,
+    unknown: Option<&mut Vec<String>>,
+) -> std::result::Result<OnFailureParts, Refusal> {
+    let Some(mut on_failure) = fields.object("on_failure") else { return Ok(OnFailureParts::default()) };
+    let email = on_failure.boolean("email");
+    let webhook = match on_failure.presence("webhook") {
+        Presence::Absent => None,
+        _ => Some(on_failure.string("webhook", 0..=usize::MAX)),
+    };
+    let pause = on_failure.boolean("pause");
+    note_or_forbid(&on_failure, "on_failure", unknown);
+    if let Some(Some(url)) = &webhook {
+        check_url(url, policy).map_err(|error| {
+            let refusal = Refusal::from(error);
+            let message = refusal.message.replacen("callback.url", "on_failure.webhook", 1);
+            Refusal { message: message.into(), ..refusal }
+        })?;
+    }
+    Ok(OnFailureParts { email, webhook, pause })
+}
+
+fn verification(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Option<&'static str> {
+    let mut verification = fields.object("verification")?;
+    let mode = verification.required_one_of("mode", &MODES);
+    note_or_forbid(&verification, "verification", unknown);
+    mode
+}
+
+fn note_or_forbid(fields: &Fields<'_>, within: &str, unknown: Option<&mut Vec<String>>) {
+    match unknown {
+        Some(unknown) => note_unknown(fields, within, unknown),
+        None => fields.forbid_rest(),
+    }
+}
+
+fn note_unknown(fields: &Fields<'_>, within: &str, unknown: &mut Vec<String>) {
+    unknown.extend(fields.rest().into_iter().map(|name| format!("{within}.{name}")));
+}
+
+fn warning(unknown: &[String]) -> Option<String> {
+    // A body can hold very many names; the first tell the caller enough.
+    let named: String = unknown.join(", ").chars().take(500).collect();
+    (!unknown.is_empty()).then(|| format!("Fields that were ignored: {named}"))
+}

@@ -1,0 +1,261 @@
+//! `/v1/cues` and `/v1/schedule/preview`.
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use serde_json::{Map, Value, json};
+
+use super::cue_input::{cue_change, new_cue, schedule};
+use super::executions::execution as render_execution;
+use super::reply::{Reply, instant, instant_with_offset};
+use super::request::Request;
+use crate::actions::cues::{self as actions, CueWithPayload, not_found};
+use crate::actions::idempotency::{Answer, IdempotentCall};
+use crate::actions::runs::{self, FireRequest, ManualRun};
+use crate::domain::credentials::sha256;
+use crate::domain::cue::{Cue, Status, When};
+use crate::domain::execution::Status as ExecutionStatus;
+use crate::domain::refusal::{Problem, Refusal};
+use crate::error::Result;
+use crate::store::{cues, due, executions};
+
+/// `POST /v1/cues`
+pub async fn create(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let new = new_cue(request.fields()?, &request.app.settings.callbacks)?;
+    let call = idempotent_call(&request, "POST /v1/cues")?;
+    let render = |created: &CueWithPayload| Answer { status: 201, body: render(created).to_string() };
+    Ok(answered(actions::create(&request.app, &caller, new, call, render)?.await?))
+}
+
+/// `GET /v1/cues?status&limit&offset`
+pub async fn list(request: Request) -> Result<Reply> {
+    let (caller, query) = (request.caller()?, request.query());
+    let status = query.one_of("status", &Status::WORDS).and_then(Status::parse);
+    let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
+    query.finish()?;
+    let (page, total) = request
+        .app
+        .store
+        .read(move |read| {
+            cues::list(
+                read,
+                caller.user_key,
+                status,
+                u32::try_from(limit).unwrap_or(100),
+                offset.unsigned_abs(),
+            )
+        })
+        .await?;
+    let page: Vec<Value> = page.iter().map(|cue| Value::Object(render_cue(cue))).collect();
+    Ok(Reply::ok(&json!({"cues": page, "total": total, "limit": limit, "offset": offset})))
+}
+
+/// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
+pub async fn show(request: Request) -> Result<Reply> {
+    let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
+    let limit = query.integer("execution_limit", 1..=100, 10);
+    let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
+    query.finish()?;
+    let (shown, (page, total)) = request
+        .app
+        .store
+        .read(move |read| {
+            let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
+            let payload = cues::payload(read, cue.payload_key)?;
+            let limit = u32::try_from(limit).unwrap_or(100);
+            let page = executions::list_of_cue(read, cue.key, limit, offset.unsigned_abs())?;
+            Ok((CueWithPayload { cue, payload }, page))
+        })
+        .await?;
+    let mut body = render(&shown);
+    body["executions"] = page.iter().map(render_execution).collect();
+    body["execution_total"] = total.into();
+    body["execution_limit"] = limit.into();
+    body["execution_offset"] = offset.into();
+    Ok(Reply::ok(&body))
+}
+
+/// `PATCH /v1/cues/{cue_id}`
+pub async fn update(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let change = cue_change(request.fields()?, &request.app.settings.callbacks)?;
+    let id = request.param("cue_id").to_owned();
+    let updated = actions::update(&request.app, &caller, id, change)?.await?;
+    Ok(Reply::ok(&render(&updated)))
+}
+
+/// `DELETE /v1/cues/{cue_id}`
+pub async fn delete(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    actions::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
+    Ok(Reply::no_content())
+}
+
+/// `POST /v1/cues/{cue_id}/fire`
+pub async fn fire(request: Request) -> Result<Reply> {
+    let (caller, id) = (request.caller()?, request.param("cue_id").to_owned());
+    let mut fields = request.optional_fields()?;
+    let send_at = fields.string("send_at", 0..=64);
+    let payload_override = fields.dictionary("payload_override").cloned().map(Value::Object);
+    let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
+    fields.finish()?;
+    let fire = FireRequest { send_at, payload_override, replace };
+    let call = idempotent_call(&request, &format!("POST /v1/cues/{id}/fire"))?;
+    let render = |run: &ManualRun| Answer { status: 200, body: render_run(run).to_string() };
+    Ok(answered(runs::fire(&request.app, &caller, id, fire, call, render).await?))
+}
+
+/// `GET /v1/cues/{cue_id}/upcoming?limit`: none while no run is planned.
+pub async fn upcoming(request: Request) -> Result<Reply> {
+    let (caller, id, limit) =
+        (request.caller()?, request.param("cue_id").to_owned(), upcoming_limit(&request)?);
+    let cue = request
+        .app
+        .store
+        .read(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
+        .await?;
+    let Some(next_run) = cue.next_run else { return Ok(Reply::ok(&json!({"upcoming": []}))) };
+    let schedule = cue.schedule.read().map_err(Refusal::from)?;
+    let later = schedule.upcoming(next_run, limit - 1);
+    let upcoming: Vec<String> = std::iter::once(next_run).chain(later).map(instant).collect();
+    Ok(Reply::ok(&json!({"upcoming": upcoming})))
+}
+
+/// `POST /v1/schedule/preview`
+pub async fn preview(request: Request) -> Result<Reply> {
+    let mut fields = request.fields()?;
+    let limit = fields.integer("limit", 1..=100).unwrap_or(10);
+    let parsed = schedule(&mut fields);
+    fields.finish()?;
+    let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
+    let schedule = schedule?;
+    schedule.first_run(request.now).map_err(Refusal::from)?;
+    let upcoming = schedule.upcoming(request.now, usize::try_from(limit).unwrap_or(10));
+    let upcoming: Vec<String> = upcoming.into_iter().map(instant).collect();
+    Ok(Reply::ok(&json!({"upcoming": upcoming})))
+}
+
+/// `GET /v1/cues/{cue_id}/missed?limit&offset`
+pub async fn missed(request: Request) -> Result<Reply> {
+    let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
+    let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
+    query.finish()?;
+    let (rows, total) = request
+        .app
+        .store
+        .read(move |read| {
+            let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
+            due::list_missed(read, cue.key, u32::try_from(limit).unwrap_or(100), offset.unsigned_abs())
+        })
+        .await?;
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({"first": instant(row.first), "last": instant(row.last), "count": row.count, "reason": row.reason})
+        })
+        .collect();
+    Ok(Reply::ok(&json!({"missed": rows, "total": total})))
+}
+
+/// A cue with its payload, as every answer but the list shows it.
+fn render(shown: &CueWithPayload) -> Value {
+    let mut body = render_cue(&shown.cue);
+    body.insert("payload".to_owned(), shown.payload.clone().unwrap_or(Value::Null));
+    Value::Object(body)
+}
+
+fn render_cue(cue: &Cue) -> Map<String, Value> {
+    let (kind, cron, at) = match &cue.schedule.when {
+        When::Recurring(cron) => ("recurring", Some(cron), None),
+        When::Once(at) => ("once", None, Some(instant(*at))),
+    };
+    let body = json!({
+        "id": cue.id,
+        "name": cue.name,
+        "description": cue.description,
+        "status": cue.status.as_str(),
+        "next_run": cue.next_run.map(instant_with_offset),
+        "last_run": cue.last_run.map(instant),
+        "schedule": {
+            "type": kind,
+            "cron": cron,
+            "at": at,
+            "timezone": cue.schedule.timezone,
+            "catch_up": cue.schedule.catch_up.as_str(),
+        },
+        "callback": render_callback(cue),
+        "transport": cue.transport.as_str(),
+        "retry": {
+            "max_attempts": cue.retry.max_attempts,
+            "backoff_minutes": cue.retry.backoff_minutes.iter().map(|minutes| number(*minutes)).collect::<Vec<_>>(),
+        },
+        "on_failure": cue.on_failure,
+        "verification": {"mode": cue.verification},
+        "run_count": cue.run_count,
+        "fired_count": cue.run_count,
+        "missed_count": cue.missed_count,
+        "warning": cue.warning,
+        "created_at": instant(cue.created_at),
+        "updated_at": instant(cue.updated_at),
+    });
+    match body {
+        Value::Object(body) => body,
+        // `json!` with braces makes an object.
+        _ => Map::new(),
+    }
+}
+
+fn render_callback(cue: &Cue) -> Value {
+    let Some(callback) = &cue.callback else { return json!({"url": null, "method": "POST", "headers": {}}) };
+    let headers: Map<String, Value> =
+        callback.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    json!({"url": callback.url, "method": callback.method.as_str(), "headers": headers})
+}
+
+/// A whole number as an integer (contract §4).
+fn number(minutes: f64) -> Value {
+    // Bounded by a year when it was read, so that the integer holds it.
+    if minutes.fract() == 0.0 { json!(minutes as i64) } else { json!(minutes) }
+}
+
+/// A run that was asked for, as `fire` and `replay` answer.
+pub(super) fn render_run(run: &ManualRun) -> Value {
+    json!({
+        "id": run.execution_id.to_string(),
+        "execution_id": run.execution_id.to_string(),
+        "cue_id": run.cue_id,
+        "scheduled_for": instant(run.scheduled_for),
+        "status": ExecutionStatus::Pending.as_str(),
+        "triggered_by": run.triggered_by.as_str(),
+    })
+}
+
+fn upcoming_limit(request: &Request) -> Result<usize> {
+    let query = request.query();
+    let limit = query.integer("limit", 1..=100, 10);
+    query.finish()?;
+    Ok(usize::try_from(limit).unwrap_or(10))
+}
+
+/// The `Idempotency-Key` of a request to `route`, with what tells it from another request.
+fn idempotent_call(request: &Request, route: &str) -> Result<Option<IdempotentCall>> {
+    const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+    let Some(value) = request.headers.get(HEADER) else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (1..=255).contains(&key.len()) => {
+            let asked = [route.as_bytes(), b"\n", request.body()].concat();
+            Ok(Some(IdempotentCall { key: key.to_owned(), fingerprint: sha256(&asked) }))
+        }
+        _ => Err(Refusal::invalid(vec![Problem {
+            kind: "value_error",
+            loc: vec!["header".into(), "Idempotency-Key".into()],
+            msg: "Value error, an Idempotency-Key has 1 to 255 visible ASCII characters".to_owned(),
+            input: Value::Null,
+        }])
+        .into()),
+    }
+}
+
+fn answered(answer: Answer) -> Reply {
+    Reply::json(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK), answer.body)
+}

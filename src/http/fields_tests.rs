@@ -1,0 +1,179 @@
+//! What the reader of fields accepts and how it words what it refuses.
+
+use super::*;
+use crate::domain::refusal::Problem;
+use crate::error::Error;
+use serde_json::json;
+
+/// Runs a reader over a body: what it read, and `type at.the.place: msg` for each problem.
+fn read<T>(body: &Value, reader: impl Fn(&mut Fields<'_>) -> T) -> (T, Vec<String>) {
+    let mut fields = Fields::of_body(body.as_object().unwrap());
+    let read = reader(&mut fields);
+    match fields.finish() {
+        Ok(()) => (read, Vec::new()),
+        Err(Error::Refused(refusal)) => (read, refusal.problems.iter().map(told).collect()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn told(problem: &Problem) -> String {
+    let place: Vec<String> = problem
+        .loc
+        .iter()
+        .map(|step| match step {
+            Step::Field(name) => name.to_string(),
+            Step::Index(index) => index.to_string(),
+        })
+        .collect();
+    format!("{} {}: {}", problem.kind, place.join("."), problem.msg)
+}
+
+#[test]
+fn every_problem_is_collected_with_its_place() {
+    let body = json!({
+        "name": "", "transport": "pigeon", "payload": [], "retry": {"max_attempts": 11, "backoff_minutes": [1, "x"]},
+        "handlers": ["a", 2, ""], "schedule": "daily", "success": "yes", "description": 7
+    });
+    let (_, problems) = read(&body, |fields| {
+        fields.required_string("name", 1..=255);
+        fields.required_string("worker_id", 1..=255);
+        fields.string("description", 0..=1000);
+        fields.one_of("transport", &["webhook", "worker"]);
+        fields.dictionary("payload");
+        fields.required_object("schedule");
+        if let Some(mut retry) = fields.object("retry") {
+            retry.integer("max_attempts", 1..=10);
+            retry.numbers("backoff_minutes", 1..=32);
+        }
+        fields.required_strings("handlers", 0..=100, 1..=255);
+        fields.required_boolean("success");
+    });
+    assert_eq!(
+        problems,
+        [
+            "string_too_short body.name: String should have at least 1 character",
+            "missing body.worker_id: Field required",
+            "string_type body.description: Input should be a valid string",
+            "literal_error body.transport: Input should be 'webhook' or 'worker'",
+            "dict_type body.payload: Input should be a valid dictionary",
+            "model_attributes_type body.schedule: Input should be a valid dictionary or object to extract fields from",
+            "less_than_equal body.retry.max_attempts: Input should be less than or equal to 10",
+            "float_type body.retry.backoff_minutes.1: Input should be a valid number",
+            "string_type body.handlers.1: Input should be a valid string",
+            "string_too_short body.handlers.2: String should have at least 1 character",
+            "bool_type body.success: Input should be a valid boolean",
+        ]
+    );
+}
+
+#[test]
+fn good_values_are_read_as_they_are() {
+    let body = json!({"name": "ä", "n": 3, "on": false, "list": ["a", "b"], "minutes": [0.5, 2], "deep": {"x": "y"}});
+    let (read, problems) = read(&body, |fields| {
+        (
+            fields.required_string("name", 1..=1),
+            fields.integer("n", 1..=10),
+            fields.boolean("on"),
+            fields.required_strings("list", 0..=2, 1..=1),
+            fields.numbers("minutes", 1..=2),
+            fields.object("deep").and_then(|mut deep| deep.string("x", 0..=9)),
+            fields.rest(),
+        )
+    });
+    assert_eq!(problems, Vec::<String>::new());
+    let list = vec!["a".to_owned(), "b".to_owned()];
+    let (name, y) = (Some("ä".to_owned()), Some("y".to_owned()));
+    assert_eq!(read, (name, Some(3), Some(false), Some(list), Some(vec![0.5, 2.0]), y, Vec::new()));
+}
+
+#[test]
+fn null_is_absent_for_what_is_optional_and_a_wrong_type_for_what_is_required() {
+    let body = json!({"description": null, "name": null, "retry": null});
+    let (_, problems) = read(&body, |fields| {
+        assert_eq!(fields.string("description", 1..=9), None);
+        assert!(fields.object("retry").is_none());
+        fields.required_string("name", 1..=9);
+    });
+    assert_eq!(problems, ["string_type body.name: Input should be a valid string"]);
+}
+
+#[test]
+fn absent_and_null_can_be_told_apart() {
+    let body = json!({"payload": null, "name": "x"});
+    let (presences, _) =
+        read(&body, |fields| ["payload", "name", "description"].map(|name| fields.presence(name)));
+    assert_eq!(presences, [Presence::Null, Presence::Given, Presence::Absent]);
+}
+
+#[test]
+fn fields_not_asked_for_are_named_or_forbidden() {
+    let body = json!({"name": "x", "colour": 1, "schedule": {"cron": "* * * * *", "every": 5}});
+    let (rest, problems) = read(&body, |fields| {
+        fields.string("name", 0..=9);
+        if let Some(mut schedule) = fields.object("schedule") {
+            schedule.string("cron", 0..=99);
+            schedule.forbid_rest();
+        }
+        fields.forbid_rest();
+        fields.rest()
+    });
+    assert_eq!(rest, ["colour"]);
+    assert_eq!(
+        problems,
+        [
+            "extra_forbidden body.schedule.every: Extra inputs are not permitted",
+            "extra_forbidden body.colour: Extra inputs are not permitted"
+        ]
+    );
+}
+
+#[test]
+fn the_input_is_the_value_the_object_or_the_name() {
+    let body = json!({"a": 5, "extra": true});
+    let mut fields = Fields::of_body(body.as_object().unwrap());
+    fields.string("a", 0..=9);
+    fields.required_string("b", 0..=9);
+    fields.forbid_rest();
+    let Err(Error::Refused(refusal)) = fields.finish() else { panic!("accepted") };
+    let inputs: Vec<&Value> = refusal.problems.iter().map(|problem| &problem.input).collect();
+    assert_eq!(inputs, [&json!(5), &body, &json!("extra")]);
+}
+
+#[test]
+fn integers_are_strict_and_of_any_length() {
+    for (value, expected) in [
+        ("5", None),
+        ("5.0", Some("int_type")),
+        ("\"5\"", Some("int_type")),
+        ("true", Some("int_type")),
+        ("0", Some("greater_than_equal")),
+        ("-99999999999999999999999", Some("greater_than_equal")),
+        ("99999999999999999999999", Some("less_than_equal")),
+    ] {
+        let body: Value = serde_json::from_str(&format!("{{\"n\": {value}}}")).unwrap();
+        let (_, problems) = read(&body, |fields| fields.integer("n", 1..=10));
+        let kind = problems.first().and_then(|problem| problem.split(' ').next());
+        assert_eq!(kind, expected, "{value}");
+    }
+}
+
+#[test]
+fn a_nul_character_is_refused() {
+    let (_, problems) = read(&json!({"name": "a\u{0}b"}), |fields| fields.string("name", 0..=9));
+    assert_eq!(problems, ["value_error body.name: Value error, a NUL character is not permitted"]);
+}
+
+#[test]
+fn a_handler_can_add_reasons_of_its_own() {
+    let (_, problems) = read(&json!({"email": "x"}), |fields| {
+        fields.refuse("email", "not an e-mail address");
+        fields.missing("callback");
+    });
+    assert_eq!(
+        problems,
+        [
+            "value_error body.email: Value error, not an e-mail address",
+            "missing body.callback: Field required"
+        ]
+    );
+}

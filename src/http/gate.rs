@@ -1,0 +1,342 @@
+//! One request from its head to its response, in the contract's order: path and method, key, rate, body size, body.
+//!
+//! Dropping the future of a request (a client that hangs up) is safe at every point: a handler changes something
+//! only by awaiting a job on a lane of the store, and a job that was handed over runs to its end there.
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, Version};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::reply::Reply;
+use super::request::Request;
+use super::routes::{Door, Match, match_route};
+use super::window::Payer;
+use super::{Server, body, connections, pages};
+use crate::app::App;
+use crate::domain::account::Caller;
+use crate::domain::client::client_address;
+use crate::domain::credentials::ApiKey;
+use crate::domain::plan::shown;
+use crate::domain::quota::is_near;
+use crate::domain::rate::Standing;
+use crate::domain::refusal::{Code, Refusal};
+use crate::error::{Error, Result};
+use crate::store::keys::{self, Owner};
+use crate::store::months;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// A response, and what the connection must know of the request.
+pub struct Answered {
+    /// The response.
+    pub response: Response<Bytes>,
+    /// The request's body was not read to its end.
+    pub unread: bool,
+}
+
+/// What is known of a request when its response is written, however far it came.
+struct Visit {
+    id: String,
+    now: Timestamp,
+    /// The caller's address: the peer's, or the one that a trusted proxy names.
+    client: IpAddr,
+    rate: Standing,
+    /// The caller has used 80 % of its executions of the month.
+    near_quota: bool,
+    page: bool,
+    unread: bool,
+}
+
+/// Answers one request. `deadline` is when its body must have come.
+pub async fn answer(
+    server: &Server,
+    peer: SocketAddr,
+    request: hyper::Request<Incoming>,
+    deadline: Instant,
+) -> Answered {
+    let (head, body) = request.into_parts();
+    let client = client_of(server, peer, &head.headers);
+    let mut visit = Visit::begin(server, request_id(&head.headers), client, !body.is_end_stream());
+    let (method, version) = (head.method.clone(), head.version);
+    let reply = match caught(pass(server, peer, head, body, deadline, &mut visit)).await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => visit.failed(error),
+        Err(panic) => visit.failed(Error::Fault(format!("a handler panicked: {}", said(&*panic)))),
+    };
+    let mut response = dressed(reply, &visit);
+    // The rest of this body is not worth reading, and what comes after it cannot be found.
+    let cut = visit.unread && [408, 413].contains(&response.status().as_u16());
+    if cut && version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if method == Method::HEAD {
+        response.body_mut().clear();
+    }
+    Answered { response, unread: visit.unread }
+}
+
+/// The response to what never became a request: a head that cannot be read, or did not come in time.
+pub fn answer_without_request(server: &Server, peer: SocketAddr, refusal: Refusal) -> Response<Bytes> {
+    let mut visit = Visit::begin(server, fresh_id(), peer.ip(), false);
+    visit.rate = server.windows.admit(Payer::Address(visit.client), visit.now);
+    dressed(Reply::failed(refusal.into(), &visit.id), &visit)
+}
+
+impl Visit {
+    fn begin(server: &Server, id: String, client: IpAddr, unread: bool) -> Self {
+        let now = server.app.clock.now();
+        let rate = server.windows.look(client, now);
+        Self { id, now, client, rate, near_quota: false, page: false, unread }
+    }
+
+    fn failed(&self, error: Error) -> Reply {
+        if self.page { pages::failed(error, &self.id) } else { Reply::failed(error, &self.id) }
+    }
+}
+
+async fn pass(
+    server: &Server,
+    peer: SocketAddr,
+    head: Parts,
+    body: Incoming,
+    deadline: Instant,
+    visit: &mut Visit,
+) -> Result<Reply> {
+    let found = match_route(server.table, &head.method, head.uri.path());
+    let door = if let Match::Found(route, _) = &found { Some(route.door) } else { None };
+    visit.page = door == Some(Door::Page);
+    let caller =
+        if door == Some(Door::Free) { None } else { enter(server, visit, bearer(&head.headers)).await? };
+    let (route, params) = match found {
+        Match::Found(route, params) => (route, params),
+        Match::WrongMethod(allow) => return method_not_allowed(&allow, &visit.id),
+        Match::NoPath => return Err(Error::refused(Code::NotFound, "There is nothing at this path")),
+    };
+    if let Some(seconds) = visit.rate.refused_for {
+        return Err(rate_exceeded(shown(visit.rate.limit), seconds));
+    }
+    if route.door == Door::Key && caller.is_none() {
+        return Err(Error::refused(Code::InvalidApiKey, "Invalid or missing API key"));
+    }
+    let loaded = connections::until(deadline, body::read(body, route.body_limit, &server.bodies)).await;
+    let body = loaded.ok_or_else(too_slow)??;
+    visit.unread = false;
+    let request = Request {
+        app: Arc::clone(&server.app),
+        id: visit.id.clone(),
+        now: visit.now,
+        peer,
+        client: visit.client,
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers: head.headers,
+        stopping: server.stopping.clone(),
+        caller: caller.clone(),
+        rate: visit.rate,
+        params,
+        body,
+        object: OnceLock::new(),
+    };
+    let reply = (route.handler)(request).await;
+    if let Some(caller) = caller.filter(|_| !visit.near_quota) {
+        visit.near_quota = is_near_by_now(server, &caller, visit).await;
+    }
+    reply
+}
+
+/// Looks the key up and counts the request: in the window of its user, or in the address's of all who show no valid
+/// key; they are counted too, else keys could be tried without end.
+async fn enter(server: &Server, visit: &mut Visit, key: Option<&str>) -> Result<Option<Caller>> {
+    let known = match key {
+        Some(key) => caller_of(&server.app, key, visit.now).await,
+        None => Ok(None),
+    };
+    let payer = match &known {
+        Ok(Some(caller)) => Payer::User(caller.user_key, caller.limits.requests_per_minute),
+        _ => Payer::Address(visit.client),
+    };
+    visit.rate = server.windows.admit(payer, visit.now);
+    let caller = known?;
+    visit.near_quota =
+        caller.as_ref().is_some_and(|caller| is_near(caller.limits.executions, caller.executions));
+    Ok(caller)
+}
+
+/// Whether the request itself made the execution from which on the quota is near. Only one that stood right before it
+/// is looked after.
+async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool {
+    let (user_key, limit, now) = (caller.user_key, caller.limits.executions, visit.now);
+    if !is_near(limit, caller.executions + 1) {
+        return false;
+    }
+    match server.app.store.read(move |read| months::find(read, user_key, now)).await {
+        Ok(month) => is_near(limit, month.executions),
+        Err(error) => {
+            // What the handler did stands; the next response carries the header.
+            tracing::warn!(request_id = visit.id, "the quota could not be read: {error}");
+            false
+        }
+    }
+}
+
+/// The caller behind a key, if it is known and not revoked.
+async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller>> {
+    let Some(key) = ApiKey::parse(key) else { return Ok(None) };
+    let key_hash = key.hash();
+    let found = app.store.read(move |read| keys::find_owner(read, &key_hash, now)).await?;
+    Ok(found.map(|Owner { key, user_key, plan, executions }| {
+        let limits = app.settings.plans.limits(&plan);
+        Caller { user_key, key, key_hash, plan, limits, executions }
+    }))
+}
+
+fn client_of(server: &Server, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    // What is no text is no address: nothing that stands before it is believed.
+    let hops = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or("-"));
+    client_address(peer.ip(), hops, &server.app.settings.http.trusted_proxies)
+}
+
+/// The key of `Authorization: Bearer KEY`; nothing when the header is missing, double or something else.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, key) = value.to_str().ok()?.trim().split_once(' ')?;
+    let key = key.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() && !key.contains(' ')).then_some(key)
+}
+
+/// The caller's id for this request if it is a sane one, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let sane = |id: &&str| {
+        (1..=128).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+    };
+    let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(sane);
+    sent.map_or_else(fresh_id, str::to_owned)
+}
+
+fn fresh_id() -> String {
+    Uuid::new_v4().to_string()
+}
+
+fn method_not_allowed(allow: &str, id: &str) -> Result<Reply> {
+    let value = HeaderValue::from_str(allow).map_err(|error| Error::Fault(format!("Allow: {error}")))?;
+    let message = format!("This path takes {allow}");
+    Ok(Reply::failed(Error::refused(Code::MethodNotAllowed, message), id).with(header::ALLOW, value))
+}
+
+fn rate_exceeded(limit: u32, seconds: u32) -> Error {
+    let message = format!("More than {limit} requests in a minute; try again in {seconds} s");
+    Error::Refused(Refusal { retry_after: Some(seconds), ..Refusal::new(Code::RateLimitExceeded, message) })
+}
+
+fn too_slow() -> Error {
+    Error::refused(Code::RequestTimeout, "The request's body did not come in time")
+}
+
+/// Adds the headers that every response has; those of the reply itself win.
+fn dressed(reply: Reply, visit: &Visit) -> Response<Bytes> {
+    let mut headers = HeaderMap::with_capacity(16);
+    headers.insert("x-ratelimit-limit", shown(visit.rate.limit).into());
+    headers.insert("x-ratelimit-remaining", shown(visit.rate.remaining()).into());
+    headers.insert("x-ratelimit-reset", visit.rate.reset.into());
+    if visit.near_quota {
+        headers.insert("x-cueapi-usage-warning", HeaderValue::from_static("approaching_limit"));
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(id) = HeaderValue::from_str(&visit.id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    // Ours and not hyper's: a test clock governs everything that has a time in it.
+    if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&visit.now)
+        && let Ok(date) = HeaderValue::try_from(date)
+    {
+        headers.insert(header::DATE, date);
+    }
+    if visit.page {
+        headers.insert(header::CONTENT_SECURITY_POLICY, pages::POLICY.clone());
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    }
+    if reply.status != 204 {
+        headers.insert(header::CONTENT_LENGTH, reply.body.len().into());
+    }
+    headers.extend(reply.headers);
+    let mut response = Response::new(reply.body);
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Runs a future so that a panic in it ends it and nothing else.
+async fn caught<F: Future>(future: F) -> std::result::Result<F::Output, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, values: &[&str]) -> HeaderMap {
+        values.iter().map(|value| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_key_is_read_from_one_bearer_header_only() {
+        let key = |values: &[&str]| bearer(&headers(header::AUTHORIZATION, values)).map(str::to_owned);
+        for good in ["Bearer cue_sk_1", "bearer cue_sk_1", "BEARER   cue_sk_1", "Bearer cue_sk_1 "] {
+            assert_eq!(key(&[good]).as_deref(), Some("cue_sk_1"), "{good}");
+        }
+        for odd in ["cue_sk_1", "Bearer", "Bearer ", "Basic cue_sk_1", "Bearer a b", "Bearer\tcue_sk_1", ""] {
+            assert_eq!(key(&[odd]), None, "{odd}");
+        }
+        assert_eq!(key(&[]), None);
+        assert_eq!(key(&["Bearer a", "Bearer a"]), None);
+    }
+
+    #[test]
+    fn an_id_of_the_caller_is_kept_only_if_it_is_sane() {
+        let id = |value: &str| request_id(&headers(REQUEST_ID, &[value]));
+        assert_eq!(id("Req-1_a.b"), "Req-1_a.b");
+        assert_eq!(id(&"a".repeat(128)).len(), 128);
+        for odd in ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)] {
+            assert!(Uuid::parse_str(&id(odd)).is_ok(), "{odd}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_caught_with_what_it_said() {
+        let number = 7;
+        let caught = caught(async {
+            if number == 7 {
+                panic!("seven: {number}")
+            }
+        })
+        .await;
+        assert_eq!(caught.map_err(|panic| said(&*panic).to_owned()), Err("seven: 7".to_owned()));
+    }
+}

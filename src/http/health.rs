@@ -1,0 +1,104 @@
+//! `/health` and `/status`: how the service is, for people and for load balancers.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::reply::{Reply, instant, instant_without_zone};
+use super::request::Request;
+use crate::app::App;
+use crate::error::Result;
+use crate::pulse::Cycle;
+use crate::store::counts::{self, Queue};
+
+/// How long the scheduler may stand still before it counts as down (contract §8).
+const SCHEDULER_DOWN_AFTER: Duration = Duration::from_secs(30);
+
+/// `GET /health`: 200 whatever it finds.
+pub async fn health(request: Request) -> Result<Reply> {
+    let (app, now) = (&request.app, request.now);
+    let queue = app.store.read(move |read| counts::queue(read, now)).await;
+    if let Err(error) = &queue {
+        tracing::error!(request_id = request.id, "health cannot read the database: {error}");
+    }
+    let cycle = app.pulse.cycle();
+    let (database, poller) = (database_word(app, queue.is_ok()), poller_word(app, &cycle));
+    let queue = queue.ok();
+    Ok(Reply::ok(&json!({
+        "status": if database == "ok" && poller == "ok" { "healthy" } else { "degraded" },
+        "version": env!("CARGO_PKG_VERSION"),
+        "timestamp": instant_without_zone(now),
+        "services": {"database": database, "cache": "ok", "poller": poller, "worker": worker_word(queue.as_ref())},
+        "poller": render_cycle(&cycle, now),
+        "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
+        "queue": queue.map(render_queue),
+    })))
+}
+
+/// `GET /status`: 503 only when the service cannot do its job.
+pub async fn status(request: Request) -> Result<Reply> {
+    let app = &request.app;
+    if let Err(error) = app.store.read(counts::is_delivering).await {
+        tracing::error!(request_id = request.id, "the database cannot be read: {error}");
+        let body = json!({"status": "down", "reason": "the database cannot be read"});
+        return Ok(Reply::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
+    }
+    let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle()) == "ok";
+    Ok(Reply::ok(&json!({"status": if well { "healthy" } else { "degraded" }})))
+}
+
+fn database_word(app: &App, readable: bool) -> &'static str {
+    match (readable, app.store.is_writable()) {
+        (true, true) => "ok",
+        (true, false) => "not writable",
+        (false, _) => "down",
+    }
+}
+
+fn poller_word(app: &App, cycle: &Cycle) -> &'static str {
+    word_after(app.clock.monotonic().saturating_sub(cycle.turned))
+}
+
+/// What is said of a scheduler whose last pass ended so long ago.
+fn word_after(standing: Duration) -> &'static str {
+    if standing > SCHEDULER_DOWN_AFTER { "down" } else { "ok" }
+}
+
+fn worker_word(queue: Option<&Queue>) -> &'static str {
+    match queue {
+        Some(queue) if queue.active_workers > 0 => "ok",
+        Some(queue) if queue.any_workers => "stale",
+        _ => "none",
+    }
+}
+
+fn render_cycle(cycle: &Cycle, now: Timestamp) -> Value {
+    json!({
+        "last_run": cycle.last_run.map(instant),
+        "seconds_ago": cycle.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
+        "cues_last_cycle": cycle.cues,
+        "cycle_duration_ms": u64::try_from(cycle.took.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn render_queue(queue: Queue) -> Value {
+    json!({
+        "pending_outbox": queue.pending_outbox,
+        "stale_executions": queue.stale_executions,
+        "pending_retries": queue.pending_retries,
+        "pending_worker_claims": queue.pending_worker_claims,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poller_is_down_when_it_has_stood_still_for_more_than_thirty_seconds() {
+        assert_eq!(word_after(Duration::from_secs(30)), "ok");
+        assert_eq!(word_after(Duration::from_millis(30_001)), "down");
+    }
+}

@@ -1,0 +1,125 @@
+//! Bytes ↔ actions; no rule of the product lives here. This file accepts connections and drains them.
+//!
+//! One connection is `connections`, one request is `gate`, the list of doors is `routes`.
+
+pub mod auth;
+pub mod billing;
+mod billing_pages;
+mod body;
+pub mod claims;
+mod connections;
+mod cue_input;
+pub mod cues;
+pub mod executions;
+pub mod fields;
+mod gate;
+pub mod health;
+pub mod logins;
+pub mod pages;
+mod problems;
+pub mod query;
+pub mod reply;
+pub mod request;
+pub mod routes;
+mod socket;
+pub mod test_clock;
+pub mod usage;
+mod window;
+pub mod workers;
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use crate::app::App;
+use routes::Route;
+use window::Windows;
+
+/// After a failed accept (no file descriptor left, as a rule) the next one is tried this much later.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What every connection of one server shares.
+struct Server {
+    app: Arc<App>,
+    table: &'static [Route],
+    windows: Windows,
+    /// Bytes of request bodies that may be in memory at once.
+    bodies: Arc<Semaphore>,
+    stopping: watch::Receiver<bool>,
+}
+
+/// Serves `table` on `listener` until `stop` ends, then lets the requests under way end.
+///
+/// Stopping closes idle connections at once, tells long polls to end (`Request::stopping`) and cuts what is
+/// left after `settings.drain_time`.
+pub async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    table: &'static [Route],
+    stop: impl Future<Output = ()> + Send,
+) {
+    let (stopping, stopped) = watch::channel(false);
+    let drain_time = app.settings.http.drain_time;
+    let bodies = Arc::new(Semaphore::new(body::BUDGET));
+    let windows = Windows::default();
+    let server = Arc::new(Server { app, table, windows, bodies, stopping: stopped });
+    let mut open = JoinSet::new();
+    tokio::select! {
+        never = accept(&listener, &server, &mut open) => match never {},
+        () = stop => {}
+    }
+    drop(listener);
+    stopping.send_replace(true);
+    drain(open, drain_time).await;
+}
+
+/// Takes connections up to the bound; above it the kernel's queue holds them until one frees.
+async fn accept(listener: &TcpListener, server: &Arc<Server>, open: &mut JoinSet<()>) -> Infallible {
+    let bound = server.app.settings.http.max_connections;
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = open.join_next() => note_end(ended),
+            accepted = listener.accept(), if open.len() < bound => match accepted {
+                Ok((stream, peer)) => {
+                    open.spawn(connections::run(Arc::clone(server), stream, peer));
+                }
+                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// The peer went away between the kernel's accept and ours.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::ConnectionRefused | K::Interrupted)
+}
+
+async fn drain(mut open: JoinSet<()>, limit: Duration) {
+    let all_ended = async {
+        while let Some(ended) = open.join_next().await {
+            note_end(ended);
+        }
+    };
+    if connections::within(limit, all_ended).await.is_none() {
+        tracing::warn!(connections = open.len(), "stopped before every request had ended");
+    }
+}
+
+fn note_end(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection's task panicked");
+    }
+}

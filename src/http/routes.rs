@@ -1,0 +1,271 @@
+//! THE table: every path of the API, its method, its door and its handler; and how a request finds its row.
+
+use std::pin::Pin;
+
+use hyper::Method;
+
+use super::query::percent_decoded;
+use super::reply::Reply;
+use super::request::Request;
+use super::{
+    auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage, workers,
+};
+use crate::error::Result;
+
+/// Most bytes of a request's body unless the row says otherwise (contract §2).
+pub const BODY_LIMIT: usize = 2_097_152;
+
+/// Most bytes of what a page's form posts.
+const FORM_LIMIT: usize = 16_384;
+
+/// A handler's answer under way.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Route {
+    /// What is asked for; `GET` answers `HEAD` as well.
+    pub method: Method,
+    /// Literal segments and `{parameters}`.
+    pub path: &'static str,
+    /// Who may come in.
+    pub door: Door,
+    /// Most bytes of a body.
+    pub body_limit: usize,
+    /// What is done.
+    pub handler: fn(Request) -> Answer,
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// Everybody.
+    Open,
+    /// Everybody, as often as they like: a key is not looked at, and the request does not count.
+    Free,
+    /// Who shows a key that is known.
+    Key,
+    /// Everybody, with a browser: answers carry the headers of a page (contract §9).
+    Page,
+}
+
+/// Writes a table of routes, a row a line: `GET "/v1/cues/{cue_id}" Key cues::show,`, or with a body limit of
+/// its own `POST "/v1/echo/{token}" Open echo::put; 1_000_000,`.
+#[macro_export]
+macro_rules! routes {
+    ($($method:ident $path:literal $door:ident $handler:path $(; $limit:expr)?,)*) => {
+        &[$($crate::http::routes::Route {
+            method: ::hyper::Method::$method,
+            path: $path,
+            door: $crate::http::routes::Door::$door,
+            body_limit: $crate::routes!(@limit $($limit)?),
+            handler: |request| ::std::boxed::Box::pin($handler(request)),
+        },)*]
+    };
+    (@limit) => { $crate::http::routes::BODY_LIMIT };
+    (@limit $limit:expr) => { $limit };
+}
+
+/// The API.
+#[rustfmt::skip]
+pub static ROUTES: &[Route] = routes! {
+    GET    "/health"                                  Free health::health,
+    GET    "/status"                                  Free health::status,
+
+    POST   "/v1/auth/register"                        Open auth::register,
+    GET    "/v1/auth/me"                              Key auth::me,
+    POST   "/v1/auth/key/regenerate"                  Key auth::regenerate_key,
+    GET    "/v1/auth/keys"                            Key auth::list_keys,
+    POST   "/v1/auth/keys"                            Key auth::make_key,
+    DELETE "/v1/auth/keys/{key_id}"                   Key auth::revoke_key,
+    GET    "/v1/auth/webhook-secret"                  Key auth::webhook_secret,
+    POST   "/v1/auth/webhook-secret/regenerate"       Key auth::rotate_secret,
+
+    POST   "/v1/auth/device-code"                     Open logins::start,
+    POST   "/v1/auth/device-code/submit-email"        Open logins::submit_email,
+    POST   "/v1/auth/device-code/poll"                Open logins::poll,
+    GET    "/auth/device"                             Page logins::device_page,
+    POST   "/auth/device"                             Page logins::device_form; 16_384,
+    GET    "/v1/auth/verify"                          Page logins::verify_page,
+    POST   "/v1/auth/verify"                          Page logins::confirm; 16_384,
+
+    POST   "/v1/cues"                                 Key cues::create,
+    GET    "/v1/cues"                                 Key cues::list,
+    GET    "/v1/cues/{cue_id}"                        Key cues::show,
+    PATCH  "/v1/cues/{cue_id}"                        Key cues::update,
+    DELETE "/v1/cues/{cue_id}"                        Key cues::delete,
+    POST   "/v1/cues/{cue_id}/fire"                   Key cues::fire,
+    GET    "/v1/cues/{cue_id}/upcoming"               Key cues::upcoming,
+    GET    "/v1/cues/{cue_id}/missed"                 Key cues::missed,
+    POST   "/v1/schedule/preview"                     Key cues::preview,
+
+    GET    "/v1/executions"                           Key executions::list,
+    GET    "/v1/executions/claimable"                 Key claims::list,
+    POST   "/v1/executions/claim"                     Key claims::claim_next,
+    GET    "/v1/executions/{execution_id}"            Key executions::show,
+    POST   "/v1/executions/{execution_id}/replay"     Key executions::replay,
+    POST   "/v1/executions/{execution_id}/claim"      Key claims::claim,
+    POST   "/v1/executions/{execution_id}/outcome"    Key executions::report,
+    POST   "/v1/executions/{execution_id}/heartbeat"  Key executions::extend,
+    POST   "/v1/worker/heartbeat"                     Key workers::beat,
+    GET    "/v1/workers"                              Key workers::list,
+    DELETE "/v1/workers/{worker_id}"                  Key workers::remove,
+
+    GET    "/v1/usage"                                Key  usage::usage,
+
+    POST   "/v1/billing/checkout"                     Key billing::checkout,
+    POST   "/v1/billing/portal"                       Key billing::portal,
+    POST   "/v1/billing/webhook"                      Open billing::webhook,
+    GET    "/billing/checkout"                        Page billing_pages::checkout,
+    POST   "/billing/checkout"                        Page billing_pages::confirm; FORM_LIMIT,
+    GET    "/billing/portal"                          Page billing_pages::portal,
+    POST   "/billing/portal"                          Page billing_pages::cancel; FORM_LIMIT,
+    GET    "/billing/thanks"                          Page billing_pages::thanks,
+    GET    "/billing/closed"                          Page billing_pages::closed,
+
+    GET    "/v1/test/clock"                           Free test_clock::show,
+    POST   "/v1/test/clock"                           Free test_clock::advance,
+};
+
+/// What a method and a path lead to.
+#[derive(Debug)]
+pub enum Match {
+    /// A row, with the decoded values of its parameters.
+    Found(&'static Route, Params),
+    /// The path is known, for these methods (as `Allow` writes them).
+    WrongMethod(String),
+    /// No row has this path.
+    NoPath,
+}
+
+/// Names and decoded values of a path's parameters.
+pub type Params = Vec<(&'static str, String)>;
+
+/// Finds the row of a request; where several fit, the one with the fewest parameters.
+///
+/// Segments are compared as they are written: a trailing slash or an escaped letter is another path.
+#[must_use]
+pub fn match_route(table: &'static [Route], method: &Method, path: &str) -> Match {
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
+    let fitting: Vec<(&Route, Params)> =
+        table.iter().filter_map(|route| Some((route, match_path(route.path, path)?))).collect();
+    // `/v1/executions/claim` is not the execution "claim", whatever the method.
+    let fewest = fitting.iter().map(|(_, params)| params.len()).min();
+    let (mut allowed, mut found) = (Vec::new(), None);
+    for (route, params) in fitting.into_iter().filter(|(_, params)| Some(params.len()) == fewest) {
+        allowed.push(&route.method);
+        if route.method == wanted {
+            found = Some(Match::Found(route, params));
+        }
+    }
+    found.unwrap_or_else(
+        || if allowed.is_empty() { Match::NoPath } else { Match::WrongMethod(allow(&allowed)) },
+    )
+}
+
+fn match_path(pattern: &'static str, path: &str) -> Option<Params> {
+    let mut params = Params::new();
+    let mut segments = path.split('/');
+    for expected in pattern.split('/') {
+        let segment = segments.next()?;
+        match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            Some(_) if segment.is_empty() => return None,
+            // What is no UTF-8 names nothing that we could hold.
+            Some(name) => params.push((name, String::from_utf8(percent_decoded(segment)).ok()?)),
+            None if segment == expected => {}
+            None => return None,
+        }
+    }
+    segments.next().is_none().then_some(params)
+}
+
+fn allow(methods: &[&Method]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for method in methods {
+        if !names.contains(&method.as_str()) {
+            names.push(method.as_str());
+            if **method == Method::GET {
+                names.push("HEAD");
+            }
+        }
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ok(_: Request) -> Result<Reply> {
+        Ok(Reply::no_content())
+    }
+
+    static TABLE: &[Route] = routes! {
+        GET    "/v1/cues"                       Key  ok,
+        POST   "/v1/cues"                       Key  ok,
+        GET    "/v1/cues/{cue_id}"              Key  ok,
+        DELETE "/v1/cues/{cue_id}"              Key  ok,
+        GET    "/v1/executions/{execution_id}"  Key  ok,
+        GET    "/v1/executions/claimable"       Key  ok,
+        POST   "/v1/echo/{token}"               Open ok; 1_000_000,
+        GET    "/v1/a/{b}/c/{d}"                Page ok,
+    };
+
+    fn find(method: Method, path: &str) -> String {
+        match match_route(TABLE, &method, path) {
+            Match::Found(route, params) => {
+                let params: Vec<String> =
+                    params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("{} {}", route.path, params.join("&"))
+            }
+            Match::WrongMethod(allow) => allow,
+            Match::NoPath => "404".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_path_finds_its_row_and_its_parameters() {
+        assert_eq!(find(Method::GET, "/v1/cues"), "/v1/cues ");
+        assert_eq!(find(Method::HEAD, "/v1/cues"), "/v1/cues ");
+        assert_eq!(find(Method::GET, "/v1/cues/cue_1"), "/v1/cues/{cue_id} cue_id=cue_1");
+        assert_eq!(find(Method::GET, "/v1/a/x%2Fy%20z/c/%C3%A4"), "/v1/a/{b}/c/{d} b=x/y z&d=ä");
+    }
+
+    #[test]
+    fn a_literal_segment_wins_over_a_parameter() {
+        assert_eq!(find(Method::GET, "/v1/executions/claimable"), "/v1/executions/claimable ");
+    }
+
+    #[test]
+    fn other_paths_are_not_found() {
+        for path in [
+            "",
+            "/",
+            "*",
+            "/v1",
+            "/v1/cues/",
+            "/v1/cues//",
+            "/v1/Cues",
+            "/v1/%63ues",
+            "//v1/cues",
+            "/v1/cues/a/b",
+        ] {
+            assert_eq!(find(Method::GET, path), "404", "{path}");
+        }
+        assert_eq!(find(Method::GET, "/v1/cues/%FF"), "404");
+    }
+
+    #[test]
+    fn another_method_is_told_which_ones_there_are() {
+        assert_eq!(find(Method::PUT, "/v1/cues"), "GET, HEAD, POST");
+        assert_eq!(find(Method::OPTIONS, "/v1/cues/x"), "GET, HEAD, DELETE");
+        assert_eq!(find(Method::POST, "/v1/executions/claimable"), "GET, HEAD");
+        assert_eq!(find(Method::HEAD, "/v1/echo/x"), "POST");
+    }
+
+    #[test]
+    fn a_row_says_its_body_limit_or_has_the_usual_one() {
+        assert_eq!(TABLE.iter().map(|route| route.body_limit).max(), Some(BODY_LIMIT));
+        assert_eq!(TABLE.iter().map(|route| route.body_limit).min(), Some(1_000_000));
+    }
+}

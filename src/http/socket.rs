@@ -1,0 +1,265 @@
+//! The socket under one connection: it notes what goes on, so that a silent or stuck peer can be told, and it puts
+//! our answer in the place of the bare one that hyper gives to a head that it cannot read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use hyper::Version;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::app::HttpSettings;
+
+/// Writes our answer for a status that hyper wanted to answer by itself.
+pub type OwnAnswer = Box<dyn Fn(u16) -> Vec<u8> + Send>;
+
+/// A socket that reports to its [`Activity`].
+pub struct Socket {
+    /// Always there until this is dropped.
+    stream: Option<TcpStream>,
+    activity: Activity,
+    own_answer: OwnAnswer,
+    /// An own answer that is not written yet.
+    outbox: Vec<u8>,
+}
+
+/// What one connection is doing; shared by its socket, its requests and the task that watches it.
+#[derive(Clone)]
+pub struct Activity(Arc<Mutex<State>>);
+
+struct State {
+    /// When the connection was opened, or its last request ended.
+    quiet_since: Instant,
+    /// When the first byte of a head came that is not yet complete (HTTP/1.1 only).
+    head_since: Option<Instant>,
+    /// Since when the peer has taken nothing of what waits in the socket.
+    blocked_since: Option<Instant>,
+    /// Since when none of the replies that are ready was taken.
+    untaken_since: Option<Instant>,
+    /// Requests whose reply is not yet handed over whole.
+    open: usize,
+    /// Those of them whose reply is ready.
+    ready: usize,
+    /// HTTP/2, by its first bytes.
+    h2: bool,
+    /// No request has come yet.
+    fresh: bool,
+    /// What is written belongs to a reply of ours.
+    replying: bool,
+    /// The last request's body was not read to its end: what comes is no head.
+    unread: bool,
+    /// The socket, when the connection is over.
+    returned: Option<TcpStream>,
+}
+
+/// Why a connection has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// Nothing under way for too long.
+    Idle,
+    /// A head that began and does not end.
+    Head,
+    /// The peer does not take what it asked for.
+    Stuck,
+}
+
+impl Activity {
+    /// A connection that was just opened.
+    pub fn begin() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            quiet_since: Instant::now(),
+            head_since: None,
+            blocked_since: None,
+            untaken_since: None,
+            open: 0,
+            ready: 0,
+            h2: false,
+            fresh: true,
+            replying: false,
+            unread: false,
+            returned: None,
+        })))
+    }
+
+    /// The next moment at which the connection may be overdue, and for what; nothing for one that has only to be
+    /// looked at again then.
+    pub fn next_check(&self, settings: &HttpSettings) -> (Instant, Option<Overdue>) {
+        let state = self.state();
+        if let Some(since) = state.blocked_since.or(state.untaken_since) {
+            (since + settings.request_time, Some(Overdue::Stuck))
+        } else if state.open > 0 {
+            (Instant::now() + settings.request_time, None)
+        } else if let Some(since) = state.head_since {
+            (since + settings.header_time, Some(Overdue::Head))
+        } else if state.fresh {
+            (state.quiet_since + settings.header_time, Some(Overdue::Idle))
+        } else {
+            (state.quiet_since + settings.idle_time, Some(Overdue::Idle))
+        }
+    }
+
+    /// A request's head is complete.
+    pub fn request(&self, version: Version) -> Underway {
+        let mut state = self.state();
+        state.h2 = version == Version::HTTP_2;
+        state.open += 1;
+        state.fresh = false;
+        state.unread = false;
+        let began = state.head_since.take().unwrap_or_else(Instant::now);
+        Underway { activity: self.clone(), began, ready: false }
+    }
+
+    /// The socket once the connection has given it up, and whether a request's body may still be coming in on it.
+    pub fn take_back(&self) -> (Option<TcpStream>, bool) {
+        let mut state = self.state();
+        (state.returned.take(), state.unread)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request under way, until its reply is handed over whole (or it is given up).
+pub struct Underway {
+    activity: Activity,
+    began: Instant,
+    ready: bool,
+}
+
+impl Underway {
+    /// When the first byte of its head came.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Its reply is ready; `unread` says that its body was not read to the end.
+    pub fn reply_ready(&mut self, unread: bool) {
+        let mut state = self.activity.state();
+        self.ready = true;
+        state.ready += 1;
+        state.untaken_since.get_or_insert_with(Instant::now);
+        state.replying = true;
+        state.unread |= unread;
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let mut state = self.activity.state();
+        let now = Instant::now();
+        state.open -= 1;
+        if self.ready {
+            state.ready -= 1;
+            state.untaken_since = (state.ready > 0).then_some(now);
+        }
+        if state.open == 0 {
+            state.quiet_since = now;
+        }
+    }
+}
+
+impl Socket {
+    /// A socket that reports to `activity`.
+    pub fn new(stream: TcpStream, activity: Activity, own_answer: OwnAnswer) -> Self {
+        Self { stream: Some(stream), activity, own_answer, outbox: Vec::new() }
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Bytes that hyper writes while no request of ours has asked for any are its own answer to a bad head: one
+    /// status line and two headers, always in one piece and always the last thing on the connection.
+    fn status_of_own_answer(&self, bytes: &[u8]) -> Option<u16> {
+        let state = self.activity.state();
+        if state.h2 || state.open > 0 || state.replying {
+            return None;
+        }
+        let status =
+            bytes.strip_prefix(b"HTTP/1.1 ").or_else(|| bytes.strip_prefix(b"HTTP/1.0 "))?.get(..3)?;
+        std::str::from_utf8(status).ok()?.parse().ok()
+    }
+
+    fn poll_outbox(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outbox.is_empty() {
+            let bytes = std::mem::take(&mut self.outbox);
+            let written = self.stream()?.poll_write(context, &bytes);
+            self.note_write(&written);
+            self.outbox = bytes;
+            let written = ready!(written)?;
+            self.outbox.drain(..written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn note_write(&self, written: &Poll<io::Result<usize>>) {
+        let mut state = self.activity.state();
+        if written.is_pending() {
+            state.blocked_since.get_or_insert_with(Instant::now);
+        } else {
+            state.blocked_since = None;
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.activity.state().returned = self.stream.take();
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(self.stream()?.poll_read(context, buffer))?;
+        let bytes = &buffer.filled()[before..];
+        let mut state = self.activity.state();
+        if state.fresh && state.head_since.is_none() {
+            // hyper decides by the whole preface; no HTTP/1.1 method begins like it.
+            state.h2 = bytes.starts_with(b"PRI ");
+        }
+        if !bytes.is_empty() && state.open == 0 && !state.h2 && !state.unread {
+            state.head_since.get_or_insert_with(Instant::now);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(status) = self.status_of_own_answer(bytes) {
+            self.outbox = (self.own_answer)(status);
+            self.activity.state().unread = true;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(self.poll_outbox(context))?;
+        let written = self.stream()?.poll_write(context, bytes);
+        self.note_write(&written);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_outbox(context))?;
+        // hyper flushes the socket only when its own buffer is empty: all replies handed over are written.
+        let mut state = self.activity.state();
+        state.replying &= state.open > 0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_outbox(context))?;
+        self.stream()?.poll_shutdown(context)
+    }
+}

@@ -1,0 +1,45 @@
+//! `/v1/usage`: what of the plan is used.
+
+use serde_json::{Value, json};
+
+use super::reply::{Reply, instant};
+use super::request::Request;
+use crate::domain::account::month_around;
+use crate::domain::plan::shown;
+use crate::error::{Error, Result};
+use crate::store::{accounts, months};
+
+/// `GET /v1/usage`
+pub async fn usage(request: Request) -> Result<Reply> {
+    let (caller, now) = (request.caller()?, request.now);
+    let user_key = caller.user_key;
+    let (user, month) = request
+        .app
+        .store
+        .read(move |read| Ok((accounts::find(read, user_key)?, months::find(read, user_key, now)?)))
+        .await?;
+    let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
+    let limits = request.app.settings.plans.limits(&user.plan);
+    let (start, end) = month_around(now);
+    Ok(Reply::ok(&json!({
+        "plan": {"name": user.plan, "interval": user.plan_interval},
+        "cues": share("active", user.active_cues, limits.cues),
+        "executions": share("used", month.executions, limits.executions),
+        "rate_limit": {
+            "limit": shown(limits.requests_per_minute),
+            "current_usage": request.rate.used,
+        },
+        "outcomes": {
+            "reported": month.succeeded + month.failed,
+            "succeeded": month.succeeded,
+            "failed": month.failed,
+        },
+        "billing_period": {"start": instant(start), "end": instant(end)},
+    })))
+}
+
+/// What is used of a limit, under the name that the spec gives it, and what remains.
+fn share(name: &'static str, used: i64, limit: Option<u32>) -> Value {
+    let limit = shown(limit);
+    json!({name: used, "limit": limit, "remaining": (i64::from(limit) - used).max(0)})
+}

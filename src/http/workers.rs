@@ -1,0 +1,49 @@
+//! Workers over HTTP: their heartbeats, the list of them, and the removal of one.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::reply::{Reply, instant};
+use super::request::Request;
+use crate::actions::workers as actions;
+use crate::domain::worker::{HeartbeatStatus, Worker};
+use crate::error::Result;
+use crate::store::workers;
+
+/// `POST /v1/worker/heartbeat`.
+pub async fn beat(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let worker_id = fields.required_string("worker_id", 1..=255);
+    let handlers = fields.required_strings("handlers", 0..=100, 0..=255);
+    fields.finish()?;
+    // `finish` has refused a heartbeat without them.
+    let (worker_id, handlers) = (worker_id.unwrap_or_default(), handlers.unwrap_or_default());
+    let server_time = actions::beat(&request.app, caller.user_key, worker_id, handlers).await?;
+    Ok(Reply::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
+}
+
+/// `GET /v1/workers`.
+pub async fn list(request: Request) -> Result<Reply> {
+    let (caller, now) = (request.caller()?, request.now);
+    let found = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
+    Ok(Reply::ok(&json!({"workers": found.iter().map(|it| worker(it, now)).collect::<Vec<_>>()})))
+}
+
+/// `DELETE /v1/workers/{worker_id}`.
+pub async fn remove(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    actions::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
+    Ok(Reply::no_content())
+}
+
+fn worker(it: &Worker, now: Timestamp) -> Value {
+    json!({
+        "worker_id": it.worker_id,
+        "handlers": it.handlers,
+        "last_heartbeat": instant(it.last_heartbeat),
+        "seconds_since_heartbeat": now.duration_since(it.last_heartbeat).as_secs().max(0),
+        "heartbeat_status": HeartbeatStatus::at(it.last_heartbeat, now).as_str(),
+        "registered_since": instant(it.registered_since),
+    })
+}

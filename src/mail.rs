@@ -1,0 +1,192 @@
+//! Mail: handed over by whoever has something to say, sent by a thread of its own, tried again on passing faults.
+//!
+//! Mails wait in memory: a crash loses those that are not sent yet, and their readers have to ask again. What a mail
+//! says, and whom it goes to, never reaches the log while there is a server to send it to.
+
+mod smtp;
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use smtp::{Smtp, SmtpFault};
+
+use crate::clock::Clock;
+
+/// Mails that wait for their first try, and as many that wait for another one.
+const QUEUE: usize = 256;
+
+/// After each failed try; then the mail is given up.
+const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(15), Duration::from_secs(90)];
+
+/// For what is left when the program stops.
+const LAST_ROUND: Duration = Duration::from_secs(10);
+
+/// One mail to one reader, in plain text.
+#[derive(Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Mail {
+    pub to: String,
+    pub subject: String,
+    pub text: String,
+    /// The link that it brings: all of it that is shown where there is no server for mail.
+    pub link: Option<String>,
+    /// When it was written.
+    pub at: Timestamp,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mail(…)")
+    }
+}
+
+/// Where mail goes.
+#[derive(Debug, Clone)]
+pub enum MailRoute {
+    /// To a server.
+    Smtp(Box<Smtp>),
+    /// Into the log, and to standard output as well.
+    Log {
+        /// For development: whoever tries the program sees the link.
+        stdout: bool,
+    },
+}
+
+/// The box that mails are put into, and the thread that empties it.
+pub struct Post {
+    queue: SyncSender<Job>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Job {
+    Send(Mail),
+    Nothing,
+    Stop,
+}
+
+impl Post {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn start(route: MailRoute) -> io::Result<Self> {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let postman = Postman { route, clock: Clock::system(), again: VecDeque::new() };
+        let thread = std::thread::Builder::new().name("mail".to_owned()).spawn(move || postman.run(&jobs))?;
+        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands a mail over without waiting for anything. `None` takes the same steps and sends nothing: how long this
+    /// takes tells nobody whether there was a mail.
+    pub fn hand_over(&self, mail: Option<Mail>) {
+        match self.queue.try_send(mail.map_or(Job::Nothing, Job::Send)) {
+            Ok(()) | Err(TrySendError::Full(Job::Nothing | Job::Stop)) => {}
+            Err(TrySendError::Full(Job::Send(_))) => {
+                tracing::warn!("a mail was dropped: {QUEUE} are waiting")
+            }
+            Err(TrySendError::Disconnected(_)) => tracing::warn!("a mail was dropped: the program stops"),
+        }
+    }
+
+    /// Tries what is left once more, 10 s at most, and ends the thread.
+    pub fn stop(&self) {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        // It fails only when the thread has ended, which the next line finds.
+        drop(self.queue.send(Job::Stop));
+        if thread.join().is_err() {
+            tracing::error!("the mail thread ended by a panic");
+        }
+    }
+}
+
+struct Postman {
+    route: MailRoute,
+    /// For pauses only: what a mail says about time is in it.
+    clock: Clock,
+    /// Mails that failed, in the order in which they are due.
+    again: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    mail: Mail,
+    failures: usize,
+    due: Duration,
+}
+
+impl Postman {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            match self.next(jobs) {
+                Ok(Job::Send(mail)) => self.deliver(mail, 0),
+                Ok(Job::Nothing) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.last_round(jobs),
+            }
+            while self.again.front().is_some_and(|first| first.due <= self.clock.monotonic()) {
+                if let Some(Waiting { mail, failures, .. }) = self.again.pop_front() {
+                    self.deliver(mail, failures);
+                }
+            }
+        }
+    }
+
+    fn next(&self, jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+        match self.again.front() {
+            Some(first) => jobs.recv_timeout(first.due.saturating_sub(self.clock.monotonic())),
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    fn deliver(&mut self, mail: Mail, failures: usize) {
+        let smtp = match &self.route {
+            MailRoute::Smtp(smtp) => smtp,
+            MailRoute::Log { stdout } => return show(&mail, *stdout),
+        };
+        let Err(fault) = smtp.send(&mail) else {
+            return tracing::debug!("a mail was sent");
+        };
+        match PAUSES.get(failures) {
+            Some(pause) if fault.passes && self.again.len() < QUEUE => {
+                tracing::warn!("a mail could not be sent, next try in {} s: {fault}", pause.as_secs());
+                let due = self.clock.monotonic() + *pause;
+                let place = self.again.partition_point(|other| other.due <= due);
+                self.again.insert(place, Waiting { mail, failures: failures + 1, due });
+            }
+            _ => tracing::error!("a mail could not be sent and is given up: {fault}"),
+        }
+    }
+
+    fn last_round(mut self, jobs: &Receiver<Job>) {
+        let end = self.clock.monotonic() + LAST_ROUND;
+        let mut left: VecDeque<Mail> = self.again.drain(..).map(|waiting| waiting.mail).collect();
+        left.extend(jobs.try_iter().filter_map(|job| match job {
+            Job::Send(mail) => Some(mail),
+            Job::Nothing | Job::Stop => None,
+        }));
+        while self.clock.monotonic() < end
+            && let Some(mail) = left.pop_front()
+        {
+            self.deliver(mail, PAUSES.len());
+        }
+        if !left.is_empty() {
+            tracing::warn!("stopped before {} mails were sent", left.len());
+        }
+    }
+}
+
+/// Without a server for mail the operator is the postman.
+fn show(Mail { to, subject, link, .. }: &Mail, stdout: bool) {
+    let link = link.as_deref().unwrap_or("(no link)");
+    tracing::info!("no --smtp-url, so this mail stays here: to {to}: {subject}: {link}");
+    if stdout {
+        let mut out = io::stdout().lock();
+        if let Err(error) = writeln!(out, "mail to {to}: {link}").and_then(|()| out.flush()) {
+            tracing::warn!("standard output cannot be written: {error}");
+        }
+    }
+}

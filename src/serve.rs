@@ -1,0 +1,200 @@
+//! Assembly: opens the store, starts the engine, opens the port; the same list backwards to stop.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::{App, Settings};
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::engine::courier::{CourierOptions, HttpCourier};
+use crate::http;
+use crate::http::routes::ROUTES;
+use crate::random;
+
+/// Threads that serve HTTP: handlers only parse, render and await a lane of the store.
+const HTTP_THREADS: usize = 2;
+
+/// What kept a server from starting, or ended it: a sentence that says what to do.
+#[derive(Debug)]
+pub struct ServeError(String);
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// Serves on `listen` until SIGTERM or SIGINT. `own_url`: the public URL is the address that was listened on.
+///
+/// # Errors
+/// When the file, the address or a thread cannot be had; the file is then as it was.
+pub fn run(
+    clock: Clock,
+    mut settings: Settings,
+    listen: SocketAddr,
+    own_url: bool,
+) -> Result<(), ServeError> {
+    settings.http.max_connections = connections_within(&settings, descriptors());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(HTTP_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| ServeError(format!("the HTTP threads cannot start: {error}")))?;
+    let listener = runtime
+        .block_on(TcpListener::bind(listen))
+        .map_err(|error| ServeError(format!("cannot listen on {listen}: {error}; give another --listen")))?;
+    let address = listener.local_addr().map_err(|error| ServeError(error.to_string()))?;
+    if own_url {
+        settings.public_url = format!("http://{address}");
+    }
+    let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
+    let engine = start_engine(&app)?;
+    let served = runtime.block_on(serve(listener, address, Arc::clone(&app), engine.halt()));
+    engine.stop();
+    app.post.stop();
+    // Every task is gone with the runtime, so that the last owner of the store is here and closes it.
+    drop(runtime);
+    drop(app);
+    served
+}
+
+/// As many connections as are asked for and leave deliveries their descriptors: else callers who open connections
+/// and say nothing would make webhooks fail.
+fn connections_within(settings: &Settings, descriptors: Option<usize>) -> usize {
+    let asked = settings.http.max_connections;
+    let Some(descriptors) = descriptors else { return asked };
+    // A socket and a look-up for each thread, the connections that are kept, the files.
+    let others = 2 * settings.delivery_threads + CourierOptions::default().max_idle + 64;
+    let bound = descriptors.saturating_sub(others).max(descriptors / 4).max(1);
+    if bound < asked {
+        tracing::info!(
+            "at most {bound} connections at a time: the system allows this process {descriptors} open files"
+        );
+    }
+    asked.min(bound)
+}
+
+/// How many files this process may have open, where the system says so.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
+    let monotonic = {
+        let app = Arc::downgrade(app);
+        // Nobody looks a name up once the program is gone.
+        Arc::new(move || app.upgrade().map_or(std::time::Duration::ZERO, |app| app.clock.monotonic()))
+    };
+    let options = CourierOptions {
+        policy: app.settings.callbacks.clone(),
+        ca_pem: app.settings.callback_ca.clone(),
+        ..CourierOptions::default()
+    };
+    let courier = HttpCourier::new(&options, monotonic).map_err(|error| ServeError(error.to_string()))?;
+    Engine::start(app, Arc::new(courier)).map_err(|error| ServeError(error.to_string()))
+}
+
+async fn serve(
+    listener: TcpListener,
+    address: SocketAddr,
+    app: Arc<App>,
+    halt: impl FnOnce() + Send + 'static,
+) -> Result<(), ServeError> {
+    let failed = |error: std::io::Error| ServeError(format!("signals cannot be received: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    announce(address)?;
+    http::serve(listener, app, ROUTES, async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: what is under way ends first");
+        halt();
+    })
+    .await;
+    Ok(())
+}
+
+/// The first line on standard output: tests and scripts wait for it (contract §1).
+fn announce(address: SocketAddr) -> Result<(), ServeError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "cued listening on http://{address}")
+        .and_then(|()| out.flush())
+        .map_err(|error| ServeError(format!("standard output cannot be written: {error}")))
+}
+
+/// A folder that is removed with all that is in it when it is dropped.
+#[derive(Debug)]
+pub struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    /// Makes one that only its owner may look into.
+    ///
+    /// # Errors
+    /// When the system's folder for temporary files cannot be written.
+    pub fn make() -> Result<Self, ServeError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let random: [u8; 8] = random::bytes().map_err(|error| ServeError(error.to_string()))?;
+        let path = std::env::temp_dir().join(format!("cued-{:016x}", u64::from_be_bytes(random)));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| ServeError(format!("{} cannot be made: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!("{} could not be removed: {error}", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_deliveries_their_descriptors() {
+        let mut settings = Settings::of(PathBuf::from("cued.db"));
+        for (asked, descriptors, bound) in [
+            (4_096, None, 4_096),
+            (4_096, Some(1_048_576), 4_096),
+            (4_096, Some(1_024), 704),
+            (100, Some(1_024), 100),
+            (4_096, Some(256), 64),
+            (4_096, Some(0), 1),
+        ] {
+            settings.http.max_connections = asked;
+            assert_eq!(connections_within(&settings, descriptors), bound, "{asked} {descriptors:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_this_process_is_read() {
+        assert!(!cfg!(target_os = "linux") || descriptors().is_some_and(|limit| limit > 16));
+    }
+}

@@ -1,0 +1,72 @@
+//! Instants, JSON and enums as they stand in columns, and back.
+
+use jiff::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Result, Row};
+use serde_json::Value;
+
+/// An instant as its column: milliseconds since 1970.
+#[must_use]
+pub fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// The instant in column `name`.
+///
+/// # Errors
+/// The column holds no instant that can be represented.
+pub fn instant(row: &Row<'_>, name: &str) -> Result<Timestamp> {
+    read_instant(row.get(name)?)
+}
+
+/// The instant in column `name`, or none where it is null.
+///
+/// # Errors
+/// The column holds no instant that can be represented.
+pub fn maybe_instant(row: &Row<'_>, name: &str) -> Result<Option<Timestamp>> {
+    row.get::<_, Option<i64>>(name)?.map(read_instant).transpose()
+}
+
+/// An instant from milliseconds.
+///
+/// # Errors
+/// Outside the years that can be represented (−9999 to 9999).
+pub fn read_instant(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millisecond(millis).map_err(|error| broken(&error.to_string()))
+}
+
+/// The JSON document in column `name`.
+///
+/// # Errors
+/// The column holds no JSON.
+pub fn json(row: &Row<'_>, name: &str) -> Result<Value> {
+    read_json(row.get_ref(name)?.as_str()?)
+}
+
+/// The JSON document in column `name`, or none where it is null.
+///
+/// # Errors
+/// The column holds no JSON.
+pub fn maybe_json(row: &Row<'_>, name: &str) -> Result<Option<Value>> {
+    row.get_ref(name)?.as_str_or_null()?.map(read_json).transpose()
+}
+
+/// The word in column `name`, read by `parse`.
+///
+/// # Errors
+/// The column holds no word of the set.
+pub fn word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+    let text = row.get_ref(name)?.as_str()?;
+    parse(text).ok_or_else(|| broken(&format!("{name} holds the unknown word {text:?}")))
+}
+
+fn read_json(text: &str) -> Result<Value> {
+    // Not serde_json: it would turn an object that looks like its private form of a number into one.
+    crate::domain::json::read(text.as_bytes()).map_err(|error| broken(&error.to_string()))
+}
+
+/// An error for a column that holds what this program never writes.
+#[must_use]
+pub fn broken(what: &str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, what.to_owned().into())
+}

@@ -1,0 +1,363 @@
+//! Cues and their payloads. What the scheduler asks of them is in `due`.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+use serde_json::Value;
+
+use super::column::{broken, instant, json, maybe_instant, maybe_json, millis, read_instant, word};
+use super::due::account_for_overdue;
+use super::{Read, Tx};
+use crate::domain::callback::{Callback, Method};
+use crate::domain::canonical::canonical;
+use crate::domain::cue::{Cue, OnFailure, ScheduleText, Status, Transport, When};
+use crate::domain::destination::lane_of;
+use crate::domain::execution::Retry;
+use crate::domain::schedule::CatchUp;
+use crate::error::Result;
+
+const COLUMNS: &str =
+    "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
+    cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
+    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at";
+
+/// Stores a new cue and its payload; the answer has its row and its payload's.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
+    tx.prepare_cached(
+        "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport, lane,
+                           cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
+                           callback_url, callback_method, callback_headers, name, description, warning,
+                           created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+                 ?22, ?23, ?24, ?25)",
+    )?
+    .execute(params![
+        cue.id,
+        cue.user_key,
+        cue.status.as_str(),
+        cue.next_run.map(millis),
+        cue.last_run.map(millis),
+        cue.run_count,
+        cue.missed_count,
+        cue.transport.as_str(),
+        lane(&cue),
+        cron(&cue),
+        at(&cue),
+        cue.schedule.timezone,
+        cue.schedule.catch_up.as_str(),
+        cue.retry.max_attempts,
+        backoff(&cue),
+        on_failure(&cue)?,
+        cue.verification,
+        cue.callback.as_ref().map(|callback| &callback.url),
+        method(&cue),
+        headers(&cue),
+        cue.name,
+        cue.description,
+        cue.warning,
+        millis(cue.created_at),
+        millis(cue.updated_at),
+    ])?;
+    cue.key = tx.last_insert_rowid();
+    if payload.is_some() {
+        cue.payload_key = set_payload(tx, cue.key, payload)?;
+    }
+    Ok(cue)
+}
+
+/// Stores what a change may have altered, but for the payload.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE cues SET status = ?2, next_run = ?3, lane = ?4, cron = ?5, at = ?6, timezone = ?7, catch_up = ?8,
+                max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12, callback_url = ?13,
+                callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17, warning = ?18,
+                updated_at = ?19
+          WHERE key = ?1",
+    )?
+    .execute(params![
+        cue.key,
+        cue.status.as_str(),
+        cue.next_run.map(millis),
+        lane(cue),
+        cron(cue),
+        at(cue),
+        cue.schedule.timezone,
+        cue.schedule.catch_up.as_str(),
+        cue.retry.max_attempts,
+        backoff(cue),
+        on_failure(cue)?,
+        cue.verification,
+        cue.callback.as_ref().map(|callback| &callback.url),
+        method(cue),
+        headers(cue),
+        cue.name,
+        cue.description,
+        cue.warning,
+        millis(cue.updated_at),
+    ])?;
+    Ok(())
+}
+
+/// Gives a cue a new payload, or none; the answer is its row. Earlier payloads stay for the executions that have them.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_payload(tx: &Tx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
+    let payload_key = payload.map(|payload| insert_payload(tx, cue_key, payload)).transpose()?;
+    tx.prepare_cached("UPDATE cues SET payload_key = ?2 WHERE key = ?1")?
+        .execute(params![cue_key, payload_key])?;
+    Ok(payload_key)
+}
+
+/// Stores a payload of a cue, for itself or for one of its executions, as the text that deliveries send: to read and
+/// write it again takes sixteen times its size, in every delivery thread at once.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert_payload(tx: &Tx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
+    let word = |field| payload.get(field).and_then(Value::as_str);
+    tx.prepare_cached("INSERT INTO payloads (cue_key, task, agent, body) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![cue_key, word("task"), word("agent"), canonical(payload)])?;
+    Ok(tx.last_insert_rowid())
+}
+
+/// The payload in row `key`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn payload(read: &Read<'_>, key: Option<i64>) -> Result<Option<Value>> {
+    let Some(key) = key else { return Ok(None) };
+    let payload = read
+        .prepare_cached("SELECT body FROM payloads WHERE key = ?1")?
+        .query_row([key], |row| maybe_json(row, "body"))
+        .optional()?;
+    Ok(payload.flatten())
+}
+
+/// The user's cue with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
+    let sql = format!("SELECT {COLUMNS} FROM cues WHERE id = ?2 AND user_key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id], read_cue).optional()?)
+}
+
+/// The cue in this row.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Cue>> {
+    let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
+}
+
+/// One page of the user's cues, newest first, and how many there are in all.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(
+    read: &Read<'_>,
+    user_key: i64,
+    status: Option<Status>,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<Cue>, i64)> {
+    let filter =
+        if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
+    let status = status.map(Status::as_str);
+    let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 OFFSET ?4");
+    let cues = read
+        .prepare_cached(&page)?
+        .query_map(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)], read_cue)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let total = read
+        .prepare_cached(&format!("SELECT count(*) FROM cues WHERE {filter}"))?
+        .query_row(params![user_key, status], |row| row.get(0))?;
+    Ok((cues, total))
+}
+
+/// Removes the user's cue and all that belongs to it; tells whether there was one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn delete(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let deleted = tx
+        .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1")?
+        .execute(params![user_key, id])?;
+    Ok(deleted > 0)
+}
+
+/// Notes a run: `last_run` is now, `run_count` one more.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn count_run(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
+    )?
+    .execute(params![cue_key, millis(now)])?;
+    Ok(())
+}
+
+/// Ends a `once` cue whose only run, due at `scheduled_for` by schedule, has ended; leaves every other cue alone.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn end_once(
+    tx: &Tx<'_>,
+    cue_key: i64,
+    scheduled_for: Timestamp,
+    success: bool,
+    now: Timestamp,
+) -> Result<()> {
+    // A look at one column spares recurring cues, nearly all of a herd, the reading of a whole row.
+    let only_run: Option<i64> = tx
+        .prepare_cached("SELECT at FROM cues WHERE key = ?1")?
+        .query_row([cue_key], |row| row.get(0))
+        .optional()?
+        .flatten();
+    if only_run != Some(millis(scheduled_for)) {
+        return Ok(());
+    }
+    let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
+    let Some(status) = cue.after_end(scheduled_for, success) else { return Ok(()) };
+    tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
+        cue_key,
+        status.as_str(),
+        millis(now)
+    ])?;
+    Ok(())
+}
+
+/// Pauses a recurring cue whose execution has failed for good, where its `on_failure` asks for it (contract §6).
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn pause_after_failure(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    let pauses = "SELECT 1 FROM cues
+                   WHERE key = ?1 AND status = 'active' AND cron IS NOT NULL AND on_failure ->> 'pause'";
+    if !tx.prepare_cached(pauses)?.exists([cue_key])? {
+        return Ok(());
+    }
+    if let Some(cue) = find_by_key(tx, cue_key)? {
+        account_for_overdue(tx, &cue, now)?;
+    }
+    tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
+        .execute(params![cue_key, millis(now)])?;
+    Ok(())
+}
+
+/// The schedule in the columns of a row.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_schedule(row: &Row<'_>) -> rusqlite::Result<ScheduleText> {
+    let when = match (row.get::<_, Option<String>>("cron")?, row.get::<_, Option<i64>>("at")?) {
+        (Some(cron), None) => When::Recurring(cron),
+        (None, Some(at)) => When::Once(read_instant(at)?),
+        _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
+    };
+    Ok(ScheduleText {
+        when,
+        timezone: row.get("timezone")?,
+        catch_up: word(row, "catch_up", CatchUp::parse)?,
+    })
+}
+
+/// The callback in the columns of a row; none where there is no URL.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_callback(row: &Row<'_>) -> rusqlite::Result<Option<Callback>> {
+    let Some(url) = row.get::<_, Option<String>>("callback_url")? else { return Ok(None) };
+    let method = word(row, "callback_method", |word| Method::parse(word).ok())?;
+    let headers = serde_json::from_str(row.get_ref("callback_headers")?.as_str()?)
+        .map_err(|error| broken(&error.to_string()))?;
+    Ok(Some(Callback { url, method, headers }))
+}
+
+/// The retry policy in the columns of a row.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_retry(row: &Row<'_>) -> rusqlite::Result<Retry> {
+    let backoff_minutes = serde_json::from_str(row.get_ref("backoff_minutes")?.as_str()?)
+        .map_err(|error| broken(&error.to_string()))?;
+    Ok(Retry { max_attempts: row.get("max_attempts")?, backoff_minutes })
+}
+
+fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
+    Ok(Cue {
+        key: row.get("key")?,
+        id: row.get("id")?,
+        user_key: row.get("user_key")?,
+        name: row.get("name")?,
+        description: row.get("description")?,
+        status: word(row, "status", Status::parse)?,
+        next_run: maybe_instant(row, "next_run")?,
+        last_run: maybe_instant(row, "last_run")?,
+        run_count: row.get("run_count")?,
+        missed_count: row.get("missed_count")?,
+        schedule: read_schedule(row)?,
+        transport: word(row, "transport", Transport::parse)?,
+        callback: read_callback(row)?,
+        payload_key: row.get("payload_key")?,
+        retry: read_retry(row)?,
+        on_failure: read_on_failure(row)?,
+        verification: row.get("verification")?,
+        warning: row.get("warning")?,
+        created_at: instant(row, "created_at")?,
+        updated_at: instant(row, "updated_at")?,
+    })
+}
+
+fn read_on_failure(row: &Row<'_>) -> rusqlite::Result<OnFailure> {
+    serde_json::from_value(json(row, "on_failure")?).map_err(|error| broken(&error.to_string()))
+}
+
+fn cron(cue: &Cue) -> Option<&str> {
+    match &cue.schedule.when {
+        When::Recurring(cron) => Some(cron),
+        When::Once(_) => None,
+    }
+}
+
+fn at(cue: &Cue) -> Option<i64> {
+    match cue.schedule.when {
+        When::Recurring(_) => None,
+        When::Once(at) => Some(millis(at)),
+    }
+}
+
+fn lane(cue: &Cue) -> Option<i64> {
+    cue.callback.as_ref().map(|callback| lane_of(&callback.url))
+}
+
+fn method(cue: &Cue) -> &'static str {
+    cue.callback.as_ref().map_or(Method::Post, |callback| callback.method).as_str()
+}
+
+fn headers(cue: &Cue) -> String {
+    let headers: &[(String, String)] = cue.callback.as_ref().map_or(&[], |callback| &callback.headers);
+    Value::from(
+        headers
+            .iter()
+            .map(|(name, value)| Value::from(vec![name.as_str(), value.as_str()]))
+            .collect::<Vec<_>>(),
+    )
+    .to_string()
+}
+
+fn backoff(cue: &Cue) -> String {
+    Value::from(cue.retry.backoff_minutes.clone()).to_string()
+}
+
+fn on_failure(cue: &Cue) -> Result<String> {
+    serde_json::to_string(&cue.on_failure).map_err(|error| crate::error::Error::Fault(error.to_string()))
+}

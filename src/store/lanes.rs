@@ -1,0 +1,133 @@
+//! Two reader threads, each on a read-only connection of the pool, and the answer that a caller waits for.
+//!
+//! A job runs to its end on its lane's thread: a request that waits costs no thread.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use r2d2_sqlite::SqliteConnectionManager;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::writer::panic_text;
+use crate::error::{Error, Result};
+
+/// A transaction that only reads: one consistent picture of the file.
+pub struct Read<'a>(&'a Connection);
+
+impl<'a> Read<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self(connection)
+    }
+}
+
+impl Deref for Read<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+/// The answer to a job: awaited by a handler, waited for by a thread.
+#[must_use = "a write is only known to be on the disk once its answer has come"]
+pub struct Pending<T>(oneshot::Receiver<Result<T>>);
+
+impl<T> Pending<T> {
+    pub(super) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
+        Self(receiver)
+    }
+
+    /// The answer of a store that has been closed.
+    pub(super) fn closed() -> Self {
+        Self(oneshot::channel().1)
+    }
+
+    /// Blocks the calling thread until the answer is there. Not for use in a task.
+    ///
+    /// # Errors
+    /// What the job answered, or [`Error::Storage`] when its change could not be made durable.
+    pub fn wait(self) -> Result<T> {
+        self.0.blocking_recv().unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+    }
+}
+
+fn ended() -> Error {
+    Error::Storage("the store has been closed".to_owned())
+}
+
+/// The pool of read-only connections.
+pub type Pool = r2d2::Pool<SqliteConnectionManager>;
+
+type Job = Box<dyn FnOnce(&Pool) + Send>;
+
+/// Hands jobs to the reader threads; they end when the last handle is dropped.
+#[derive(Clone)]
+pub struct Readers {
+    jobs: Sender<Job>,
+}
+
+impl Readers {
+    /// Starts `count` threads on connections of `pool`.
+    pub fn start(pool: &Pool, count: usize) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+        let (jobs, waiting) = channel::<Job>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = (0..count)
+            .map(|_| {
+                let (pool, waiting) = (pool.clone(), Arc::clone(&waiting));
+                std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok((Self { jobs }, threads))
+    }
+
+    /// Queues `job` for the next free reader.
+    pub fn submit<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, pending) = oneshot::channel();
+        let job = move |pool: &Pool| {
+            let result = catch_unwind(AssertUnwindSafe(|| read(pool, job))).unwrap_or_else(|panic| {
+                Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic))))
+            });
+            // Nobody waits any more when the caller hung up.
+            drop(answer.send(result));
+        };
+        // A send fails only when the readers have ended; the dropped answer tells the caller.
+        drop(self.jobs.send(Box::new(job)));
+        Pending::new(pending)
+    }
+}
+
+fn run(pool: &Pool, waiting: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(job) => job(pool),
+            Err(_) => return,
+        }
+    }
+}
+
+fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+    let mut connection = pool.get()?;
+    // Dropped without a commit: it changed nothing.
+    let snapshot = connection.transaction()?;
+    job(&Read::new(&snapshot))
+}

@@ -1,0 +1,161 @@
+//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers and a prompt one, one file.
+//!
+//! Calls `domain` only. No function here reads the clock: instants arrive as arguments.
+
+pub mod accounts;
+pub mod billing;
+pub mod claims;
+pub mod column;
+pub mod counts;
+pub mod cues;
+pub mod due;
+pub mod executions;
+pub mod file;
+pub mod history;
+pub mod idempotency;
+pub mod keys;
+mod lanes;
+pub mod logins;
+pub mod meta;
+pub mod months;
+pub mod outcomes;
+pub mod pauses;
+pub mod queue;
+pub mod subscriptions;
+pub mod workers;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+
+pub use file::OpenError;
+pub use lanes::{Pending, Read};
+pub use writer::{Rings, Tx};
+
+use crate::error::Result;
+use lanes::Readers;
+use writer::Writer;
+
+/// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
+const READERS: usize = 2;
+
+/// The open database file.
+pub struct Store {
+    lanes: Option<Lanes>,
+    // Held until the store is gone: its lock keeps a second server out.
+    _lock: Option<file::ServerLock>,
+}
+
+struct Lanes {
+    writer: Writer,
+    readers: Readers,
+    prompt: Readers,
+    writer_thread: JoinHandle<Connection>,
+    reader_threads: Vec<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Opens `path` for a server: takes the lock, creates the schema in a new file, starts the lanes.
+    /// `ring` is called after each commit that asked for it.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what the file is and what to do; a refused file is left as it was.
+    pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
+        file::check(path)?;
+        let lock = file::ServerLock::take(path)?;
+        Self::start(path, ring, Some(lock))
+    }
+
+    /// Opens `path` beside a server that may be running, for the administration commands.
+    ///
+    /// # Errors
+    /// As [`Store::open`], but for the lock.
+    pub fn open_beside(path: &Path) -> std::result::Result<Self, OpenError> {
+        file::check(path)?;
+        Self::start(path, Arc::new(|_| ()), None)
+    }
+
+    fn start(
+        path: &Path,
+        ring: Arc<dyn Fn(Rings) + Send + Sync>,
+        lock: Option<file::ServerLock>,
+    ) -> std::result::Result<Self, OpenError> {
+        let connection = file::open_writer(path)?;
+        let pool = file::open_readers(path, READERS + 1)?;
+        let (writer, writer_thread) = Writer::start(connection, ring)?;
+        let (readers, mut reader_threads) = Readers::start(&pool, READERS)?;
+        let (prompt, prompt_threads) = Readers::start(&pool, 1)?;
+        reader_threads.extend(prompt_threads);
+        Ok(Self {
+            lanes: Some(Lanes { writer, readers, prompt, writer_thread, reader_threads }),
+            _lock: lock,
+        })
+    }
+
+    /// Queues a write. Its answer comes when it is on the disk.
+    pub fn write<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        match &self.lanes {
+            Some(lanes) => lanes.writer.submit(job),
+            None => Pending::closed(),
+        }
+    }
+
+    /// Whether the newest commit succeeded: false on a full or failing disk, until a write goes through again.
+    pub fn is_writable(&self) -> bool {
+        self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
+    }
+
+    /// Queues a read on a consistent picture of the file.
+    pub fn read<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        match &self.lanes {
+            Some(lanes) => lanes.readers.submit(job),
+            None => Pending::closed(),
+        }
+    }
+
+    /// As [`Store::read`], on a lane of its own: a look of the engine never waits behind a caller's long list.
+    pub fn read_promptly<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        match &self.lanes {
+            Some(lanes) => lanes.prompt.submit(job),
+            None => Pending::closed(),
+        }
+    }
+}
+
+impl Drop for Store {
+    /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
+    fn drop(&mut self) {
+        let Some(Lanes { writer, readers, prompt, writer_thread, reader_threads }) = self.lanes.take() else {
+            return;
+        };
+        drop((writer, readers, prompt));
+        for thread in reader_threads {
+            // The last owner of a store may be a job on one of its own lanes, which cannot wait for itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("a reader thread ended by a panic");
+            }
+        }
+        if writer_thread.thread().id() == std::thread::current().id() {
+            return;
+        }
+        match writer_thread.join() {
+            Ok(connection) => file::checkpoint(connection),
+            Err(_) => tracing::error!("the writer thread ended by a panic"),
+        }
+    }
+}

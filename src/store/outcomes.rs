@@ -1,0 +1,91 @@
+//! Reports: at most one per execution, and what a report does to the execution's row.
+
+use rusqlite::{Row, params};
+use serde_json::{Map, Value};
+
+use super::Tx;
+use super::column::{broken, instant, maybe_json, millis};
+use crate::domain::execution::Status;
+use crate::domain::outcome::{Outcome, Report, compact_object};
+use crate::error::Result;
+
+/// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
+    let stored = tx
+        .prepare_cached(
+            "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (execution_key) DO NOTHING",
+        )?
+        .execute(params![
+            execution_key,
+            outcome.report.success,
+            outcome.report.result,
+            outcome.report.error,
+            outcome.report.metadata.as_ref().map(compact_object),
+            outcome.report.evidence.as_ref().map(compact_object),
+            millis(outcome.recorded_at),
+        ])?;
+    Ok(stored == 1)
+}
+
+/// Notes on the row of an execution that its outcome is known, where that does not end it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn note(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
+        .execute(params![execution_key, outcome.state(), millis(outcome.recorded_at)])?;
+    Ok(())
+}
+
+/// Ends a worker execution with its outcome, wherever it stands: nobody claims it or holds it any more. It counts
+/// as delivered when its success is reported.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE executions
+            SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,
+                delivered_at = iif(?3, ?4, NULL), outcome_state = ?5, updated_at = ?4
+          WHERE key = ?1",
+    )?
+    .execute(params![
+        execution_key,
+        status.as_str(),
+        outcome.report.success,
+        millis(outcome.recorded_at),
+        outcome.state()
+    ])?;
+    Ok(())
+}
+
+/// The outcome in the columns of a row, or none where `recorded_at` is null.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
+    if row.get::<_, Option<i64>>("recorded_at")?.is_none() {
+        return Ok(None);
+    }
+    let report = Report {
+        success: row.get("success")?,
+        result: row.get("result")?,
+        error: row.get("error")?,
+        metadata: maybe_object(row, "metadata")?,
+        evidence: maybe_object(row, "evidence")?,
+    };
+    Ok(Some(Outcome { report, recorded_at: instant(row, "recorded_at")? }))
+}
+
+fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String, Value>>> {
+    match maybe_json(row, name)? {
+        None => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(broken(&format!("{name} holds JSON that is not an object"))),
+    }
+}

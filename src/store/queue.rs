@@ -1,0 +1,334 @@
+//! The queue of executions: what falls due, what deliveries take up, what becomes of it, what a crash left behind.
+//!
+//! Making and reading executions is in `executions`. Who may take how much is the engine's to decide.
+
+use jiff::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::column::{instant, maybe_instant, millis, read_instant};
+use super::cues::{end_once, pause_after_failure, read_callback, read_retry};
+use super::{Read, Rings, Tx};
+use crate::domain::account::ACCOUNT_DISABLED;
+use crate::domain::delivery::{Order, Ticket};
+use crate::domain::execution::{Next, Status};
+use crate::domain::ids::ExecutionId;
+use crate::error::Result;
+
+/// An attempt that has been taken up: stored as under way, not yet sent.
+pub struct Taken {
+    /// Which attempt of which execution.
+    pub ticket: Ticket,
+    /// What to send and by which rules; what is wrong with the rows where they cannot be read, so that one broken
+    /// row cannot hold up the others.
+    pub order: std::result::Result<Order, String>,
+}
+
+/// An attempt that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Which attempt of which execution.
+    pub ticket: Ticket,
+    /// When it ended.
+    pub at: Timestamp,
+    /// What follows it.
+    pub next: Next,
+    /// The status of the answer, where there was one.
+    pub http_status: Option<u16>,
+    /// The beginning of the answer's body.
+    pub response_body: Option<String>,
+    /// Why it failed; none after a success.
+    pub error_message: Option<String>,
+}
+
+macro_rules! give_up {
+    ($index:literal, $which:literal) => {
+        concat!(
+            "UPDATE executions INDEXED BY ",
+            $index,
+            " SET status = 'failed', queue = NULL, due = NULL, lease_expires_at = NULL, error_message = ?2,
+                  updated_at = ?3
+              WHERE user_key = ?1 AND ",
+            $which
+        )
+    };
+}
+
+const NEXT_WAITING: &str = "SELECT due FROM executions WHERE queue = 'waiting' ORDER BY due LIMIT 1";
+
+// The lane is looked up again: the cue may have another callback by now.
+const PROMOTE: &str = "UPDATE executions
+    SET queue = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
+        lane = coalesce((SELECT cues.lane FROM cues WHERE cues.key = executions.cue_key), lane), updated_at = ?1
+  WHERE key IN (SELECT key FROM executions WHERE queue = 'waiting' AND due <= ?1 ORDER BY due LIMIT ?2)
+  RETURNING transport = 'worker'";
+
+const NEXT_LANE: &str =
+    "SELECT lane FROM executions WHERE queue = 'send' AND lane >= ?1 ORDER BY lane LIMIT 1";
+
+// Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever.
+const OLDEST: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.lane, attempts,
+        scheduled_for, triggered_by = 'schedule' AS by_schedule, cues.id AS cue_id, callback_url, callback_method,
+        callback_headers, max_attempts, backoff_minutes, payloads.body AS payload, webhook_secret, previous_secret,
+        previous_secret_expires, disabled_at
+   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+        LEFT JOIN users ON users.key = executions.user_key
+        LEFT JOIN payloads ON payloads.key = executions.payload_key
+  WHERE queue = 'send' AND executions.lane = ?1 ORDER BY executions.key LIMIT 1";
+
+const TAKE_UP: &str = "UPDATE executions
+    SET status = 'delivering', queue = NULL, due = NULL, attempts = attempts + 1,
+        started_at = coalesce(started_at, ?2), last_attempt_at = ?2, updated_at = ?2
+  WHERE key = ?1 AND queue = 'send'";
+
+// The id is asked for too: the key of a deleted execution can come again.
+const RECORD: &str = "UPDATE executions
+    SET status = ?4, queue = CASE WHEN ?5 IS NULL THEN NULL ELSE 'waiting' END, due = ?5, delivered_at = ?6,
+        http_status = ?7, response_body = ?8, error_message = ?9, updated_at = ?10
+  WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
+
+// By the indexes that hold what waits and what is held, of all users: the history of one may be far longer.
+const GIVE_UP: [&str; 4] = [
+    give_up!("executions_to_send", "queue = 'send'"),
+    give_up!("executions_waiting", "queue = 'waiting'"),
+    give_up!("executions_to_claim", "queue = 'claim'"),
+    give_up!("executions_leased", "lease_expires_at IS NOT NULL"),
+];
+
+const RECOVER: &str = "UPDATE executions
+    SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue = 'send', attempts = attempts - 1,
+        started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1
+  WHERE status = 'delivering' AND last_attempt_at IS NOT NULL AND transport = 'webhook'";
+
+/// The earliest instant at which a waiting execution becomes ready.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
+    let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(due.map(read_instant).transpose()?)
+}
+
+/// Makes waiting executions ready that are due at `now`, longest overdue first, at most `limit`; answers how many.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+    let mut promote = tx.prepare_cached(PROMOTE)?;
+    let mut promoted = 0;
+    for is_worker in promote.query_map(params![millis(now), limit], |row| row.get::<_, bool>(0))? {
+        let is_worker = is_worker?;
+        tx.ring(Rings { send: !is_worker, claim: is_worker, ..Rings::default() });
+        promoted += 1;
+    }
+    Ok(promoted)
+}
+
+/// Whether any execution is ready to be sent.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn any_to_send(read: &Read<'_>) -> Result<bool> {
+    Ok(next_lane(read, i64::MIN)?.is_some())
+}
+
+/// Takes up at most `most` ready executions, one lane after the other from behind `lane` on, the oldest of each
+/// first, as long as `may_take` allows that lane one more. Leaves `lane` at the last lane that it looked at.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn take(
+    tx: &Tx<'_>,
+    now: Timestamp,
+    most: usize,
+    lane: &mut i64,
+    mut may_take: impl FnMut(i64) -> bool,
+) -> Result<Vec<Taken>> {
+    let mut taken = Vec::new();
+    // Where a turn began in which no lane was allowed anything: back there, the search is over.
+    let mut turn_began = None;
+    while taken.len() < most {
+        let Some(next) = lane_after(tx, *lane)? else { break };
+        if turn_began == Some(next) {
+            break;
+        }
+        *lane = next;
+        if may_take(next) {
+            taken.extend(take_oldest(tx, next, now)?);
+            turn_began = None;
+        } else {
+            turn_began.get_or_insert(next);
+        }
+    }
+    Ok(taken)
+}
+
+/// Records an attempt; `false` when the execution is no longer there or no longer in this attempt.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
+    let Ticket { key, id, attempt, .. } = ended.ticket;
+    let (status, due, delivered_at) = match ended.next {
+        Next::Success => (Status::Success, None, Some(ended.at)),
+        Next::RetryAt(due) => (Status::Retrying, Some(due), None),
+        Next::Failed => (Status::Failed, None, None),
+    };
+    let changed = tx.prepare_cached(RECORD)?.execute(params![
+        key,
+        id.bytes(),
+        attempt,
+        status.as_str(),
+        due.map(millis),
+        delivered_at.map(millis),
+        ended.http_status,
+        ended.response_body,
+        ended.error_message,
+        millis(now),
+    ])?;
+    if changed == 1 {
+        tx.ring(Rings { schedule: due.is_some(), ..Rings::default() });
+        end_cue(tx, ended, status, now)?;
+    }
+    Ok(changed == 1)
+}
+
+/// Ends as failed what of the user's waits, to be sent or to be claimed, and what its workers hold.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn give_up(tx: &Tx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+    for sql in GIVE_UP {
+        tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
+    }
+    Ok(())
+}
+
+/// Makes deliveries ready again that the end of an earlier process cut short; answers how many. The cut attempt
+/// does not count. For the start only, before anything is taken: a running delivery would be sent twice.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn recover(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
+    let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
+    tx.ring(Rings { send: recovered > 0, ..Rings::default() });
+    Ok(recovered)
+}
+
+fn lane_after(tx: &Tx<'_>, lane: i64) -> Result<Option<i64>> {
+    match next_lane(tx, lane.wrapping_add(1))? {
+        Some(next) => Ok(Some(next)),
+        None => next_lane(tx, i64::MIN),
+    }
+}
+
+fn next_lane(read: &Read<'_>, from: i64) -> Result<Option<i64>> {
+    Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
+}
+
+fn take_oldest(tx: &Tx<'_>, lane: i64, now: Timestamp) -> Result<Option<Taken>> {
+    let oldest = tx
+        .prepare_cached(OLDEST)?
+        .query_row([lane], |row| {
+            let order = match maybe_instant(row, "disabled_at")? {
+                None => read_order(row).map_err(|error| error.to_string()),
+                // What waits was ended with the account; this is an attempt that failed since.
+                Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
+            };
+            Ok(Taken { ticket: read_ticket(row)?, order })
+        })
+        .optional()?;
+    if let Some(Taken { ticket, .. }) = &oldest {
+        tx.prepare_cached(TAKE_UP)?.execute(params![ticket.key, millis(now)])?;
+    }
+    Ok(oldest)
+}
+
+fn read_ticket(row: &Row<'_>) -> rusqlite::Result<Ticket> {
+    Ok(Ticket {
+        key: row.get("key")?,
+        id: ExecutionId::from_bytes(row.get("id")?),
+        cue_key: row.get("cue_key")?,
+        lane: row.get("lane")?,
+        attempt: row.get::<_, u32>("attempts")? + 1,
+        scheduled_for: instant(row, "scheduled_for")?,
+        by_schedule: row.get("by_schedule")?,
+    })
+}
+
+fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
+    let callback = read_callback(row)?.ok_or_else(|| {
+        rusqlite::Error::FromSqlConversionFailure(0, Type::Null, "the cue has no callback".into())
+    })?;
+    Ok(Order {
+        cue_id: row.get("cue_id")?,
+        callback,
+        payload: row.get("payload")?,
+        retry: read_retry(row)?,
+        secret: row.get("webhook_secret")?,
+        previous_secret: row.get("previous_secret")?,
+        previous_secret_expires: maybe_instant(row, "previous_secret_expires")?,
+    })
+}
+
+/// What the end of an execution means for its cue.
+fn end_cue(tx: &Tx<'_>, ended: &Ended, status: Status, now: Timestamp) -> Result<()> {
+    let Ticket { cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
+    if by_schedule && status.is_over() {
+        end_once(tx, cue_key, scheduled_for, status == Status::Success, now)?;
+    }
+    if status == Status::Failed {
+        pause_after_failure(tx, cue_key, now)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// Each step of SQLite's plan for a statement of this file.
+    fn plan(sql: &str) -> Vec<String> {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../../schema.sql")).unwrap();
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let blanks = vec![rusqlite::types::Null; explain.parameter_count()];
+        let steps = explain.query_map(rusqlite::params_from_iter(blanks), |row| row.get("detail")).unwrap();
+        steps.map(std::result::Result::unwrap).collect()
+    }
+
+    #[test]
+    fn no_statement_scans_or_sorts_the_history() {
+        for sql in [NEXT_WAITING, PROMOTE, NEXT_LANE, OLDEST, TAKE_UP, RECORD, RECOVER] {
+            for step in plan(sql) {
+                // A partial index holds what waits and nothing else; its first entry is what is wanted.
+                let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
+                assert!(first_of_queue || !step.starts_with("SCAN"), "{step}\n{sql}");
+                assert!(!step.contains("TEMP B-TREE"), "{step}\n{sql}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disabled_user_is_found_in_the_queues_and_not_in_its_history() {
+        for (sql, index) in GIVE_UP.iter().zip(["to_send", "waiting", "to_claim (user_key=?)", "leased"]) {
+            let steps = plan(sql);
+            assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn each_queue_is_found_by_its_own_index() {
+        for (sql, index) in [
+            (NEXT_WAITING, "executions_waiting"),
+            (PROMOTE, "executions_waiting (due<?)"),
+            (NEXT_LANE, "executions_to_send (lane>?)"),
+            (OLDEST, "executions_to_send (lane=?)"),
+            (RECOVER, "executions_under_way"),
+        ] {
+            assert!(plan(sql).iter().any(|step| step.contains(index)), "{index}: {:?}", plan(sql));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The one writer: takes what is waiting, runs each job in its own savepoint, commits once, then answers them all.
+//!
+//! An answer that was given is on the disk; a job that fails rolls back alone. No timer: under light load a write
+//! commits at once, under load the batch grows by itself.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::lanes::{Pending, Read};
+use crate::error::{Error, Result};
+
+/// The most jobs that share one commit; bounds how long the first of them waits for the last.
+const MOST_IN_A_BATCH: usize = 512;
+
+/// Which bells a write rings once it is on the disk.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Rings {
+    /// Something fell due earlier than the scheduler knew.
+    pub schedule: bool,
+    /// An execution is ready to be sent.
+    pub send: bool,
+    /// An execution is ready to be claimed.
+    pub claim: bool,
+}
+
+impl Rings {
+    fn and(self, other: Self) -> Self {
+        Self {
+            schedule: self.schedule || other.schedule,
+            send: self.send || other.send,
+            claim: self.claim || other.claim,
+        }
+    }
+}
+
+/// A write transaction. Derefs to [`Read`], so that whatever can be read can be read here too.
+pub struct Tx<'a> {
+    read: Read<'a>,
+    rings: Cell<Rings>,
+}
+
+impl Tx<'_> {
+    /// Rings `rings` after the commit that makes this write durable, and not if it fails.
+    pub fn ring(&self, rings: Rings) {
+        self.rings.set(self.rings.get().and(rings));
+    }
+}
+
+impl<'a> Deref for Tx<'a> {
+    type Target = Read<'a>;
+
+    fn deref(&self) -> &Read<'a> {
+        &self.read
+    }
+}
+
+/// Hands jobs to the writer thread. Cloned handles feed the same thread; it ends when the last is dropped.
+#[derive(Clone)]
+pub struct Writer {
+    jobs: Sender<Box<dyn Job>>,
+    // Whether the newest commit that changed anything succeeded.
+    works: Arc<AtomicBool>,
+}
+
+impl Writer {
+    /// Starts the thread on `connection`; `ring` is called after each commit that asked for it.
+    pub fn start(
+        connection: Connection,
+        ring: Arc<dyn Fn(Rings) + Send + Sync>,
+    ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
+        let (jobs, waiting) = channel();
+        let works = Arc::new(AtomicBool::new(true));
+        let noted = Arc::clone(&works);
+        let thread = std::thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || run(connection, &waiting, &*ring, &noted))?;
+        Ok((Self { jobs, works }, thread))
+    }
+
+    /// Whether the newest commit succeeded.
+    pub fn works(&self) -> bool {
+        self.works.load(Ordering::Relaxed)
+    }
+
+    /// Queues `job` for the next commit. It runs to its end even if nobody waits for the answer.
+    pub fn submit<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, pending) = oneshot::channel();
+        // A send fails only when the writer has ended; the answer's sender is then dropped and `Pending` says so.
+        drop(self.jobs.send(Box::new(TypedJob { job: Some(job), result: None, answer })));
+        Pending::new(pending)
+    }
+}
+
+trait Job: Send {
+    /// Runs the closure; tells whether its changes are to be kept.
+    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Sends the result, or `fault` in its place when the commit failed.
+    fn answer(self: Box<Self>, fault: Option<&Error>);
+}
+
+struct TypedJob<T, F> {
+    job: Option<F>,
+    result: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
+    fn run(&mut self, tx: &Tx<'_>) -> bool {
+        let Some(job) = self.job.take() else { return false };
+        let result = catch_unwind(AssertUnwindSafe(|| job(tx)))
+            .unwrap_or_else(|panic| Err(Error::Fault(format!("a write panicked: {}", panic_text(&*panic)))));
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn answer(self: Box<Self>, fault: Option<&Error>) {
+        let result = match (self.result, fault) {
+            // Nothing of a faulty job was to be written, whatever became of the others.
+            (Some(Err(error @ (Error::Fault(_) | Error::Storage(_)))), _) => Err(error),
+            // A refusal too: what the job was refused for (a claim, a report) may have gone with the commit.
+            (_, Some(fault)) => Err(Error::Storage(fault.to_string())),
+            (Some(result), None) => result,
+            (None, None) => Err(Error::Fault("a write was not run".to_owned())),
+        };
+        // Nobody waits any more when the caller hung up; the write stands all the same.
+        drop(self.answer.send(result));
+    }
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
+
+fn run(
+    connection: Connection,
+    waiting: &Receiver<Box<dyn Job>>,
+    ring: &dyn Fn(Rings),
+    works: &AtomicBool,
+) -> Connection {
+    while let Ok(first) = waiting.recv() {
+        let mut batch = vec![first];
+        while batch.len() < MOST_IN_A_BATCH {
+            let Ok(next) = waiting.try_recv() else { break };
+            batch.push(next);
+        }
+        let committed = commit(&connection, &mut batch);
+        works.store(committed.is_ok(), Ordering::Relaxed);
+        let fault = committed.as_ref().err();
+        if let Some(fault) = fault {
+            tracing::error!("a commit of {} writes failed: {fault}", batch.len());
+        }
+        for job in batch {
+            job.answer(fault);
+        }
+        if let Ok(rings) = committed {
+            ring(rings);
+        }
+    }
+    connection
+}
+
+/// Runs the batch in one transaction. On an error nothing of it is on the disk.
+fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> {
+    // A rollback that failed would otherwise refuse every later transaction.
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    execute(connection, "BEGIN IMMEDIATE")?;
+    let done = run_batch(connection, batch).and_then(|rings| execute(connection, "COMMIT").map(|()| rings));
+    if done.is_err() && !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    done
+}
+
+fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> {
+    let mut rings = Rings::default();
+    for job in batch {
+        let tx = Tx { read: Read::new(connection), rings: Cell::default() };
+        execute(connection, "SAVEPOINT job")?;
+        let keep = job.run(&tx);
+        // SQLite ends the whole transaction by itself after some faults (a full disk): the batch is lost then.
+        if connection.is_autocommit() {
+            return Err(Error::Storage("the transaction was ended by a fault of the disk".to_owned()));
+        }
+        if keep {
+            rings = rings.and(tx.rings.get());
+        } else {
+            execute(connection, "ROLLBACK TO job")?;
+        }
+        execute(connection, "RELEASE job")?;
+    }
+    Ok(rings)
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The rules of the house, read off the source: who may use whom, what is banned where, how long a file may be.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LONGEST_FILE: usize = 400;
+const LONGEST_FUNCTION: usize = 70;
+
+/// Which rooms the files of a room may use, beside their own. `serve` and `cli` put the program together.
+const MAY_USE: [(&str, &[&str]); 13] = [
+    ("domain", &[]),
+    ("error", &["domain"]),
+    ("clock", &[]),
+    ("pulse", &["clock"]),
+    ("random", &["domain", "error"]),
+    ("log", &["clock"]),
+    ("mail", &["clock"]),
+    ("store", &["domain", "error"]),
+    ("billing", &["domain", "error", "random", "store"]),
+    ("app", &["billing", "clock", "domain", "mail", "pulse", "random", "store"]),
+    ("actions", &["app", "billing", "domain", "error", "mail", "random", "store"]),
+    ("engine", &["app", "clock", "domain", "error", "pulse", "random", "store"]),
+    ("http", &["actions", "app", "domain", "error", "pulse", "store"]),
+];
+
+/// What may stand only in some places: the text, and the beginnings of the paths that may have it.
+const ONLY_IN: [(&str, &[&str]); 13] = [
+    ("Timestamp::now", &["clock.rs"]),
+    ("SystemTime", &["clock.rs"]),
+    // Sockets are timed by the system, not by the product's clock.
+    ("Instant::now", &["clock.rs", "http/"]),
+    ("thread::sleep", &["clock.rs"]),
+    ("time::sleep", &["http/mod.rs", "http/connections.rs"]),
+    ("async ", &["http/", "serve.rs"]),
+    ("SELECT ", &["store/"]),
+    ("INSERT ", &["store/"]),
+    ("DELETE FROM", &["store/"]),
+    ("rusqlite", &["store/", "error.rs"]),
+    ("saffron::", &["domain/cron"]),
+    ("lettre::", &["mail/"]),
+    (
+        "ureq::",
+        &[
+            "billing/stripe.rs",
+            "engine/courier.rs",
+            "engine/mishap.rs",
+            "engine/resolver.rs",
+            "engine/trust.rs",
+        ],
+    ),
+];
+
+const NOWHERE: [&str; 8] =
+    [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];
+
+struct Source {
+    /// Below `src`, with `/` between.
+    path: String,
+    text: String,
+    /// Without its tests and its comments.
+    code: String,
+}
+
+impl Source {
+    fn room(&self) -> &str {
+        let first = self.path.split('/').next().unwrap();
+        first.strip_suffix(".rs").unwrap_or(first)
+    }
+}
+
+#[test]
+fn rooms_use_only_the_rooms_that_they_may() {
+    let sources = sources();
+    for (room, allowed) in MAY_USE {
+        assert!(sources.iter().any(|source| source.room() == room), "there is no room {room}");
+        for source in sources.iter().filter(|source| source.room() == room) {
+            for used in used_rooms(&source.code) {
+                assert!(used == room || allowed.contains(&used), "{} uses {used}", source.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_belongs_to_one_room_stands_in_no_other() {
+    for source in sources() {
+        for (text, places) in ONLY_IN {
+            let there = places.iter().any(|place| source.path.starts_with(place));
+            assert!(there || !source.code.contains(text), "{} has {text:?}", source.path);
+        }
+        for text in NOWHERE {
+            assert!(!source.code.contains(text), "{} has {text:?}", source.path);
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_can_be_read_at_one_sitting() {
+    for source in sources() {
+        let lines = source.text.lines().count();
+        assert!(lines <= LONGEST_FILE, "{} has {lines} lines", source.path);
+        for (name, length) in functions(&source.text) {
+            assert!(length <= LONGEST_FUNCTION, "{}: {name} has {length} lines", source.path);
+        }
+    }
+}
+
+#[test]
+fn the_front_page_names_every_room_and_no_other() {
+    let sources = sources();
+    let lib = &sources.iter().find(|source| source.path == "lib.rs").unwrap().text;
+    let page: String = lib.lines().filter(|line| line.starts_with("//!")).collect();
+    for source in &sources {
+        let room = source.room();
+        assert!(
+            room == "lib" || page.contains(&format!("`{room}`")) || page.contains(&format!("`{room}.rs`")),
+            "{room}"
+        );
+    }
+}
+
+/// `crate::room` wherever it stands: in a `use`, in a path, in an attribute.
+fn used_rooms(code: &str) -> BTreeSet<&str> {
+    let name_of = |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    code.match_indices("crate::")
+        .map(|(at, found)| &code[at + found.len()..])
+        .map(|rest| &rest[..name_of(rest)])
+        .filter(|name| !name.is_empty() && *name != "routes")
+        .collect()
+}
+
+/// Names and lengths of functions: from the line with `fn` to the first closing brace as far in.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let is_function = |line: &str| {
+        let words: Vec<&str> = line.trim_start().split([' ', '(']).collect();
+        words.iter().take(4).any(|word| *word == "fn") && !line.trim_start().starts_with("//")
+    };
+    let starts = lines.iter().enumerate().filter(|(_, line)| is_function(line));
+    starts
+        .map(|(start, line)| {
+            // A declaration without a body ends on its own line.
+            let end = lines[start..]
+                .iter()
+                .position(|later| {
+                    later.ends_with(';')
+                        || (indent(later) == indent(line) && later.trim_start().starts_with('}'))
+                })
+                .unwrap_or(0);
+            (line.trim().to_owned(), end + 1)
+        })
+        .collect()
+}
+
+fn sources() -> Vec<Source> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    collect(&src, &mut files);
+    assert!(files.len() > 50, "the source was not found");
+    files
+        .into_iter()
+        .filter(|path| !path.ends_with("fields_tests.rs"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            let path = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+            Source { path, code: production(&text), text }
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The text without comments and without the tests, which stand at the end of a file.
+fn production(text: &str) -> String {
+    let body = text.split("#[cfg(test)]\nmod ").next().unwrap();
+    body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,189 @@
+//! Paths, methods and keys that lead nowhere, and other people's things.
+
+use serde_json::{Value, json};
+
+use super::{Case, check, good_cue, server};
+
+const SOME_UUID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+#[test]
+fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
+    let server = server();
+    let cue = "/v1/cues/cue_0123456789ab";
+    let rows = |keyless: bool| {
+        let unknown = [
+            "/nope",
+            "/v1",
+            "/v1/nope",
+            "/v2/cues",
+            "/v1/cues/a/b/c",
+            "/v1/executions/a/b/c",
+            "/v1/test/clock",
+            "/V1/CUES",
+        ];
+        let wrong = [
+            ("PUT", "/v1/cues"),
+            ("DELETE", "/v1/cues"),
+            ("PUT", cue),
+            ("POST", cue),
+            ("GET", "/v1/auth/register"),
+            ("PATCH", "/v1/executions/claimable"),
+            ("DELETE", "/health"),
+            ("POST", "/status"),
+            ("BREW", "/v1/cues"),
+        ];
+        let unknown = unknown.map(|path| Case::get(path).refused(404, "not_found"));
+        let wrong =
+            wrong.map(|(method, path)| Case::raw(method, path, "").refused(405, "method_not_allowed"));
+        unknown
+            .into_iter()
+            .chain(wrong)
+            .map(move |case| case.named(if keyless { "without key" } else { "with key" }))
+    };
+    check(&server.user(), rows(false));
+    check(&server.client(), rows(true));
+}
+
+#[test]
+fn a_wrong_method_is_told_with_the_right_ones() {
+    let server = server();
+    let allowed = |method: &str, path: &str| {
+        let answer = server.client().call(method, path, &[], b"").unwrap();
+        answer.refused(405, "method_not_allowed");
+        let mut words: Vec<String> =
+            answer.header("allow").unwrap().split(',').map(|it| it.trim().to_owned()).collect();
+        words.sort();
+        words.retain(|word| word != "HEAD" && word != "OPTIONS");
+        words
+    };
+    assert_eq!(allowed("PUT", "/v1/cues"), ["GET", "POST"]);
+    assert_eq!(allowed("POST", "/v1/cues/cue_0123456789ab"), ["DELETE", "GET", "PATCH"]);
+    assert_eq!(allowed("GET", "/v1/auth/register"), ["POST"]);
+}
+
+#[test]
+fn without_a_good_key_there_is_nothing() {
+    let server = server();
+    let user = server.user();
+    let key = user.key().to_owned();
+    let stranger = format!("cue_sk_{}", "0".repeat(32));
+    let cut = &key[..key.len() - 1];
+    let mut rows: Vec<Case> = [
+        "",
+        "Bearer",
+        "Bearer ",
+        &key,
+        "Basic dXNlcjpwYXNz",
+        "Bearer nonsense",
+        &format!("Token {key}"),
+        &format!("Bearer {stranger}"),
+        &format!("Bearer {cut}"),
+        &format!("Bearer {key}0"),
+        &format!("Bearer {}", key.to_uppercase()),
+        &format!("Bearer cue_sk_{}", "a".repeat(5_000)),
+        &format!("Bearer {key}, Bearer {key}"),
+        "Bearer cue_sk_' OR 1=1 --",
+    ]
+    .map(|value| {
+        Case::get("/v1/auth/me").header("Authorization", value).named(value).refused(401, "invalid_api_key")
+    })
+    .into();
+    rows.push(Case::get("/v1/auth/me").named("no header").refused(401, "invalid_api_key"));
+    rows.push(
+        Case::raw("POST", "/v1/cues", "{").named("before the body is read").refused(401, "invalid_api_key"),
+    );
+    rows.push(Case::get("/v1/cues?limit=0").named("before the query").refused(401, "invalid_api_key"));
+    rows.push(Case::get("/v1/auth/me").header("Authorization", &format!("Bearer {key}")).accepted(200));
+    check(&server.client(), rows);
+}
+
+#[test]
+fn what_is_not_there_and_what_is_another_users_look_the_same() {
+    let server = server();
+    let (owner, stranger) = (server.user(), server.user());
+    let cue = owner.create(&good_cue());
+    let work = owner.create(
+        &json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 9 * * *"}}),
+    );
+    let fired =
+        owner.post(&format!("/v1/cues/{}/fire", work["id"].as_str().unwrap()), &json!({})).expect(200);
+    owner.post("/v1/worker/heartbeat", &json!({"worker_id": "mine", "handlers": []})).expect(200);
+    let keys = owner.get("/v1/auth/keys").expect(200);
+    let mut rows = Vec::new();
+    for id in
+        [cue["id"].as_str().unwrap(), "cue_000000000000", "cue_", "x", "cue_0123456789ab'--", "%00", "..%2f"]
+    {
+        let path = format!("/v1/cues/{id}");
+        rows.extend([
+            Case::get(&path).refused(404, "cue_not_found"),
+            Case::new("PATCH", &path, &json!({"name": "mine"})).refused(404, "cue_not_found"),
+            Case::new("DELETE", &path, &Value::Null).refused(404, "cue_not_found"),
+            Case::get(&format!("{path}/missed")).refused(404, "cue_not_found"),
+            Case::get(&format!("{path}/upcoming")).refused(404, "cue_not_found"),
+            Case::post(&format!("{path}/fire"), &json!({})).refused(404, "cue_not_found"),
+        ]);
+    }
+    for id in [fired["execution_id"].as_str().unwrap(), SOME_UUID, "not-a-uuid"] {
+        let path = format!("/v1/executions/{id}");
+        rows.push(Case::get(&path).refused(404, "execution_not_found"));
+        rows.push(
+            Case::post(&format!("{path}/outcome"), &json!({"success": true}))
+                .refused(404, "execution_not_found"),
+        );
+        for action in ["claim", "heartbeat", "replay"] {
+            rows.push(
+                Case::post(&format!("{path}/{action}"), &json!({})).refused(404, "execution_not_found"),
+            );
+        }
+    }
+    rows.extend([
+        Case::new("DELETE", "/v1/workers/mine", &Value::Null).refused(404, "worker_not_found"),
+        Case::new("DELETE", "/v1/auth/keys/nope", &Value::Null).refused(404, "key_not_found"),
+        Case::new(
+            "DELETE",
+            &format!("/v1/auth/keys/{}", keys["keys"][0]["id"].as_str().unwrap()),
+            &Value::Null,
+        )
+        .refused(404, "key_not_found"),
+    ]);
+    check(&stranger, rows);
+    assert_eq!(stranger.get("/v1/cues").expect(200)["total"], 0);
+    assert_eq!(stranger.get("/v1/executions").expect(200)["total"], 0);
+    assert_eq!(stranger.get("/v1/executions/claimable").expect(200)["executions"], json!([]));
+    assert_eq!(
+        owner.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200)["name"],
+        "nightly"
+    );
+}
+
+#[test]
+fn what_is_there_in_another_state_is_a_conflict() {
+    let server = server();
+    let user = server.user();
+    let cue = user.create(&json!({
+        "name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+    }));
+    let fire = format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap());
+    let fired = user.post(&fire, &json!({})).expect(200);
+    let execution = format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap());
+    let keys = user.get("/v1/auth/keys").expect(200);
+    let own_key = format!("/v1/auth/keys/{}", keys["keys"][0]["id"].as_str().unwrap());
+    let act = |action: &str, body: Value| Case::post(&format!("{execution}/{action}"), &body);
+    check(
+        &user,
+        [
+            act("heartbeat", json!({})).refused(409, "execution_not_claiming"),
+            act("replay", json!({})).refused(409, "execution_in_flight"),
+            act("claim", json!({"worker_id": "a"})).accepted(200),
+            act("claim", json!({"worker_id": "a"})).refused(409, "already_claimed"),
+            act("heartbeat", json!({})).header("X-Worker-Id", "b").refused(403, "not_execution_owner"),
+            act("outcome", json!({"success": true})).accepted(200),
+            act("outcome", json!({"success": false})).refused(409, "outcome_already_reported"),
+            Case::new("DELETE", &own_key, &Value::Null).refused(409, "last_key"),
+            Case::post(&fire, &json!({})).header("Idempotency-Key", "k").accepted(200),
+            Case::post(&fire, &json!({"payload_override": {"a": 1}}))
+                .header("Idempotency-Key", "k")
+                .refused(409, "idempotency_conflict"),
+        ],
+    );
+}

@@ -1,0 +1,195 @@
+//! A database with one user, its cues and their runs, and a courier that answers as it is told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use cued::app::{App, Settings};
+use cued::clock::Clock;
+use cued::domain::destination::lane_of;
+use cued::domain::execution::{NewExecution, Trigger};
+use cued::domain::ids::ExecutionId;
+use cued::engine::attempt::{judge, send};
+use cued::engine::courier::{Courier, Parcel, Receipt};
+use cued::engine::dispatcher::{Dispatcher, Intake, Returned};
+use cued::engine::mishap::Mishap;
+use cued::store::queue::Taken;
+use cued::store::{Rings, Tx, executions};
+use jiff::{Timestamp, ToSpan};
+use rusqlite::types::FromSql;
+use tempfile::TempDir;
+
+pub const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+pub struct World {
+    pub app: Arc<App>,
+    folder: TempDir,
+}
+
+impl World {
+    /// A test clock at the start of 2026.
+    pub fn new(threads: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let app = open(&folder, threads, at("2026-01-01T00:00:00Z"));
+        let world = Self { app, folder };
+        world.sql(&format!(
+            "INSERT INTO users (key, id, email, plan, webhook_secret, active_cues, created_at)
+             VALUES (1, 'u', 'a@example.com', 'free', '{SECRET}', 0, 0)"
+        ));
+        world
+    }
+
+    /// The same file, opened by a new process as it were.
+    pub fn restart(self) -> Self {
+        let (threads, now) = (self.app.settings.delivery_threads, self.app.clock.now());
+        drop(self.app);
+        Self { app: open(&self.folder, threads, now), folder: self.folder }
+    }
+
+    pub fn write<T: Send + 'static>(&self, job: impl FnOnce(&Tx<'_>) -> T + Send + 'static) -> T {
+        self.app.store.write(move |tx| Ok(job(tx))).wait().unwrap()
+    }
+
+    pub fn sql(&self, sql: &str) {
+        let sql = sql.to_owned();
+        self.write(move |tx| tx.execute_batch(&sql).unwrap());
+    }
+
+    /// A recurring webhook cue with the default retries.
+    pub fn cue(&self, url: &str) -> i64 {
+        let (url, lane) = (url.to_owned(), lane_of(url));
+        self.write(move |tx| {
+            tx.execute(
+                "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport, lane, cron,
+                     timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification, callback_url,
+                     callback_method, callback_headers, name, created_at, updated_at)
+                 VALUES ('cue_' || (SELECT 100000000000 + count(*) FROM cues), 1, 'active', 0, 0, 0, 'webhook', ?1,
+                     '* * * * *', 'UTC', 'latest', 4, '[1,5,15]', '{\"email\":true,\"webhook\":null,\"pause\":false}',
+                     'none', ?2, 'POST', '[]', 'c', 0, 0)",
+                (lane, url),
+            )
+            .unwrap();
+            tx.last_insert_rowid()
+        })
+    }
+
+    /// A run of `cue`, due now.
+    pub fn run(&self, cue: i64) -> ExecutionId {
+        self.run_at(cue, self.app.clock.now())
+    }
+
+    pub fn runs(&self, cue: i64, count: usize) {
+        for _ in 0..count {
+            self.run(cue);
+        }
+    }
+
+    pub fn run_at(&self, cue_key: i64, scheduled_for: Timestamp) -> ExecutionId {
+        let now = self.app.clock.now();
+        let id = self.app.ids.next(now).unwrap();
+        self.write(move |tx| {
+            let (lane, payload_key): (Option<i64>, Option<i64>) = tx
+                .query_row("SELECT lane, payload_key FROM cues WHERE key = ?1", [cue_key], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .unwrap();
+            let new = NewExecution {
+                id,
+                cue_key,
+                user_key: 1,
+                is_worker: lane.is_none(),
+                lane,
+                task: None,
+                agent: None,
+                scheduled_for,
+                triggered_by: Trigger::Schedule,
+                payload_key,
+                now,
+            };
+            executions::insert(tx, &new).unwrap();
+            tx.ring(Rings { send: true, claim: true, ..Rings::default() });
+        });
+        id
+    }
+
+    /// One column of an execution.
+    pub fn field<T: FromSql + Send + 'static>(&self, id: ExecutionId, column: &str) -> T {
+        let sql = format!("SELECT {column} FROM executions WHERE id = ?1");
+        self.write(move |tx| tx.query_row(&sql, [id.bytes()], |row| row.get(0)).unwrap())
+    }
+
+    /// Status and attempts of an execution.
+    pub fn state(&self, id: ExecutionId) -> (String, i64) {
+        (self.field(id, "status"), self.field(id, "attempts"))
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        self.app.clock.set(self.app.clock.now() + seconds.seconds());
+    }
+
+    pub fn take(&self, dispatcher: &mut Dispatcher) -> Vec<Taken> {
+        dispatcher.pass(&self.app, Vec::new(), Intake::Open).unwrap()
+    }
+
+    pub fn carry(&self, courier: &dyn Courier, taken: &Taken) -> Returned {
+        let now = self.app.clock.now();
+        judge(taken, send(courier, taken, now), now)
+    }
+
+    /// Delivers whatever is ready, until nothing is; answers how many attempts there were.
+    pub fn deliver(&self, courier: &dyn Courier) -> usize {
+        let mut dispatcher = Dispatcher::new(self.app.settings.delivery_threads);
+        let (mut attempts, mut returned) = (0, Vec::new());
+        loop {
+            let taken = dispatcher.pass(&self.app, returned, Intake::Open).unwrap();
+            if taken.is_empty() {
+                assert_eq!(dispatcher.unfinished(), 0);
+                return attempts;
+            }
+            attempts += taken.len();
+            returned = taken.iter().map(|taken| self.carry(courier, taken)).collect();
+        }
+    }
+}
+
+fn open(folder: &TempDir, threads: usize, now: Timestamp) -> Arc<App> {
+    let mut settings = Settings::of(folder.path().join("cued.db"));
+    settings.delivery_threads = threads;
+    Arc::new(App::open(Clock::test(Some(now)), settings).unwrap())
+}
+
+pub fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+pub fn answer(http_status: u16) -> Result<Receipt, Mishap> {
+    Ok(Receipt { http_status, retry_after: None, body: b"body".to_vec() })
+}
+
+/// Notes what it is given; answers with what it was told, in order, then with 200.
+#[derive(Default)]
+pub struct Recorder {
+    answers: Mutex<VecDeque<Result<Receipt, Mishap>>>,
+    parcels: Mutex<Vec<Parcel>>,
+}
+
+impl Recorder {
+    pub fn told(answers: impl IntoIterator<Item = Result<Receipt, Mishap>>) -> Self {
+        Self { answers: Mutex::new(answers.into_iter().collect()), parcels: Mutex::default() }
+    }
+
+    pub fn parcels(&self) -> Vec<Parcel> {
+        self.parcels.lock().unwrap().clone()
+    }
+
+    pub fn header(&self, parcel: usize, name: &str) -> Option<String> {
+        let parcels = self.parcels.lock().unwrap();
+        parcels[parcel].headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
+    }
+}
+
+impl Courier for Recorder {
+    fn send(&self, parcel: &Parcel) -> Result<Receipt, Mishap> {
+        self.parcels.lock().unwrap().push(parcel.clone());
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| answer(200))
+    }
+}

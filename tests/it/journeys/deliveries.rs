@@ -1,0 +1,212 @@
+//! Deliveries: what is sent, what follows a failure, and what callers can do to a run.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{at, cron, due_instants, id, look, webhook, worker};
+use crate::recorder::{Reaction, Recorder};
+use crate::server::Server;
+
+const START: &str = "2026-01-05T00:00:00Z";
+const DUE: &str = "2026-01-05T01:00:00Z";
+
+#[test]
+fn a_delivery_carries_the_payload_and_says_which_run_it_is() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let mut cue = webhook(&receiver, at(DUE));
+    cue["payload"] = json!({"b": 1, "a": {"z": [1.5, "ü"]}});
+    cue["callback"]["headers"] = json!({"X-Own": "mine", "User-Agent": "my-agent"});
+    cue["callback"]["method"] = json!("PUT");
+    let cue = user.create(&cue);
+    user.advance("PT1H");
+    let execution = user.only_execution(id(&cue));
+    let deliveries = receiver.deliveries();
+    let [sent] = &deliveries[..] else { panic!("{} deliveries", deliveries.len()) };
+    assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"a": {"z": [1.5, "\u00fc"]}, "b": 1}"#);
+    assert_eq!((sent.method.as_str(), sent.path.as_str(), sent.attempt), ("PUT", "/hook", 1));
+    assert_eq!((sent.cue_id.as_str(), sent.execution_id.as_str()), (id(&cue), id(&execution)));
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("x-cueapi-scheduled-for", DUE),
+        ("x-cueapi-timestamp", "1767574800"),
+        ("webhook-timestamp", "1767574800"),
+        ("webhook-id", id(&execution)),
+        ("x-own", "mine"),
+        ("user-agent", "my-agent"),
+    ] {
+        assert_eq!(sent.header(name), Some(value), "{name}");
+    }
+    assert!(sent.header("x-cueapi-signature").unwrap().starts_with("v1="));
+    assert!(sent.header("webhook-signature").unwrap().starts_with("v1,"));
+}
+
+#[test]
+fn a_failed_delivery_is_tried_again_after_each_backoff() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
+    receiver.first([Reaction::Status(500), Reaction::HangUp, busy]);
+    let cue = user.create(&webhook(&receiver, at(DUE)));
+    user.advance("PT1H");
+    let first = user.only_execution(id(&cue));
+    assert_eq!(
+        (&first["status"], &first["attempts"], &first["http_status"]),
+        (&json!("retrying"), &json!(1), &json!(500))
+    );
+    assert_eq!(first["next_retry"], "2026-01-05T01:01:00Z");
+    assert_eq!(user.advance("PT59S")["delivered"], 0, "a minute is a minute");
+    assert_eq!(user.advance("PT1S")["delivered"], 1);
+    let second = user.only_execution(id(&cue));
+    assert_eq!((&second["attempts"], &second["http_status"]), (&json!(2), &Value::Null));
+    assert!(second["error_message"].is_string(), "{second}");
+    user.advance("PT5M");
+    let third = user.only_execution(id(&cue));
+    assert_eq!((&third["http_status"], &third["response_body"]), (&json!(503), &json!("come back later")));
+    assert_eq!(
+        third["next_retry"], "2026-01-05T01:26:00Z",
+        "what the receiver asked for is longer than 15 minutes"
+    );
+    assert_eq!(look(&user, &cue)["status"], "active");
+    user.advance("PT20M");
+    let fourth = user.only_execution(id(&cue));
+    assert_eq!(
+        (&fourth["status"], &fourth["attempts"], &fourth["http_status"]),
+        (&json!("success"), &json!(4), &json!(200))
+    );
+    assert_eq!(look(&user, &cue)["status"], "completed");
+    let deliveries = receiver.deliveries();
+    assert_eq!(deliveries.iter().map(|it| it.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(deliveries.iter().all(|it| it.execution_id == id(&first)));
+    assert_eq!(due_instants(&deliveries), [DUE; 4], "it stays the run of its time");
+}
+
+#[test]
+fn a_delivery_that_always_fails_ends_after_its_attempts_and_one_that_is_gone_at_once() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    receiver.react(Reaction::Status(302));
+    let mut stubborn = webhook(&receiver, at(DUE));
+    stubborn["retry"] = json!({"max_attempts": 3, "backoff_minutes": [0.5]});
+    let stubborn = user.create(&stubborn);
+    user.advance("PT2H");
+    let failed = user.only_execution(id(&stubborn));
+    assert_eq!(
+        (&failed["status"], &failed["attempts"], &failed["http_status"]),
+        (&json!("failed"), &json!(3), &json!(302))
+    );
+    assert_eq!(look(&user, &stubborn)["status"], "failed");
+    receiver.react(Reaction::Status(410));
+    let gone = user.create(&webhook(&receiver, at("2026-01-05T03:00:00Z")));
+    user.advance("P1D");
+    assert_eq!((&user.only_execution(id(&gone))["status"], receiver.count()), (&json!("failed"), 4));
+}
+
+#[test]
+fn a_cue_deleted_while_its_delivery_is_under_way_leaves_nothing() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    receiver.react(Reaction::Hang);
+    let cue = user.create(&webhook(&receiver, at(DUE)));
+    let claimed = user.create(&worker(at(DUE)));
+    let moving = user.clone();
+    let moved = thread::spawn(move || moving.advance("PT1H"));
+    receiver.wait_hanging(1);
+    let execution = user.only_execution(id(&claimed));
+    let execution = format!("/v1/executions/{}", id(&execution));
+    user.post(&format!("{execution}/claim"), &json!({})).expect(200);
+    for cue in [&cue, &claimed] {
+        let answer = user.delete(&format!("/v1/cues/{}", id(cue)));
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+    }
+    receiver.release();
+    assert_eq!(moved.join().unwrap()["fired"], 2);
+    user.get(&format!("/v1/cues/{}", id(&cue))).refused(404, "cue_not_found");
+    user.post(&format!("{execution}/outcome"), &json!({"success": true})).refused(404, "execution_not_found");
+    assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
+    assert_eq!(user.advance("P1D")["delivered"], 0);
+    assert_eq!(receiver.count(), 1);
+}
+
+#[test]
+fn a_repeated_create_with_one_idempotency_key_makes_one_cue() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let send = |body: &Value| {
+        user.call("POST", "/v1/cues", &[("Idempotency-Key", "order-17")], body.to_string().as_bytes())
+            .unwrap()
+    };
+    let cue = webhook(&receiver, cron("0 9 * * *"));
+    let first = send(&cue).expect(201);
+    assert_eq!(send(&cue).expect(201), first);
+    send(&webhook(&receiver, cron("0 10 * * *"))).refused(409, "idempotency_conflict");
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
+    user.advance("PT24H1S");
+    assert_ne!(send(&cue).expect(201)["id"], first["id"], "a key is remembered for a day");
+}
+
+#[test]
+fn a_cue_is_fired_by_hand_now_or_later_and_with_another_payload() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let mut cue = webhook(&receiver, cron("0 9 * * *"));
+    cue["payload"] = json!({"keep": {"x": 1, "y": 2}, "change": 1});
+    let cue = user.create(&cue);
+    let path = format!("/v1/cues/{}", id(&cue));
+    user.patch(&path, &json!({"status": "paused"})).expect(200);
+    let fire = |body: Value| user.post(&format!("{path}/fire"), &body).expect(200);
+    let now = fire(json!({}));
+    assert_eq!((&now["triggered_by"], &now["cue_id"]), (&json!("manual_fire"), &cue["id"]));
+    assert_eq!(now["scheduled_for"], START);
+    fire(json!({"payload_override": {"change": 2, "keep": {"x": 9}}}));
+    fire(json!({"payload_override": {"only": true}, "merge_strategy": "replace"}));
+    let later = fire(json!({"send_at": "2026-01-05T06:00:00Z"}));
+    user.settle();
+    let mut bodies: Vec<String> = receiver.deliveries().iter().map(|it| it.json().to_string()).collect();
+    bodies.sort();
+    assert_eq!(
+        bodies,
+        [r#"{"change":1,"keep":{"x":1,"y":2}}"#, r#"{"change":2,"keep":{"x":9}}"#, r#"{"only":true}"#]
+    );
+    user.advance("PT6H");
+    let last = receiver.deliveries().pop().unwrap();
+    assert_eq!((last.execution_id.as_str(), receiver.count()), (later["execution_id"].as_str().unwrap(), 4));
+    let seen = look(&user, &cue);
+    assert_eq!(
+        (&seen["status"], &seen["next_run"], &seen["run_count"]),
+        (&json!("paused"), &Value::Null, &json!(4))
+    );
+}
+
+#[test]
+fn a_fire_at_a_local_time_means_the_zone_of_the_schedule() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let mut schedule = cron("0 9 * * *");
+    schedule["timezone"] = json!("Asia/Kolkata");
+    let cue = user.create(&super::worker(schedule));
+    let path = format!("/v1/cues/{}/fire", id(&cue));
+    for (send_at, instant) in [
+        ("2026-01-06T09:00:00", "2026-01-06T03:30:00Z"),
+        ("2026-01-06T09:00:00Z", "2026-01-06T09:00:00Z"),
+        ("2026-01-06T09:00:00+01:00", "2026-01-06T08:00:00Z"),
+    ] {
+        assert_eq!(user.post(&path, &json!({"send_at": send_at})).expect(200)["scheduled_for"], instant);
+    }
+}
+
+#[test]
+fn a_run_is_replayed_with_the_payload_that_it_had() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let cue = user.create(&webhook(&receiver, at(DUE)));
+    user.advance("PT1H");
+    let original = user.only_execution(id(&cue));
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"payload": {"task": "changed"}})).expect(200);
+    let replay = user.post(&format!("/v1/executions/{}/replay", id(&original)), &json!({})).expect(200);
+    assert_eq!((&replay["triggered_by"], &replay["replayed_from"]), (&json!("replay"), &original["id"]));
+    user.settle();
+    let bodies: Vec<Value> = receiver.deliveries().iter().map(|it| it.json()).collect();
+    assert_eq!(bodies, [json!({"task": "greet"}), json!({"task": "greet"})]);
+}

@@ -1,0 +1,46 @@
+//! What a user does and sees, from the first key to the last delivery, on a clock that stands still until moved.
+
+mod deliveries;
+mod examples;
+mod readme;
+mod schedules;
+mod stops;
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::recorder::{Delivery, Recorder};
+
+fn webhook(receiver: &Recorder, schedule: Value) -> Value {
+    json!({"name": "hook", "schedule": schedule, "callback": {"url": receiver.url()}, "payload": {"task": "greet"}})
+}
+
+fn worker(schedule: Value) -> Value {
+    json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": {"task": "greet"}})
+}
+
+fn cron(line: &str) -> Value {
+    json!({"type": "recurring", "cron": line})
+}
+
+fn at(instant: &str) -> Value {
+    json!({"type": "once", "at": instant})
+}
+
+fn id(cue: &Value) -> &str {
+    cue["id"].as_str().unwrap()
+}
+
+/// A cue as it stands now.
+fn look(client: &Client, cue: &Value) -> Value {
+    client.get(&format!("/v1/cues/{}", id(cue))).expect(200)
+}
+
+/// When the deliveries were due, in the order in which they came.
+fn due_instants(deliveries: &[Delivery]) -> Vec<String> {
+    deliveries.iter().map(|it| it.header("x-cueapi-scheduled-for").unwrap().to_owned()).collect()
+}
+
+fn instants_of(executions: &[Value]) -> Vec<&str> {
+    executions.iter().map(|it| it["scheduled_for"].as_str().unwrap()).collect()
+}

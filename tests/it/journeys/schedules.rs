@@ -1,0 +1,195 @@
+//! Schedules over the days: nights of daylight saving, pauses, and what becomes of runs while the server was away.
+
+use serde_json::{Value, json};
+
+use super::{at, cron, due_instants, id, instants_of, look, webhook, worker};
+use crate::recorder::Recorder;
+use crate::server::Server;
+
+#[test]
+fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
+    let (server, receiver) = (Server::on_clock("2026-01-05T08:59:00Z"), Recorder::start());
+    let user = server.user();
+    let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
+    assert_eq!((&cue["status"], &cue["run_count"]), (&json!("active"), &json!(0)));
+    assert_eq!(cue["next_run"], "2026-01-05T09:00:00+00:00");
+    let moved = user.advance("P7D");
+    assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(5), &json!(5)), "{moved}");
+    assert_eq!(
+        due_instants(&receiver.deliveries()),
+        ["05", "06", "07", "08", "09"].map(|day| format!("2026-01-{day}T09:00:00Z"))
+    );
+    let seen = look(&user, &cue);
+    assert_eq!((&seen["run_count"], &seen["last_run"]), (&json!(5), &json!("2026-01-09T09:00:00Z")));
+    assert_eq!(seen["next_run"], "2026-01-12T09:00:00+00:00");
+    let newest = &seen["executions"][0];
+    assert_eq!(
+        (&newest["status"], &newest["attempts"], &newest["http_status"]),
+        (&json!("success"), &json!(1), &json!(200))
+    );
+    assert_eq!(user.delete(&format!("/v1/cues/{}", id(&cue))).status, 204);
+    assert_eq!(user.advance("P7D")["fired"], 0);
+}
+
+#[test]
+fn a_night_that_skips_an_hour_runs_the_skipped_cue_once_after_the_gap() {
+    let (server, receiver) = (Server::on_clock("2026-03-27T12:00:00Z"), Recorder::start());
+    let user = server.user();
+    let mut schedule = cron("30 2 * * *");
+    schedule["timezone"] = json!("Europe/Berlin");
+    user.create(&webhook(&receiver, schedule));
+    user.advance_to("2026-03-30T12:00:00Z");
+    assert_eq!(
+        due_instants(&receiver.deliveries()),
+        ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+    );
+}
+
+#[test]
+fn a_night_that_repeats_an_hour_runs_a_cue_once_and_keeps_the_cadence_of_another() {
+    let server = Server::on_clock("2026-10-24T22:00:00Z");
+    let user = server.user();
+    let in_berlin = |line: &str| {
+        let mut schedule = cron(line);
+        schedule["timezone"] = json!("Europe/Berlin");
+        user.create(&worker(schedule))
+    };
+    let (nightly, quarters, even_hours) =
+        (in_berlin("30 2 * * *"), in_berlin("*/15 * * * *"), in_berlin("0 */2 * * *"));
+    // One local day, of 25 hours.
+    user.advance_to("2026-10-25T22:59:00Z");
+    assert_eq!(instants_of(&user.executions_of(id(&nightly))), ["2026-10-25T00:30:00Z"]);
+    assert_eq!(look(&user, &quarters)["run_count"], 99, "midnight itself is when the clock stood");
+    let hours = user.executions_of(id(&even_hours));
+    assert_eq!(hours.len(), 11, "{:?}", instants_of(&hours));
+}
+
+#[test]
+fn a_pause_skips_runs_without_counting_them_as_missed() {
+    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:30Z"), Recorder::start());
+    let user = server.user();
+    let cue = user.create(&webhook(&receiver, cron("*/10 * * * *")));
+    let path = format!("/v1/cues/{}", id(&cue));
+    user.advance("PT10M");
+    let paused = user.patch(&path, &json!({"status": "paused"})).expect(200);
+    assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &Value::Null));
+    assert_eq!(user.advance("PT1H")["fired"], 0);
+    let resumed = user.patch(&path, &json!({"status": "active"})).expect(200);
+    assert_eq!(resumed["next_run"], "2026-01-05T01:20:00+00:00");
+    user.advance("PT10M");
+    assert_eq!(due_instants(&receiver.deliveries()), ["2026-01-05T00:10:00Z", "2026-01-05T01:20:00Z"]);
+    let missed = user.get(&format!("{path}/missed")).expect(200);
+    assert_eq!((&missed["missed"], &missed["total"]), (&json!([]), &json!(0)));
+    assert_eq!(look(&user, &cue)["missed_count"], 0);
+}
+
+#[test]
+fn a_paused_cue_takes_no_instant_that_has_passed() {
+    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let user = server.user();
+    let cue = user.create(&worker(cron("0 9 * * *")));
+    let path = format!("/v1/cues/{}", id(&cue));
+    user.patch(&path, &json!({"status": "paused"})).expect(200);
+    let past = json!({"schedule": at("2026-01-04T00:00:00Z")});
+    user.patch(&path, &past).refused(400, "invalid_schedule");
+    assert_eq!(look(&user, &cue)["schedule"], cue["schedule"]);
+    let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
+    assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
+    user.advance("P2D");
+    // What was to come has passed meanwhile: other parts may still change, but nothing resumes it.
+    user.patch(&path, &json!({"schedule": {"catch_up": "none"}})).expect(200);
+    user.patch(&path, &json!({"status": "active"})).refused(400, "invalid_schedule");
+}
+
+#[test]
+fn a_cue_that_runs_once_is_over_when_its_run_is() {
+    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:00Z"), Recorder::start());
+    let user = server.user();
+    let delivered = user.create(&webhook(&receiver, at("2026-01-05T02:00:00+01:00")));
+    let done = user.create(&worker(at("2026-01-05T01:00:00Z")));
+    let botched = user.create(&worker(at("2026-01-05T01:00:00Z")));
+    assert_eq!(delivered["next_run"], "2026-01-05T01:00:00+00:00");
+    user.advance("PT1H");
+    assert_eq!(look(&user, &delivered)["status"], "completed");
+    for (cue, success, status) in [(&done, true, "completed"), (&botched, false, "failed")] {
+        let under_way = look(&user, cue);
+        assert_eq!((&under_way["status"], &under_way["next_run"]), (&json!("active"), &Value::Null));
+        let execution = user.only_execution(id(cue));
+        assert_eq!((&execution["status"], &execution["attempts"]), (&json!("pending"), &json!(0)));
+        let path = format!("/v1/executions/{}", id(&execution));
+        user.post(&format!("{path}/claim"), &json!({"worker_id": "w"})).expect(200);
+        assert_eq!(user.get(&path).expect(200)["status"], "delivering");
+        user.post(&format!("{path}/outcome"), &json!({"success": success, "result": "as it went"}))
+            .expect(200);
+        let over = user.get(&path).expect(200);
+        assert_eq!(
+            (&over["status"], &over["outcome"]["result"]),
+            (&json!(if success { "success" } else { "failed" }), &json!("as it went"))
+        );
+        assert_eq!(look(&user, cue)["status"], status);
+    }
+}
+
+#[test]
+fn runs_missed_while_the_server_was_down_fire_or_are_accounted_for_as_the_cue_says() {
+    let mut server = Server::on_clock("2026-01-05T00:00:30Z");
+    let user = server.user();
+    let create = |line: &str, catch_up: &str| {
+        let mut schedule = cron(line);
+        schedule["catch_up"] = json!(catch_up);
+        user.create(&worker(schedule))
+    };
+    let (latest, all, none) =
+        (create("*/5 * * * *", "latest"), create("*/5 * * * *", "all"), create("*/5 * * * *", "none"));
+    let minutes = create("* * * * *", "all");
+    let once = user.create(&worker(at("2026-01-05T00:30:00Z")));
+    user.settle();
+    server.kill9();
+    server.restart_at("2026-01-05T02:00:30Z");
+    let user = user.at(server.addr());
+    user.settle();
+
+    let missed = |cue: &Value| user.get(&format!("/v1/cues/{}/missed", id(cue))).expect(200);
+    let gap = |first: &str, last: &str, count: u32| {
+        let row = json!({"first": first, "last": last, "count": count, "reason": "downtime"});
+        json!({"missed": [row], "total": 1})
+    };
+    assert_eq!(instants_of(&user.executions_of(id(&latest))), ["2026-01-05T02:00:00Z"]);
+    assert_eq!(missed(&latest), gap("2026-01-05T00:05:00Z", "2026-01-05T01:55:00Z", 23));
+    assert_eq!(look(&user, &latest)["missed_count"], 23);
+
+    let executions = user.executions_of(id(&all));
+    assert_eq!(executions.len(), 24);
+    assert_eq!(executions[0]["scheduled_for"], "2026-01-05T02:00:00Z");
+    assert_eq!(executions[23]["scheduled_for"], "2026-01-05T00:05:00Z");
+    assert_eq!(missed(&all)["total"], 0);
+
+    assert_eq!(user.executions_of(id(&none)).len(), 0);
+    assert_eq!(missed(&none), gap("2026-01-05T00:05:00Z", "2026-01-05T02:00:00Z", 24));
+
+    assert_eq!(user.executions_of(id(&minutes)).len(), 100, "the newest hundred");
+    assert_eq!(missed(&minutes), gap("2026-01-05T00:01:00Z", "2026-01-05T00:20:00Z", 20));
+
+    assert_eq!(
+        instants_of(&user.executions_of(id(&once))),
+        ["2026-01-05T00:30:00Z"],
+        "a `once` cue always fires"
+    );
+    for cue in [&latest, &all, &none] {
+        assert_eq!(look(&user, cue)["next_run"], "2026-01-05T02:05:00+00:00");
+    }
+}
+
+#[test]
+fn what_a_schedule_will_do_can_be_seen_before_it_is_trusted() {
+    let server = Server::on_clock("2026-03-28T12:00:00Z");
+    let user = server.user();
+    let mut schedule = cron("30 2 * * *");
+    schedule["timezone"] = json!("Europe/Berlin");
+    let expected =
+        json!({"upcoming": ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]});
+    let preview = user.post("/v1/schedule/preview", &json!({"schedule": schedule, "limit": 3})).expect(200);
+    assert_eq!(preview, expected);
+    let cue = user.create(&worker(schedule));
+    assert_eq!(user.get(&format!("/v1/cues/{}/upcoming?limit=3", id(&cue))).expect(200), expected);
+}

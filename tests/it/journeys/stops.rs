@@ -1,0 +1,175 @@
+//! Starts and stops: graceful, sudden and refused.
+
+use std::fs;
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{at, id, look, webhook};
+use crate::client::Client;
+use crate::recorder::{Reaction, Recorder};
+use crate::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
+
+const START: &str = "2026-01-05T00:00:00Z";
+
+#[test]
+fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
+    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    receiver.react(Reaction::Hang);
+    let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
+    let moving = user.clone();
+    let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_ok());
+    receiver.wait_hanging(1);
+    server.terminate();
+    until("the port is closed", || TcpStream::connect(server.addr()).err());
+    assert_eq!(receiver.hanging(), 1, "the delivery goes on");
+    receiver.release();
+    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    moved.join().unwrap();
+    let wal = server.db().with_extension("db-wal");
+    assert!(fs::metadata(&wal).map_or(0, |it| it.len()) == 0, "the write-ahead log is back in the file");
+
+    server.restart_at("2026-01-05T02:00:00Z");
+    let user = user.at(server.addr());
+    user.settle();
+    let execution = user.only_execution(id(&cue));
+    assert_eq!((&execution["status"], &execution["attempts"]), (&json!("success"), &json!(1)));
+    assert_eq!(receiver.count(), 1, "it is not delivered again");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_clock_that_is_being_moved() {
+    let mut server = Server::on_clock(START);
+    let user = server.user();
+    let cue =
+        json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
+    let cue = user.create(&cue);
+    let moving = user.clone();
+    // Years of minutes: more than any test waits for.
+    let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
+    until("the clock is moving", || (look(&user, &cue)["run_count"] != json!(0)).then_some(()));
+    assert_eq!(server.stop(), Some(0), "{}", server.log());
+    assert_eq!(moved.join().unwrap().unwrap().status, 503);
+}
+
+#[test]
+fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
+    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    receiver.react(Reaction::Hang);
+    let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
+    let moving = user.clone();
+    let moved =
+        thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_err());
+    receiver.wait_hanging(1);
+    server.kill9();
+    assert!(moved.join().unwrap());
+    receiver.release();
+    server.restart_at("2026-01-05T01:00:01Z");
+    let user = user.at(server.addr());
+    user.settle();
+    assert_eq!(look(&user, &cue)["status"], "completed");
+    let execution = user.only_execution(id(&cue));
+    let deliveries = receiver.deliveries();
+    assert_eq!(deliveries.len(), 2);
+    assert!(deliveries.iter().all(|it| it.execution_id == id(&execution)));
+    assert_eq!(receiver.overlaps(), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_server_on_the_same_file_is_refused_and_told_who_has_it() {
+    let server = Server::start(ALONE);
+    let refused = start_on(&server.db(), &[]);
+    assert!(refused.contains(&server.pid().to_string()), "{refused}");
+    server.user(); // the first one goes on
+}
+
+#[test]
+fn dev_is_refused_on_an_address_that_others_can_reach() {
+    let dir = TempDir::new().unwrap();
+    let db = dir.path().join("cued.db");
+    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let output = run(&["serve", "--dev", "--listen", listen, "--db", db.to_str().unwrap()]);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{listen}: {:?} {complaint}", output.status);
+        assert!(complaint.contains("--dev") && complaint.contains("127.0.0.1"), "{listen}: {complaint}");
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
+    let mut server = Server::start(ALONE);
+    server.user();
+    assert_eq!(server.stop(), Some(0));
+    let newer = server.db();
+    let connection = Connection::open(&newer).unwrap();
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    connection.pragma_update(None, "user_version", version + 1).unwrap();
+    connection.close().unwrap();
+
+    let dir = TempDir::new().unwrap();
+    let foreign = dir.path().join("foreign.db");
+    let connection = Connection::open(&foreign).unwrap();
+    connection.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);").unwrap();
+    connection.close().unwrap();
+    let text = dir.path().join("notes.txt");
+    fs::write(&text, "no database, but somebody's notes\n".repeat(100)).unwrap();
+
+    for file in [&newer, &foreign, &text] {
+        let before = fs::read(file).unwrap();
+        let complaint = start_on(file, &[]);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(complaint.contains(name), "the message names the file: {complaint}");
+        assert!(fs::read(file).unwrap() == before, "{name} was changed");
+    }
+    start_on(dir.path(), &[]);
+    start_on(&dir.path().join("no/such/directory/cued.db"), &[]);
+}
+
+#[test]
+fn an_ephemeral_server_leaves_no_file_behind() {
+    let dir = TempDir::new().unwrap();
+    let mut command = cued(&["serve", "--ephemeral"]);
+    let mut server = Process(
+        command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap(),
+    );
+    let addr = read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
+    Client::new(addr).register("someone@example.com");
+    assert!(fs::read_dir(dir.path()).unwrap().count() > 0, "the file is where temporary files are");
+    signal("-INT", server.0.id());
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn wrong_flags_are_wrong_usage() {
+    for flags in [
+        ["serve", "--listen", "nowhere"],
+        ["serve", "--registration", "sometimes"],
+        ["serve", "--limits", "maybe"],
+        ["serve", "--test-clock", "noon"],
+        ["serve", "--allow-callbacks-to", "everyone"],
+        ["serve", "--no-such-flag", "x"],
+    ] {
+        let output = run(&flags);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Starts a server that must end with exit code 1; its complaint.
+fn start_on(db: &Path, flags: &[&str]) -> String {
+    let fixed = ["serve", "--listen", "127.0.0.1:0", "--db", db.to_str().unwrap()];
+    let output = run(&[&fixed, flags].concat());
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
+    assert!(!complaint.is_empty());
+    complaint
+}

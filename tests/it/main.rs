@@ -1,0 +1,52 @@
+//! One test binary for everything that is tested from outside the crate: a module per subject.
+// A test that cannot go on should panic; clippy's own exemption does not reach the functions around a `#[test]`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod accounts;
+mod accounts_over_http;
+mod administration;
+mod api;
+mod architecture;
+mod bad_input;
+mod billing;
+mod canonical;
+mod claims;
+mod client;
+mod courier;
+mod crash;
+mod delivery;
+mod delivery_fairness;
+mod delivery_faults;
+mod delivery_fixture;
+mod documents;
+mod fair;
+mod fixture;
+mod flags;
+mod guard;
+mod journeys;
+mod json;
+mod leases;
+mod limits;
+mod login_mails;
+mod login_pages;
+mod logins;
+mod mailbox;
+mod random;
+mod receiver;
+mod recorder;
+mod schedule;
+mod scheduler;
+mod server;
+mod spec_gaps;
+mod specification;
+mod store;
+mod stripe;
+mod stripe_world;
+mod wire;
+mod wire_http2;
+mod wire_times;
+mod wire_world;
+mod work;
+mod work_over_http;
+mod workers;
+mod year;

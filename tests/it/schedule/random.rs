@@ -1,0 +1,241 @@
+//! Random crons at random instants against a second reading of contract §4, which walks through real time
+//! minute by minute and shares nothing with the program but jiff's readings of the local clock.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{at, recurring, zone};
+
+/// Around which instants to look: changes of all kinds, and two places without any.
+const PLACES: [(&str, &str); 25] = [
+    ("UTC", "2028-02-29T00:00:00Z"),
+    ("Asia/Kathmandu", "2026-12-31T18:15:00Z"),
+    ("America/New_York", "2026-03-08T07:00:00Z"),
+    ("America/New_York", "2026-11-01T06:00:00Z"),
+    ("America/New_York", "2090-03-12T07:00:00Z"),
+    ("Europe/London", "2026-03-29T01:00:00Z"),
+    ("Europe/London", "2026-10-25T01:00:00Z"),
+    ("Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+    ("Australia/Lord_Howe", "2026-04-04T15:00:00Z"),
+    ("Africa/Casablanca", "2026-02-15T02:00:00Z"),
+    ("Africa/Casablanca", "2026-03-22T02:00:00Z"),
+    ("America/Havana", "2026-03-08T05:00:00Z"),
+    ("America/Havana", "2026-11-01T05:00:00Z"),
+    ("America/Santiago", "2026-09-06T04:00:00Z"),
+    ("America/Santiago", "2026-04-05T03:00:00Z"),
+    ("Asia/Beirut", "2026-03-28T22:00:00Z"),
+    ("Asia/Beirut", "2026-10-24T21:00:00Z"),
+    ("America/Sao_Paulo", "2018-11-04T03:00:00Z"),
+    ("Antarctica/Troll", "2026-03-29T01:00:00Z"),
+    ("Antarctica/Troll", "2026-10-25T01:00:00Z"),
+    ("Asia/Pyongyang", "2015-08-14T15:00:00Z"),
+    ("America/Caracas", "2016-05-01T07:00:00Z"),
+    ("Pacific/Apia", "2011-12-30T10:00:00Z"),
+    ("Pacific/Kwajalein", "1993-08-21T12:00:00Z"),
+    ("Pacific/Kwajalein", "1969-09-30T13:00:00Z"),
+];
+const CASES_PER_PLACE: usize = 480;
+const DAY: usize = 1440;
+
+#[test]
+fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
+    let mut cases = 0;
+    for (seed, (zone_name, middle)) in (1..).zip(PLACES) {
+        let minutes = walk(zone_name, at(middle));
+        let changes = minutes.iter().skip(1).filter(|minute| minute.reached.len() != 1).count();
+        assert_eq!(changes > 0, !["UTC", "Asia/Kathmandu"].contains(&zone_name), "{zone_name} {middle}");
+        let mut dice = Dice(seed);
+        for _ in 0..CASES_PER_PLACE {
+            check(&Cron::random(&mut dice), zone_name, &minutes, &mut dice);
+            cases += 1;
+        }
+    }
+    assert_eq!(cases, 12_000);
+}
+
+fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], dice: &mut Dice) {
+    let schedule = recurring(&cron.text, zone_name);
+    // Three days of lead, so that every reading that a change repeats has been seen once.
+    let minutes = &minutes[3 * DAY + dice.below(3 * DAY)..];
+    let after =
+        minutes[0].at.checked_add(SignedDuration::from_millis(30_001 * dice.below(2) as i64)).unwrap();
+    let until = minutes[minutes.len() - 1].at;
+    let expected: Vec<Timestamp> = minutes
+        .iter()
+        .filter(|minute| minute.at > after && cron.runs_in(minute))
+        .map(|minute| minute.at)
+        .collect();
+
+    let case = format!("{} in {zone_name} after {after} until {until}", cron.text);
+    let next: Vec<Timestamp> = schedule.upcoming(after, 4).into_iter().filter(|run| *run <= until).collect();
+    assert_eq!(next, expected.iter().copied().take(4).collect::<Vec<_>>(), "{case}");
+    let spans = schedule.occurrences(after, until);
+    assert_eq!(spans.count, expected.len() as u64, "{case}");
+    assert_eq!((spans.first, spans.last), (expected.first().copied(), expected.last().copied()), "{case}");
+    let limit = dice.below(40);
+    let newest = &expected[expected.len().saturating_sub(limit)..];
+    assert_eq!(schedule.newest(after, until, limit), newest, "{case}");
+}
+
+/// One minute of real time, with what the local clock reads and which times it has reached just now.
+struct Minute {
+    at: Timestamp,
+    reading: Time,
+    reached: Vec<Time>,
+}
+
+#[derive(Clone, Copy)]
+struct Time {
+    minute: usize,
+    hour: usize,
+    day: usize,
+    month: usize,
+    weekday: usize,
+}
+
+/// The minutes from five days before an instant to two days after it.
+fn walk(zone_name: &str, middle: Timestamp) -> Vec<Minute> {
+    let zone = zone(zone_name);
+    let minute = SignedDuration::from_mins(1);
+    let mut furthest = None;
+    let begin = middle.checked_sub(SignedDuration::from_hours(5 * 24)).unwrap();
+    (0..7 * DAY)
+        .map(|distance| {
+            let at = begin.checked_add(SignedDuration::from_mins(distance as i64)).unwrap();
+            let reading = zone.reading(at);
+            let mut time = furthest.unwrap_or(reading);
+            let mut reached = Vec::new();
+            while time < reading {
+                time = time.checked_add(minute).unwrap();
+                reached.push(Time::of(time));
+            }
+            furthest = Some(time);
+            Minute { at, reading: Time::of(reading), reached }
+        })
+        .collect()
+}
+
+impl Time {
+    fn of(reading: jiff::civil::DateTime) -> Self {
+        let number = |value: i8| usize::try_from(value).unwrap();
+        Self {
+            minute: number(reading.minute()),
+            hour: number(reading.hour()),
+            day: number(reading.day()),
+            month: number(reading.month()),
+            weekday: number(reading.weekday().to_sunday_zero_offset()),
+        }
+    }
+}
+
+/// A cron as text and, written down beside it, the values of its fields.
+struct Cron {
+    text: String,
+    minutes: Values,
+    hours: Values,
+    days: Values,
+    months: Values,
+    weekdays: Values,
+    /// Whether the day of month and the day of week must both match, since one begins with a star.
+    both_days: bool,
+    every_hour: bool,
+}
+
+type Values = [bool; 60];
+
+impl Cron {
+    fn random(dice: &mut Dice) -> Self {
+        let (minute, minutes) = random_field(dice, 0, 59, 1);
+        let (hour, hours) = random_field(dice, 0, 23, 2);
+        let (day, days) = random_field(dice, 1, 31, 4);
+        let (month, months) = random_field(dice, 1, 12, 8);
+        let (weekday, weekdays) = random_field(dice, 0, 6, 3);
+        let both_days = day.starts_with('*') || weekday.starts_with('*');
+        let every_hour = hours[..24].iter().all(|hour| *hour);
+        let text = [minute, hour, day, month, weekday].join(" ");
+        Self { text, minutes, hours, days, months, weekdays, both_days, every_hour }
+    }
+
+    fn runs_in(&self, minute: &Minute) -> bool {
+        if self.every_hour {
+            self.matches(&minute.reading)
+        } else {
+            minute.reached.iter().any(|time| self.matches(time))
+        }
+    }
+
+    fn matches(&self, time: &Time) -> bool {
+        let (day, weekday) = (self.days[time.day], self.weekdays[time.weekday]);
+        self.minutes[time.minute]
+            && self.hours[time.hour]
+            && self.months[time.month]
+            && if self.both_days { day && weekday } else { day || weekday }
+    }
+}
+
+/// A field of one to three items, or a plain star, which is the likelier the more `stars` there are.
+fn random_field(dice: &mut Dice, least: usize, greatest: usize, stars: usize) -> (String, Values) {
+    let mut values = [false; 60];
+    if dice.below(stars + 2) >= 2 {
+        values[least..=greatest].fill(true);
+        return ("*".to_owned(), values);
+    }
+    let items: Vec<_> =
+        (0..=dice.below(3)).map(|_| random_item(dice, least, greatest, &mut values)).collect();
+    (items.join(","), values)
+}
+
+fn random_item(dice: &mut Dice, least: usize, greatest: usize, values: &mut Values) -> String {
+    let size = greatest - least + 1;
+    let (first, last) = (least + dice.early(size), least + dice.below(size));
+    let first_text = written(dice, first, greatest);
+    // `sun-7` is `0-7`, the whole week, where `sun-sun` is one day.
+    let last_text = if first == last { first_text.clone() } else { written(dice, last, greatest) };
+    let step = 1 + dice.early(size);
+    let (text, first, last, step) = match dice.below(8) {
+        0 => (format!("*/{step}"), least, greatest, step),
+        1 => (format!("{first_text}-{last_text}"), first, last, 1),
+        2 => (format!("{first_text}-{last_text}/{step}"), first, last, step),
+        3 => (format!("{first_text}/{step}"), first, greatest, step),
+        _ => (first_text, first, first, 1),
+    };
+    let (mut value, mut distance) = (first, 0);
+    loop {
+        values[value] |= distance % step == 0;
+        if value == last {
+            return text;
+        }
+        value = if value == greatest { least } else { value + 1 };
+        distance += 1;
+    }
+}
+
+/// A value as a number, with a leading zero, or by its name; Sunday as 7 too.
+fn written(dice: &mut Dice, value: usize, greatest: usize) -> String {
+    const DAYS: [&str; 7] = ["Sun", "mon", "TUE", "wed", "thu", "Fri", "sat"];
+    const MONTHS: [&str; 12] =
+        ["jan", "Feb", "MAR", "apr", "may", "jun", "Jul", "aug", "sep", "OCT", "nov", "dec"];
+    match (dice.below(4), greatest) {
+        (0, 6) => DAYS[value].to_owned(),
+        (1, 6) if value == 0 => "7".to_owned(),
+        (0, 12) => MONTHS[value - 1].to_owned(),
+        (1, _) => format!("{value:02}"),
+        _ => value.to_string(),
+    }
+}
+
+/// A fixed sequence of numbers that look random (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as usize % bound
+    }
+
+    /// Low numbers more often: clocks are changed early in the day.
+    fn early(&mut self, bound: usize) -> usize {
+        self.below(bound).min(self.below(bound))
+    }
+}

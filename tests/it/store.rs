@@ -1,0 +1,182 @@
+//! The writer and the readers: what an answer promises, alone and in a batch, and when a commit fails.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use cued::domain::refusal::Code;
+use cued::error::{Error, Result};
+use cued::store::{Read, Rings, Store, Tx};
+
+/// A store on a new file, with how often it has rung.
+struct Opened {
+    store: Store,
+    rung: Arc<AtomicUsize>,
+    folder: tempfile::TempDir,
+}
+
+fn open() -> Opened {
+    let folder = tempfile::tempdir().unwrap();
+    let rung = Arc::new(AtomicUsize::new(0));
+    let store = open_at(&folder.path().join("cued.db"), &rung);
+    Opened { store, rung, folder }
+}
+
+fn open_at(path: &Path, rung: &Arc<AtomicUsize>) -> Store {
+    let rung = Arc::clone(rung);
+    let ring = move |rings: Rings| {
+        if rings.send {
+            rung.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    Store::open(path, Arc::new(ring)).unwrap()
+}
+
+fn note(tx: &Tx<'_>, name: &str) -> Result<()> {
+    tx.execute("INSERT INTO meta (name, value) VALUES (?1, 1)", [name])?;
+    tx.ring(Rings { send: true, ..Rings::default() });
+    Ok(())
+}
+
+fn noted(store: &Store) -> Vec<String> {
+    let read = store.read(|read| {
+        let mut statement = read.prepare("SELECT name FROM meta ORDER BY name")?;
+        let names = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        Ok(names)
+    });
+    read.wait().unwrap()
+}
+
+/// Keeps the writer busy until the answer is dropped, so that what is submitted meanwhile shares one commit.
+fn hold_the_writer(store: &Store) -> Arc<Barrier> {
+    let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (here, there) = (Arc::clone(&begun), Arc::clone(&go_on));
+    drop(store.write(move |_| {
+        here.wait();
+        there.wait();
+        Ok(())
+    }));
+    begun.wait();
+    go_on
+}
+
+#[test]
+fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
+    let Opened { store, rung, folder: _folder } = open();
+    let go_on = hold_the_writer(&store);
+    let before = store.write(|tx| note(tx, "before"));
+    let failing = store.write(|tx| {
+        note(tx, "failing")?;
+        Err::<(), _>(Error::refused(Code::CueNotFound, "no"))
+    });
+    let panicking = store.write(|tx| {
+        note(tx, "panicking")?;
+        let empty: [i32; 0] = [];
+        Ok(empty[tx.changes() as usize])
+    });
+    let after = store.write(|tx| note(tx, "after"));
+    go_on.wait();
+    before.wait().unwrap();
+    assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == Code::CueNotFound));
+    assert!(matches!(panicking.wait(), Err(Error::Fault(what)) if what.contains("index out of bounds")));
+    after.wait().unwrap();
+    assert_eq!(noted(&store), ["after", "before"]);
+    // One commit for the four; the bell comes after it, so another write stands between.
+    store.write(|_| Ok(())).wait().unwrap();
+    assert_eq!(rung.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_goes_through() {
+    let Opened { store, rung, folder: _folder } = open();
+    let go_on = hold_the_writer(&store);
+    let first = store.write(|tx| {
+        tx.commit_hook(Some(|| true))?;
+        note(tx, "first")
+    });
+    // Refused because of what the failed commit was to store: that was never true.
+    let refused = store.write(|_| Err::<(), _>(Error::refused(Code::OutcomeAlreadyReported, "twice")));
+    let faulty = store.write(|_| Err::<(), _>(Error::Fault("broken".to_owned())));
+    let second = store.write(|tx| note(tx, "second"));
+    go_on.wait();
+    assert!(matches!(first.wait(), Err(Error::Storage(_))));
+    assert!(matches!(refused.wait(), Err(Error::Storage(_))));
+    assert!(matches!(faulty.wait(), Err(Error::Fault(_))));
+    assert!(matches!(second.wait(), Err(Error::Storage(_))));
+    assert!(!store.is_writable());
+    let mended = store.write(|tx| {
+        tx.commit_hook(None::<fn() -> bool>)?;
+        note(tx, "mended")
+    });
+    mended.wait().unwrap();
+    assert!(store.is_writable());
+    assert_eq!(noted(&store), ["mended"]);
+    store.write(|_| Ok(())).wait().unwrap();
+    assert_eq!(rung.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_write_runs_to_its_end_though_nobody_waits_for_it() {
+    let Opened { store, folder: _folder, .. } = open();
+    drop(store.write(|tx| note(tx, "dropped")));
+    store.write(|_| Ok(())).wait().unwrap();
+    assert_eq!(noted(&store), ["dropped"]);
+}
+
+#[test]
+fn a_read_sees_one_picture_however_long_it_looks() {
+    let Opened { store, folder: _folder, .. } = open();
+    let (looked, written) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (here, there) = (Arc::clone(&looked), Arc::clone(&written));
+    let reading = store.read(move |read| {
+        let count = || read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0));
+        let before = count()?;
+        here.wait();
+        there.wait();
+        Ok((before, count()?))
+    });
+    looked.wait();
+    store.write(|tx| note(tx, "meanwhile")).wait().unwrap();
+    written.wait();
+    assert_eq!(reading.wait().unwrap(), (0, 0));
+    assert_eq!(noted(&store), ["meanwhile"]);
+}
+
+#[test]
+fn a_reader_cannot_write() {
+    let Opened { store, folder: _folder, .. } = open();
+    let delete = |read: &Read<'_>| Ok(read.execute("DELETE FROM meta", [])?);
+    assert!(matches!(store.read(delete).wait(), Err(Error::Storage(_))));
+    assert!(matches!(store.read_promptly(delete).wait(), Err(Error::Storage(_))));
+}
+
+#[test]
+fn a_prompt_read_does_not_wait_behind_the_lists_of_callers() {
+    let Opened { store, folder: _folder, .. } = open();
+    let go_on = Arc::new(Barrier::new(3));
+    let lists = [Arc::clone(&go_on), Arc::clone(&go_on)].map(|go_on| {
+        store.read(move |_| {
+            go_on.wait();
+            Ok(())
+        })
+    });
+    let (done, looked) = std::sync::mpsc::channel();
+    drop(store.read_promptly(move |_| Ok(done.send(()).is_ok())));
+    let looked = looked.recv_timeout(Duration::from_secs(10));
+    go_on.wait();
+    for list in lists {
+        list.wait().unwrap();
+    }
+    assert_eq!(looked, Ok(()));
+}
+
+#[test]
+fn a_closed_store_leaves_one_file_that_holds_everything() {
+    let Opened { store, rung, folder } = open();
+    store.write(|tx| note(tx, "kept")).wait().unwrap();
+    drop(store);
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(files, ["cued.db"]);
+    assert_eq!(noted(&open_at(&folder.path().join("cued.db"), &rung)), ["kept"]);
+}
