@@ -21,7 +21,7 @@ CREATE TABLE users (
     -- After a rotation the old secret signs beside the new one until it expires (contract §3).
     previous_secret         TEXT,
     previous_secret_expires INTEGER,
-    -- Cues with status 'active', kept by the triggers below: counting a thousand rows costs a millisecond.
+    -- Cues with status 'active', kept by every write that changes one: counting a thousand rows costs a millisecond.
     active_cues             INTEGER NOT NULL,
     disabled_at             INTEGER,
     created_at              INTEGER NOT NULL
@@ -90,17 +90,6 @@ CREATE TABLE cues (
 CREATE INDEX cues_due ON cues (next_run) WHERE status = 'active' AND next_run IS NOT NULL;
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
-
-CREATE TRIGGER cues_counted_on_insert AFTER INSERT ON cues WHEN new.status = 'active'
-BEGIN
-    UPDATE users SET active_cues = active_cues + 1 WHERE key = new.user_key;
-END;
-
-CREATE TRIGGER cues_counted_on_status AFTER UPDATE OF status ON cues WHEN new.status <> old.status
-BEGIN
-    UPDATE users SET active_cues = active_cues + (new.status = 'active') - (old.status = 'active')
-     WHERE key = new.user_key;
-END;
 
 CREATE TRIGGER cues_counted_on_delete AFTER DELETE ON cues WHEN old.status = 'active'
 BEGIN
@@ -177,26 +166,14 @@ CREATE INDEX executions_under_way ON executions (last_attempt_at) WHERE status =
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
 -- How many executions wait: to be sent, for a worker, for another attempt. Health shows them, and counting a backlog
--- of a million would take long. An execution that waits for the instant of a later `fire` is in none of them.
+-- of a million would take long. Every write that moves an execution keeps them; what is deleted, with its cue or alone,
+-- the trigger counts. An execution that waits for the instant of a later `fire` is in none of them.
 CREATE TABLE backlog (
     name  TEXT PRIMARY KEY CHECK (name IN ('send', 'claim', 'retry')),
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 INSERT INTO backlog (name, count) VALUES ('send', 0), ('claim', 0), ('retry', 0);
-
-CREATE TRIGGER executions_counted_on_insert AFTER INSERT ON executions WHEN new.queue IN ('send', 'claim')
-BEGIN
-    UPDATE backlog SET count = count + 1 WHERE name = new.queue;
-END;
-
-CREATE TRIGGER executions_counted_on_move AFTER UPDATE OF queue ON executions WHEN new.queue IS NOT old.queue
-BEGIN
-    UPDATE backlog SET count = count - 1
-     WHERE name = iif(old.queue = 'waiting', iif(old.status = 'retrying', 'retry', NULL), old.queue);
-    UPDATE backlog SET count = count + 1
-     WHERE name = iif(new.queue = 'waiting', iif(new.status = 'retrying', 'retry', NULL), new.queue);
-END;
 
 CREATE TRIGGER executions_counted_on_delete AFTER DELETE ON executions WHEN old.queue IS NOT NULL
 BEGIN

@@ -284,12 +284,17 @@ impl Cue {
         self.status = Status::Active;
         Ok(())
     }
+}
 
-    /// The status of a `once` cue whose execution, due at `scheduled_for` by schedule, ended; `None` where the end
-    /// of that execution says nothing about the cue.
-    #[must_use]
-    pub fn after_end(&self, scheduled_for: Timestamp, success: bool) -> Option<Status> {
-        let its_only_run = self.schedule.when == When::Once(scheduled_for) && self.next_run.is_none();
-        its_only_run.then_some(if success { Status::Completed } else { Status::Failed })
-    }
+/// The status of a `once` cue of the instant `at` whose execution, due at `scheduled_for` by schedule, has ended;
+/// `None` where the end of that execution says nothing about the cue: it has been given another instant since.
+#[must_use]
+pub fn after_only_run(
+    at: Timestamp,
+    is_due: bool,
+    scheduled_for: Timestamp,
+    success: bool,
+) -> Option<Status> {
+    let its_only_run = at == scheduled_for && !is_due;
+    its_only_run.then_some(if success { Status::Completed } else { Status::Failed })
 }

@@ -57,9 +57,10 @@ impl Dispatcher {
             self.shares.give_back(ended.ticket.lane, timed_out);
             self.unstored.push(Arc::new(ended));
         }
+        // Where results are written anyway, a look for what is ready costs less there.
         let takes = intake == Intake::Open
             && self.shares.free() > 0
-            && app.store.read_promptly(queue::any_to_send).wait()?;
+            && (!self.unstored.is_empty() || app.store.read_promptly(queue::any_to_send).wait()?);
         let taken = match (self.unstored.is_empty(), takes) {
             (true, false) => Ok(Vec::new()),
             (_, takes) => self.record_and_take(app, takes),

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, millis};
 use super::pauses::pause_above_limit;
+use super::tally::settle;
 use super::{Read, Tx};
 use crate::domain::account::User;
 use crate::domain::billing::Interval;
@@ -92,12 +93,13 @@ pub fn set_plan(tx: &Tx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     Ok(changed > 0)
 }
 
-/// The user's active cues; none where the user is disabled.
+/// The user's active cues, those included that this write has counted; none where the user is disabled.
 ///
 /// # Errors
-/// When the file cannot be read.
-pub fn active_cues(read: &Read<'_>, user_key: i64) -> Result<Option<i64>> {
-    Ok(read
+/// When the file cannot be read or written.
+pub fn active_cues(tx: &Tx<'_>, user_key: i64) -> Result<Option<i64>> {
+    settle(tx)?;
+    Ok(tx
         .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
         .query_row([user_key], |row| row.get(0))
         .optional()?)

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::column::{instant, maybe_instant, maybe_json, millis};
 use super::executions::{COLUMNS, read_execution, read_id};
+use super::tally::Wait;
 use super::{Read, Tx};
 use crate::domain::execution::{Execution, Status, claim_lost_at};
 use crate::domain::ids::ExecutionId;
@@ -122,6 +123,7 @@ pub fn claim(
 ) -> Result<bool> {
     let claimed =
         tx.prepare_cached(CLAIM)?.execute(params![key, worker_id, millis(now), millis(lease_expires_at)])?;
+    tx.tally().waiting(Wait::Claim, -i64::from(claimed == 1));
     Ok(claimed == 1)
 }
 
@@ -220,6 +222,7 @@ pub fn take_back(tx: &Tx<'_>, key: i64, status: Status, reason: &str, now: Times
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
         .execute(params![key, status.as_str(), reason, millis(now)])?;
+    tx.tally().waiting(Wait::Claim, i64::from(taken == 1 && status == Status::Pending));
     Ok(taken == 1)
 }
 

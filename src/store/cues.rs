@@ -9,7 +9,7 @@ use super::due::account_for_overdue;
 use super::{Read, Tx};
 use crate::domain::callback::{Callback, Method};
 use crate::domain::canonical::canonical;
-use crate::domain::cue::{Cue, OnFailure, ScheduleText, Status, Transport, When};
+use crate::domain::cue::{Cue, OnFailure, ScheduleText, Status, Transport, When, after_only_run};
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Retry;
 use crate::domain::schedule::CatchUp;
@@ -61,6 +61,7 @@ pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue>
         millis(cue.updated_at),
     ])?;
     cue.key = tx.last_insert_rowid();
+    tx.tally().active_cues(cue.user_key, i64::from(cue.status == Status::Active));
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;
     }
@@ -72,6 +73,10 @@ pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue>
 /// # Errors
 /// When the file cannot be written.
 pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
+    let was_active =
+        tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
+    let is_active = cue.status == Status::Active;
+    tx.tally().active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
     tx.prepare_cached(
         "UPDATE cues SET status = ?2, next_run = ?3, lane = ?4, cron = ?5, at = ?6, timezone = ?7, catch_up = ?8,
                 max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12, callback_url = ?13,
@@ -216,17 +221,15 @@ pub fn end_once(
     success: bool,
     now: Timestamp,
 ) -> Result<()> {
-    // A look at one column spares recurring cues, nearly all of a herd, the reading of a whole row.
-    let only_run: Option<i64> = tx
-        .prepare_cached("SELECT at FROM cues WHERE key = ?1")?
-        .query_row([cue_key], |row| row.get(0))
-        .optional()?
-        .flatten();
-    if only_run != Some(millis(scheduled_for)) {
-        return Ok(());
-    }
-    let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
-    let Some(status) = cue.after_end(scheduled_for, success) else { return Ok(()) };
+    // By rows of a few columns: this is a step of every delivery.
+    let mut once = tx.prepare_cached(
+        "SELECT at, next_run, user_key, status = 'active' FROM cues WHERE key = ?1 AND at IS NOT NULL",
+    )?;
+    let mut once = once.query([cue_key])?;
+    let Some(cue) = once.next()? else { return Ok(()) };
+    let (at, next_run) = (read_instant(cue.get(0)?)?, cue.get::<_, Option<i64>>(1)?);
+    let Some(status) = after_only_run(at, next_run.is_some(), scheduled_for, success) else { return Ok(()) };
+    tx.tally().active_cues(cue.get(2)?, -i64::from(cue.get::<_, bool>(3)?));
     tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
         cue_key,
         status.as_str(),
@@ -245,9 +248,9 @@ pub fn pause_after_failure(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<
     if !tx.prepare_cached(pauses)?.exists([cue_key])? {
         return Ok(());
     }
-    if let Some(cue) = find_by_key(tx, cue_key)? {
-        account_for_overdue(tx, &cue, now)?;
-    }
+    let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
+    account_for_overdue(tx, &cue, now)?;
+    tx.tally().active_cues(cue.user_key, -1);
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue_key, millis(now)])?;
     Ok(())
@@ -276,10 +279,18 @@ pub fn read_schedule(row: &Row<'_>) -> rusqlite::Result<ScheduleText> {
 /// When the columns hold what this program never writes.
 pub fn read_callback(row: &Row<'_>) -> rusqlite::Result<Option<Callback>> {
     let Some(url) = row.get::<_, Option<String>>("callback_url")? else { return Ok(None) };
-    let method = word(row, "callback_method", |word| Method::parse(word).ok())?;
-    let headers = serde_json::from_str(row.get_ref("callback_headers")?.as_str()?)
-        .map_err(|error| broken(&error.to_string()))?;
-    Ok(Some(Callback { url, method, headers }))
+    let (method, headers) = (row.get_ref("callback_method")?, row.get_ref("callback_headers")?);
+    callback(url, method.as_str()?, headers.as_str()?).map(Some)
+}
+
+/// A callback of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Result<Callback> {
+    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
+    let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
+    Ok(Callback { url, method, headers })
 }
 
 /// The retry policy in the columns of a row.
@@ -287,9 +298,17 @@ pub fn read_callback(row: &Row<'_>) -> rusqlite::Result<Option<Callback>> {
 /// # Errors
 /// When the columns hold what this program never writes.
 pub fn read_retry(row: &Row<'_>) -> rusqlite::Result<Retry> {
-    let backoff_minutes = serde_json::from_str(row.get_ref("backoff_minutes")?.as_str()?)
-        .map_err(|error| broken(&error.to_string()))?;
-    Ok(Retry { max_attempts: row.get("max_attempts")?, backoff_minutes })
+    retry(row.get("max_attempts")?, row.get_ref("backoff_minutes")?.as_str()?)
+}
+
+/// A retry policy of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<Retry> {
+    let backoff_minutes =
+        serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
+    Ok(Retry { max_attempts, backoff_minutes })
 }
 
 fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {

@@ -106,10 +106,16 @@ pub fn advance(
 /// # Errors
 /// When the file cannot be written.
 pub fn fail(tx: &Tx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3 WHERE key = ?1",
-    )?
-    .execute(params![cue_key, reason, millis(now)])?;
+    let user_key = tx
+        .prepare_cached(
+            "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
+              WHERE key = ?1 AND status = 'active' RETURNING user_key",
+        )?
+        .query_row(params![cue_key, reason, millis(now)], |row| row.get(0))
+        .optional()?;
+    if let Some(user_key) = user_key {
+        tx.tally().active_cues(user_key, -1);
+    }
     Ok(())
 }
 

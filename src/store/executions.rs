@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, millis, word};
+use super::tally::Wait;
 use super::{Read, Tx, cues, outcomes};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
 use crate::domain::ids::ExecutionId;
@@ -83,6 +84,12 @@ fn insert_row(
         error_message,
         millis(new.now),
     ])?;
+    match queue {
+        Some("send") => tx.tally().waiting(Wait::Send, 1),
+        Some("claim") => tx.tally().waiting(Wait::Claim, 1),
+        // What waits for the instant of a later `fire` is no retry.
+        _ => {}
+    }
     Ok(tx.last_insert_rowid())
 }
 

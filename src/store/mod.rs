@@ -22,6 +22,7 @@ pub mod outcomes;
 pub mod pauses;
 pub mod queue;
 pub mod subscriptions;
+pub mod tally;
 pub mod workers;
 mod writer;
 

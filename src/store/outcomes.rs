@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Tx;
 use super::column::{broken, instant, maybe_json, millis};
+use super::tally::Wait;
 use crate::domain::execution::Status;
 use crate::domain::outcome::{Outcome, Report, compact_object};
 use crate::error::Result;
@@ -48,6 +49,11 @@ pub fn note(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
 /// # Errors
 /// When the file cannot be written.
 pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -> Result<()> {
+    // It may have been reported by a worker that had lost it, while it waited for another one.
+    let waits = tx
+        .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue = 'claim'")?
+        .exists([execution_key])?;
+    tx.tally().waiting(Wait::Claim, -i64::from(waits));
     tx.prepare_cached(
         "UPDATE executions
             SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,

@@ -29,11 +29,13 @@ pub fn pause_above_limit(tx: &Tx<'_>, user_key: i64, limit: Option<u32>, now: Ti
             account_for_overdue(tx, &cue, now)?;
         }
     }
-    Ok(tx
+    let paused = tx
         .prepare_cached(&format!(
             "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3 WHERE key IN ({ABOVE_LIMIT})"
         ))?
-        .execute(params![user_key, limit, millis(now)])?)
+        .execute(params![user_key, limit, millis(now)])?;
+    tx.tally().active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
+    Ok(paused)
 }
 
 #[cfg(test)]

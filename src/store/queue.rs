@@ -2,18 +2,23 @@
 //!
 //! Making and reading executions is in `executions`. Who may take how much is the engine's to decide.
 
+use std::collections::VecDeque;
+
 use jiff::Timestamp;
-use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::column::{instant, maybe_instant, millis, read_instant};
-use super::cues::{end_once, pause_after_failure, read_callback, read_retry};
+use super::column::{broken, millis, read_instant};
+use super::cues::{callback, end_once, pause_after_failure, retry};
+use super::tally::Wait;
 use super::{Read, Rings, Tx};
 use crate::domain::account::ACCOUNT_DISABLED;
 use crate::domain::delivery::{Order, Ticket};
 use crate::domain::execution::{Next, Status};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
+
+/// The most of one lane that one pass takes up.
+const MOST_OF_A_LANE: usize = 64;
 
 /// An attempt that has been taken up: stored as under way, not yet sent.
 pub struct Taken {
@@ -61,20 +66,23 @@ const PROMOTE: &str = "UPDATE executions
     SET queue = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
         lane = coalesce((SELECT cues.lane FROM cues WHERE cues.key = executions.cue_key), lane), updated_at = ?1
   WHERE key IN (SELECT key FROM executions WHERE queue = 'waiting' AND due <= ?1 ORDER BY due LIMIT ?2)
-  RETURNING transport = 'worker'";
+  RETURNING transport = 'worker', status = 'retrying'";
 
 const NEXT_LANE: &str =
     "SELECT lane FROM executions WHERE queue = 'send' AND lane >= ?1 ORDER BY lane LIMIT 1";
 
-// Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever.
-const OLDEST: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.lane, attempts,
-        scheduled_for, triggered_by = 'schedule' AS by_schedule, cues.id AS cue_id, callback_url, callback_method,
-        callback_headers, max_attempts, backoff_minutes, payloads.body AS payload, webhook_secret, previous_secret,
-        previous_secret_expires, disabled_at
+const READY: &str = "SELECT key FROM executions WHERE queue = 'send' AND lane = ?1 ORDER BY key LIMIT ?2";
+
+// Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever. The
+// columns are read by their places, which `read_ticket` and `read_order` name: a name is searched for at every row.
+const TO_SEND: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.lane, attempts,
+        scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
+        callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_secret,
+        previous_secret_expires
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN users ON users.key = executions.user_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
-  WHERE queue = 'send' AND executions.lane = ?1 ORDER BY executions.key LIMIT 1";
+  WHERE executions.key = ?1";
 
 const TAKE_UP: &str = "UPDATE executions
     SET status = 'delivering', queue = NULL, due = NULL, attempts = attempts + 1,
@@ -88,12 +96,15 @@ const RECORD: &str = "UPDATE executions
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 // By the indexes that hold what waits and what is held, of all users: the history of one may be far longer.
-const GIVE_UP: [&str; 4] = [
-    give_up!("executions_to_send", "queue = 'send'"),
-    give_up!("executions_waiting", "queue = 'waiting'"),
-    give_up!("executions_to_claim", "queue = 'claim'"),
-    give_up!("executions_leased", "lease_expires_at IS NOT NULL"),
+const GIVE_UP: [(&str, Option<Wait>); 4] = [
+    (give_up!("executions_to_send", "queue = 'send'"), Some(Wait::Send)),
+    (give_up!("executions_waiting", "queue = 'waiting'"), None),
+    (give_up!("executions_to_claim", "queue = 'claim'"), Some(Wait::Claim)),
+    (give_up!("executions_leased", "lease_expires_at IS NOT NULL"), None),
 ];
+
+const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_waiting
+  WHERE user_key = ?1 AND queue = 'waiting' AND status = 'retrying'";
 
 const RECOVER: &str = "UPDATE executions
     SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue = 'send', attempts = attempts - 1,
@@ -116,8 +127,11 @@ pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
 pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let mut promote = tx.prepare_cached(PROMOTE)?;
     let mut promoted = 0;
-    for is_worker in promote.query_map(params![millis(now), limit], |row| row.get::<_, bool>(0))? {
-        let is_worker = is_worker?;
+    let mut rows = promote.query(params![millis(now), limit])?;
+    while let Some(row) = rows.next()? {
+        let (is_worker, is_retry): (bool, bool) = (row.get(0)?, row.get(1)?);
+        tx.tally().waiting(Wait::Retry, -i64::from(is_retry));
+        tx.tally().waiting(if is_worker { Wait::Claim } else { Wait::Send }, 1);
         tx.ring(Rings { send: !is_worker, claim: is_worker, ..Rings::default() });
         promoted += 1;
     }
@@ -145,21 +159,30 @@ pub fn take(
     mut may_take: impl FnMut(i64) -> bool,
 ) -> Result<Vec<Taken>> {
     let mut taken = Vec::new();
-    // Where a turn began in which no lane was allowed anything: back there, the search is over.
-    let mut turn_began = None;
-    while taken.len() < most {
-        let Some(next) = lane_after(tx, *lane)? else { break };
-        if turn_began == Some(next) {
-            break;
-        }
+    // The lanes of the first turn that have more, with what they have.
+    let mut more = VecDeque::new();
+    let mut turn = Turn { began: *lane, at: *lane, is_past_the_last: false };
+    while taken.len() < most
+        && let Some(next) = turn.next(tx)?
+    {
         *lane = next;
         if may_take(next) {
-            taken.extend(take_oldest(tx, next, now)?);
-            turn_began = None;
-        } else {
-            turn_began.get_or_insert(next);
+            let mut keys = ready(tx, next, MOST_OF_A_LANE.min(most - taken.len()))?;
+            taken.extend(take_up(tx, &mut keys, now)?);
+            more.push_back((next, keys));
         }
     }
+    // What a lane is not allowed, it is not allowed later in the pass: the shares only shrink.
+    while taken.len() < most
+        && let Some((next, mut keys)) = more.pop_front()
+    {
+        if !keys.is_empty() && may_take(next) {
+            taken.extend(take_up(tx, &mut keys, now)?);
+            *lane = next;
+            more.push_back((next, keys));
+        }
+    }
+    tx.tally().waiting(Wait::Send, -i64::try_from(taken.len()).unwrap_or(i64::MAX));
     Ok(taken)
 }
 
@@ -187,6 +210,7 @@ pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
         millis(now),
     ])?;
     if changed == 1 {
+        tx.tally().waiting(Wait::Retry, i64::from(due.is_some()));
         tx.ring(Rings { schedule: due.is_some(), ..Rings::default() });
         end_cue(tx, ended, status, now)?;
     }
@@ -198,8 +222,13 @@ pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
 /// # Errors
 /// When the file cannot be written.
 pub fn give_up(tx: &Tx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
-    for sql in GIVE_UP {
-        tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
+    let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
+    tx.tally().waiting(Wait::Retry, -retries);
+    for (sql, waits) in GIVE_UP {
+        let ended = tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
+        if let Some(wait) = waits {
+            tx.tally().waiting(wait, -i64::try_from(ended).unwrap_or(i64::MAX));
+        }
     }
     Ok(())
 }
@@ -211,14 +240,31 @@ pub fn give_up(tx: &Tx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Resu
 /// When the file cannot be written.
 pub fn recover(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
     let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
+    tx.tally().waiting(Wait::Send, i64::try_from(recovered).unwrap_or(i64::MAX));
     tx.ring(Rings { send: recovered > 0, ..Rings::default() });
     Ok(recovered)
 }
 
-fn lane_after(tx: &Tx<'_>, lane: i64) -> Result<Option<i64>> {
-    match next_lane(tx, lane.wrapping_add(1))? {
-        Some(next) => Ok(Some(next)),
-        None => next_lane(tx, i64::MIN),
+/// One look at every lane in which something waits, from behind the one where it began up to that one.
+struct Turn {
+    began: i64,
+    at: i64,
+    is_past_the_last: bool,
+}
+
+impl Turn {
+    fn next(&mut self, tx: &Tx<'_>) -> Result<Option<i64>> {
+        let mut next = match self.at.checked_add(1) {
+            Some(from) => next_lane(tx, from)?,
+            None => None,
+        };
+        if next.is_none() && !self.is_past_the_last {
+            self.is_past_the_last = true;
+            next = next_lane(tx, i64::MIN)?;
+        }
+        let next = next.filter(|lane| !self.is_past_the_last || *lane <= self.began);
+        self.at = next.unwrap_or(self.at);
+        Ok(next)
     }
 }
 
@@ -226,48 +272,51 @@ fn next_lane(read: &Read<'_>, from: i64) -> Result<Option<i64>> {
     Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
 }
 
-fn take_oldest(tx: &Tx<'_>, lane: i64, now: Timestamp) -> Result<Option<Taken>> {
-    let oldest = tx
-        .prepare_cached(OLDEST)?
-        .query_row([lane], |row| {
-            let order = match maybe_instant(row, "disabled_at")? {
-                None => read_order(row).map_err(|error| error.to_string()),
-                // What waits was ended with the account; this is an attempt that failed since.
-                Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
-            };
-            Ok(Taken { ticket: read_ticket(row)?, order })
-        })
-        .optional()?;
-    if let Some(Taken { ticket, .. }) = &oldest {
-        tx.prepare_cached(TAKE_UP)?.execute(params![ticket.key, millis(now)])?;
-    }
-    Ok(oldest)
+/// What waits in `lane`, oldest first, at most `limit`.
+fn ready(tx: &Tx<'_>, lane: i64, limit: usize) -> Result<VecDeque<i64>> {
+    let mut ready = tx.prepare_cached(READY)?;
+    let keys = ready.query_map(params![lane, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Takes up the first of `keys`, of executions that wait to be sent.
+fn take_up(tx: &Tx<'_>, keys: &mut VecDeque<i64>, now: Timestamp) -> Result<Option<Taken>> {
+    let Some(key) = keys.pop_front() else { return Ok(None) };
+    let taken = tx.prepare_cached(TO_SEND)?.query_row([key], |row| {
+        let order = match row.get::<_, Option<i64>>(7)? {
+            None => read_order(row).map_err(|error| error.to_string()),
+            // What waits was ended with the account; this is an attempt that failed since.
+            Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
+        };
+        Ok(Taken { ticket: read_ticket(row)?, order })
+    })?;
+    tx.prepare_cached(TAKE_UP)?.execute(params![key, millis(now)])?;
+    Ok(Some(taken))
 }
 
 fn read_ticket(row: &Row<'_>) -> rusqlite::Result<Ticket> {
     Ok(Ticket {
-        key: row.get("key")?,
-        id: ExecutionId::from_bytes(row.get("id")?),
-        cue_key: row.get("cue_key")?,
-        lane: row.get("lane")?,
-        attempt: row.get::<_, u32>("attempts")? + 1,
-        scheduled_for: instant(row, "scheduled_for")?,
-        by_schedule: row.get("by_schedule")?,
+        key: row.get(0)?,
+        id: ExecutionId::from_bytes(row.get(1)?),
+        cue_key: row.get(2)?,
+        lane: row.get(3)?,
+        attempt: row.get::<_, u32>(4)? + 1,
+        scheduled_for: read_instant(row.get(5)?)?,
+        by_schedule: row.get(6)?,
     })
 }
 
 fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
-    let callback = read_callback(row)?.ok_or_else(|| {
-        rusqlite::Error::FromSqlConversionFailure(0, Type::Null, "the cue has no callback".into())
-    })?;
+    let url: Option<String> = row.get(9)?;
+    let url = url.ok_or_else(|| broken("the cue has no callback"))?;
     Ok(Order {
-        cue_id: row.get("cue_id")?,
-        callback,
-        payload: row.get("payload")?,
-        retry: read_retry(row)?,
-        secret: row.get("webhook_secret")?,
-        previous_secret: row.get("previous_secret")?,
-        previous_secret_expires: maybe_instant(row, "previous_secret_expires")?,
+        cue_id: row.get(8)?,
+        callback: callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
+        payload: row.get(14)?,
+        retry: retry(row.get(12)?, row.get_ref(13)?.as_str()?)?,
+        secret: row.get(15)?,
+        previous_secret: row.get(16)?,
+        previous_secret_expires: row.get::<_, Option<i64>>(17)?.map(read_instant).transpose()?,
     })
 }
 
@@ -301,7 +350,7 @@ mod tests {
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {
-        for sql in [NEXT_WAITING, PROMOTE, NEXT_LANE, OLDEST, TAKE_UP, RECORD, RECOVER] {
+        for sql in [NEXT_WAITING, PROMOTE, NEXT_LANE, READY, TO_SEND, TAKE_UP, RECORD, RECOVER] {
             for step in plan(sql) {
                 // A partial index holds what waits and nothing else; its first entry is what is wanted.
                 let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
@@ -313,7 +362,8 @@ mod tests {
 
     #[test]
     fn a_disabled_user_is_found_in_the_queues_and_not_in_its_history() {
-        for (sql, index) in GIVE_UP.iter().zip(["to_send", "waiting", "to_claim (user_key=?)", "leased"]) {
+        for ((sql, _), index) in GIVE_UP.iter().zip(["to_send", "waiting", "to_claim (user_key=?)", "leased"])
+        {
             let steps = plan(sql);
             assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
         }
@@ -325,7 +375,7 @@ mod tests {
             (NEXT_WAITING, "executions_waiting"),
             (PROMOTE, "executions_waiting (due<?)"),
             (NEXT_LANE, "executions_to_send (lane>?)"),
-            (OLDEST, "executions_to_send (lane=?)"),
+            (READY, "executions_to_send (lane=?)"),
             (RECOVER, "executions_under_way"),
         ] {
             assert!(plan(sql).iter().any(|step| step.contains(index)), "{index}: {:?}", plan(sql));

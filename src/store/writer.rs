@@ -16,6 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::lanes::{Pending, Read};
+use super::tally::{self, Tally};
 use crate::error::{Error, Result};
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
@@ -46,9 +47,15 @@ impl Rings {
 pub struct Tx<'a> {
     read: Read<'a>,
     rings: Cell<Rings>,
+    tally: Tally,
 }
 
 impl Tx<'_> {
+    /// The counters that this write moves; they are stored at its end.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Rings `rings` after the commit that makes this write durable, and not if it fails.
     pub fn ring(&self, rings: Rings) {
         self.rings.set(self.rings.get().and(rings));
@@ -185,7 +192,13 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> 
         execute(connection, "ROLLBACK")?;
     }
     execute(connection, "BEGIN IMMEDIATE")?;
-    let done = run_batch(connection, batch).and_then(|rings| execute(connection, "COMMIT").map(|()| rings));
+    let done = run_batch(connection, batch).and_then(|rings| {
+        // A job that was alone and failed has taken the transaction along.
+        if !connection.is_autocommit() {
+            execute(connection, "COMMIT")?;
+        }
+        Ok(rings)
+    });
     if done.is_err() && !connection.is_autocommit() {
         execute(connection, "ROLLBACK")?;
     }
@@ -194,20 +207,27 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> 
 
 fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> {
     let mut rings = Rings::default();
+    // A savepoint copies every page that is changed for the first time; a job that is alone ends with its transaction.
+    let alone = batch.len() == 1;
     for job in batch {
-        let tx = Tx { read: Read::new(connection), rings: Cell::default() };
-        execute(connection, "SAVEPOINT job")?;
+        let tx = Tx { read: Read::new(connection), rings: Cell::default(), tally: Tally::default() };
+        if !alone {
+            execute(connection, "SAVEPOINT job")?;
+        }
         let keep = job.run(&tx);
         // SQLite ends the whole transaction by itself after some faults (a full disk): the batch is lost then.
         if connection.is_autocommit() {
             return Err(Error::Storage("the transaction was ended by a fault of the disk".to_owned()));
         }
         if keep {
+            tally::settle(&tx)?;
             rings = rings.and(tx.rings.get());
         } else {
-            execute(connection, "ROLLBACK TO job")?;
+            execute(connection, if alone { "ROLLBACK" } else { "ROLLBACK TO job" })?;
         }
-        execute(connection, "RELEASE job")?;
+        if !alone {
+            execute(connection, "RELEASE job")?;
+        }
     }
     Ok(rings)
 }

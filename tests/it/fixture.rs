@@ -10,7 +10,7 @@ use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::random;
 use cued::store::executions::{self, Listed};
-use cued::store::{Rings, cues};
+use cued::store::{Rings, cues, tally};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -21,6 +21,14 @@ pub const BEGIN: &str = "2026-01-01T10:00:00Z";
 pub struct World {
     pub app: Arc<App>,
     _folder: Option<tempfile::TempDir>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.discrepancies(), Vec::<String>::new());
+        }
+    }
 }
 
 impl World {
@@ -45,6 +53,11 @@ impl World {
 
     pub fn advance(&self, seconds: i64) {
         self.app.clock.set(self.now() + SignedDuration::from_secs(seconds));
+    }
+
+    /// What is wrong with the file's counters: nothing, whatever a test has done.
+    fn discrepancies(&self) -> Vec<String> {
+        self.app.store.read(|file| tally::discrepancies(file)).wait().unwrap_or_default()
     }
 
     /// A new user's row.

@@ -12,6 +12,7 @@ mod billing;
 mod canonical;
 mod claims;
 mod client;
+mod counters;
 mod courier;
 mod crash;
 mod delivery;

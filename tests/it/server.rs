@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cued::store::tally;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -132,6 +133,12 @@ impl Drop for Server {
             eprintln!(
                 "--- the end of the server's log\n{}",
                 lines[lines.len().saturating_sub(40)..].join("\n")
+            );
+        } else if let Ok(wrong) = tally::discrepancies(&self.sqlite()) {
+            assert_eq!(
+                wrong,
+                Vec::<String>::new(),
+                "whatever a test has done, the file's counters are right"
             );
         }
     }

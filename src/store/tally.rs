@@ -1,0 +1,96 @@
+//! Counters that a write moves: what waits in the queue, and how many cues of a user are active. They are kept while
+//! the write runs and stored once at its end: a herd moves them by hundreds in one write, and a trigger would cost each
+//! of its statements more than the change itself. Deletions are counted by the triggers of `schema.sql`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, params};
+
+use super::Tx;
+use crate::error::Result;
+
+/// What an execution may wait for, of which health shows how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// For a delivery thread.
+    Send,
+    /// For a worker.
+    Claim,
+    /// For another attempt.
+    Retry,
+}
+
+impl Wait {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Claim => "claim",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// By how much a write has moved the counters so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    waiting: RefCell<BTreeMap<Wait, i64>>,
+    active_cues: RefCell<BTreeMap<i64, i64>>,
+}
+
+impl Tally {
+    /// Counts `more` executions that wait, or fewer where it is negative.
+    pub fn waiting(&self, what: Wait, more: i64) {
+        *self.waiting.borrow_mut().entry(what).or_default() += more;
+    }
+
+    /// Counts `more` active cues of a user, or fewer where it is negative.
+    pub fn active_cues(&self, user_key: i64, more: i64) {
+        *self.active_cues.borrow_mut().entry(user_key).or_default() += more;
+    }
+}
+
+/// Stores what was counted since the last time.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn settle(tx: &Tx<'_>) -> Result<()> {
+    for (what, more) in tx.tally().waiting.take() {
+        if more != 0 {
+            tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
+                .execute(params![what.as_str(), more])?;
+        }
+    }
+    for (user_key, more) in tx.tally().active_cues.take() {
+        if more != 0 {
+            tx.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
+                .execute([user_key, more])?;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the counters, one line for each, found by counting all that they stand for. Not for a server:
+/// the whole queue and all cues are read.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
+    let mut wrong = file.prepare(
+        "SELECT 'backlog ' || name || ' says ' || count || ' and ' || counted || ' are there'
+           FROM (SELECT name, count,
+                        (SELECT count(*) FROM executions
+                          WHERE CASE name WHEN 'retry' THEN queue = 'waiting' AND status = 'retrying'
+                                          ELSE queue = name END) AS counted
+                   FROM backlog)
+          WHERE count <> counted
+         UNION ALL
+         SELECT 'user ' || email || ' is said to have ' || active_cues || ' active cues and has ' || counted
+           FROM (SELECT email, active_cues,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
+                   FROM users)
+          WHERE active_cues <> counted",
+    )?;
+    let wrong = wrong.query_map([], |row| row.get(0))?;
+    Ok(wrong.collect::<rusqlite::Result<Vec<String>>>()?)
+}
