@@ -74,7 +74,8 @@ CREATE TABLE cues (
     max_attempts     INTEGER NOT NULL,
     backoff_minutes  TEXT    NOT NULL,
     on_failure       TEXT    NOT NULL,
-    verification     TEXT    NOT NULL,
+    verification     TEXT    NOT NULL CHECK (verification IN ('none', 'require_external_id', 'require_result_url',
+                                                              'require_artifacts', 'manual')),
     callback_url     TEXT,
     callback_method  TEXT    NOT NULL,
     callback_headers TEXT    NOT NULL,
@@ -150,7 +151,8 @@ CREATE TABLE executions (
     claimed_by       TEXT,
     claimed_at       INTEGER,
     lease_expires_at INTEGER,
-    outcome_state    TEXT,
+    outcome_state    TEXT    CHECK (outcome_state IN ('reported_success', 'reported_failure', 'verified_success',
+                                                      'verification_pending', 'verification_failed')),
     created_at       INTEGER NOT NULL,
     updated_at       INTEGER NOT NULL,
     CHECK ((queue = 'waiting') <= (due IS NOT NULL))
@@ -189,7 +191,12 @@ CREATE TABLE outcomes (
     error         TEXT,
     metadata      TEXT,
     evidence      TEXT,
-    recorded_at   INTEGER NOT NULL
+    recorded_at   INTEGER NOT NULL,
+    -- A person's verdict; null while there is none, or when the outcome was opened again.
+    valid         INTEGER,
+    reason        TEXT,
+    verified_at   INTEGER,
+    CHECK ((valid IS NULL) = (verified_at IS NULL))
 ) STRICT;
 
 CREATE TABLE workers (

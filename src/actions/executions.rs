@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::verification::{Recorded, settle};
 use crate::app::App;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
-use crate::domain::outcome::{Outcome, Report};
+use crate::domain::outcome::Report;
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::verification::after_report;
 use crate::error::{Error, Result};
 use crate::store::executions::{Listed, tell_cue};
 use crate::store::{Pending, Tx, claims, cues, executions, months, outcomes};
@@ -67,26 +69,27 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// recorded: whoever reports later, the holder of the claim included, is refused.
 ///
 /// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
-pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pending<Outcome> {
+pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pending<Recorded> {
     let now = app.clock.now();
     app.store.write(move |tx| {
         let outcome = report.record(now)?;
-        let Listed { execution, .. } = find(tx, user_key, id)?;
+        let Listed { execution, verification, .. } = find(tx, user_key, id)?;
         if !outcomes::insert(tx, execution.key, &outcome)? {
             return Err(Error::refused(Code::OutcomeAlreadyReported, "An outcome has already been reported"));
         }
-        months::count_outcome(tx, user_key, outcome.report.success, now)?;
-        if !execution.is_worker {
-            outcomes::note(tx, execution.key, &outcome)?;
-            return Ok(outcome);
+        let success = outcome.report.success;
+        months::count_outcome(tx, user_key, success, now)?;
+        let status = after_outcome(execution.is_worker, execution.status, success);
+        if execution.is_worker {
+            outcomes::end(tx, execution.key, status, &outcome)?;
         }
-        let status = after_outcome(execution.is_worker, execution.status, outcome.report.success);
-        outcomes::end(tx, execution.key, status, &outcome)?;
         // A report of what a lost claim had already made a failure is no second failure.
         if status != execution.status {
-            tell_cue(tx, &execution, outcome.report.success, now)?;
+            tell_cue(tx, &execution, success, now)?;
         }
-        Ok(outcome)
+        let state = after_report(verification, success, &outcome.report.evidence);
+        settle(tx, &execution, state, now)?;
+        Ok(Recorded { outcome, state })
     })
 }
 
@@ -112,7 +115,8 @@ fn claim_one(
     })
 }
 
-fn find(tx: &Tx<'_>, user_key: i64, id: ExecutionId) -> Result<Listed> {
+/// The user's execution `id`.
+pub(super) fn find(tx: &Tx<'_>, user_key: i64, id: ExecutionId) -> Result<Listed> {
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 

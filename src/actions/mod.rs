@@ -9,4 +9,5 @@ pub mod logins;
 pub mod runs;
 pub mod subscriptions;
 pub mod test_clock;
+pub mod verification;
 pub mod workers;

@@ -7,6 +7,7 @@ use super::cue::{OnFailure, ScheduleText, When};
 use super::execution::Retry;
 use super::refusal::{Code, Refusal};
 use super::schedule::{CatchUp, Schedule, Timing, parse_instant};
+use super::verification::Mode;
 use super::zone::Zone;
 
 /// What a PATCH may ask of a cue's status.
@@ -32,7 +33,7 @@ pub struct CueChange {
     pub payload: Option<Option<Value>>,
     pub retry: RetryParts,
     pub on_failure: OnFailureParts,
-    pub verification: Option<String>,
+    pub verification: Option<Mode>,
 }
 
 /// The two types of a schedule.

@@ -9,6 +9,7 @@ use super::change::{CueChange, WantedStatus};
 use super::execution::Retry;
 use super::refusal::{Code, Refusal};
 use super::schedule::{CatchUp, Schedule, ScheduleError, Timing};
+use super::verification::Mode;
 use super::zone::Zone;
 
 /// Where a cue stands.
@@ -159,8 +160,8 @@ pub struct Cue {
     pub payload_key: Option<i64>,
     pub retry: Retry,
     pub on_failure: OnFailure,
-    /// One of the contract's verification modes.
-    pub verification: String,
+    /// Who or what verifies the successes of its runs.
+    pub verification: Mode,
     /// What the owner should know: unknown fields of its creation, or why it failed.
     pub warning: Option<String>,
     pub created_at: Timestamp,
@@ -179,7 +180,7 @@ pub struct NewCue {
     pub payload: Option<Value>,
     pub retry: Retry,
     pub on_failure: OnFailure,
-    pub verification: String,
+    pub verification: Mode,
     pub warning: Option<String>,
 }
 
@@ -234,8 +235,8 @@ impl Cue {
         if let Some(description) = &change.description {
             self.description.clone_from(description);
         }
-        if let Some(verification) = &change.verification {
-            self.verification.clone_from(verification);
+        if let Some(verification) = change.verification {
+            self.verification = verification;
         }
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {

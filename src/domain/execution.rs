@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::ids::ExecutionId;
 use super::refusal::{Code, Refusal};
+use super::verification::OutcomeState;
 use super::worker::FRESH;
 
 /// How long a claim holds without a sign of life (contract §7).
@@ -243,7 +244,7 @@ pub struct Execution {
     pub claimed_by_worker: Option<String>,
     pub claimed_at: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
-    pub outcome_state: Option<String>,
+    pub outcome_state: Option<OutcomeState>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }

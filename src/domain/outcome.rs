@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::evidence::Evidence;
 use super::json::compact;
 use super::refusal::{Code, Refusal};
+use super::verification::{Mode, Verdict};
 
 /// Most bytes of `metadata`, as compact JSON.
 pub const METADATA_BYTES: usize = 10_240;
 
-/// Most bytes of `result`, of `error` and of the evidence's texts.
+/// Most bytes of `result`, of `error`, of each field of the evidence and of a verdict's `reason`.
 pub const TEXT_BYTES: usize = 65_536;
 
 /// What is reported.
@@ -23,8 +25,8 @@ pub struct Report {
     pub error: Option<String>,
     /// Whatever the reporter wants to keep with it.
     pub metadata: Option<Map<String, Value>>,
-    /// What proves it, field by field (`external_id`, `result_url`, …).
-    pub evidence: Option<Map<String, Value>>,
+    /// What shows it. More may be appended after the report.
+    pub evidence: Evidence,
 }
 
 impl Report {
@@ -39,7 +41,7 @@ impl Report {
                 format!("metadata has {bytes} bytes as compact JSON; at most {METADATA_BYTES} are kept");
             return Err(Refusal::new(Code::MetadataTooLarge, message));
         }
-        Ok(Outcome { report: self, recorded_at: now })
+        Ok(Outcome { report: self, recorded_at: now, verdict: None })
     }
 }
 
@@ -50,13 +52,19 @@ pub struct Outcome {
     pub report: Report,
     /// When it came.
     pub recorded_at: Timestamp,
+    /// What a person found of it; none before that, and when it was opened again.
+    pub verdict: Option<Verdict>,
 }
 
 impl Outcome {
-    /// The first `outcome_state` of the execution.
-    #[must_use]
-    pub fn state(&self) -> &'static str {
-        if self.report.success { "reported_success" } else { "reported_failure" }
+    /// Appends evidence. The answer is whether that proves the outcome: it is a success that no person has judged,
+    /// and `more` brought what `mode` asks for and what was missing. Evidence that was complete before proves
+    /// nothing new: who doubts it all the same waits for a person.
+    pub fn append(&mut self, mode: Mode, more: Evidence) -> bool {
+        let evidence = &mut self.report.evidence;
+        let was_missing = !mode.is_satisfied_by(evidence);
+        evidence.append(more);
+        was_missing && mode.is_satisfied_by(evidence) && self.report.success && self.verdict.is_none()
     }
 }
 
@@ -83,5 +91,29 @@ mod tests {
         let refusal = report_with_metadata_of(10_241).record(now).unwrap_err();
         assert_eq!(refusal.code, Code::MetadataTooLarge);
         assert!(refusal.message.contains("10241"));
+    }
+
+    #[test]
+    fn evidence_proves_a_success_that_nobody_has_judged_when_it_brings_what_was_missing() {
+        let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
+        let evidence = |field: &str| Evidence::from(Map::from_iter([(field.to_owned(), "x".into())]));
+        let (id, url) = ("external_id", "result_url");
+        for (success, judged, mode, had, brought, proves) in [
+            (true, false, Mode::RequireExternalId, "summary", id, true),
+            (true, false, Mode::RequireExternalId, "summary", url, false),
+            (true, false, Mode::RequireExternalId, id, id, false),
+            (true, false, Mode::RequireExternalId, id, "summary", false),
+            (true, true, Mode::RequireExternalId, "summary", id, false),
+            (false, false, Mode::RequireExternalId, "summary", id, false),
+            (true, false, Mode::None, "summary", id, false),
+            (true, false, Mode::Manual, "summary", id, false),
+        ] {
+            let report = Report { success, evidence: evidence(had), ..Report::default() };
+            let mut outcome = report.record(now).unwrap();
+            outcome.verdict = judged.then_some(Verdict { valid: false, reason: None, verified_at: now });
+            let what = format!("{mode:?}, success {success}, judged {judged}: {had} and then {brought}");
+            assert_eq!(outcome.append(mode, evidence(brought)), proves, "{what}");
+            assert!(outcome.report.evidence.shows(had) && outcome.report.evidence.shows(brought), "{what}");
+        }
     }
 }

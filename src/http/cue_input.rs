@@ -12,10 +12,8 @@ use crate::domain::destination::check_url;
 use crate::domain::reach::AddressPolicy;
 use crate::domain::refusal::Refusal;
 use crate::domain::schedule::{CatchUp, Schedule};
+use crate::domain::verification::Mode;
 use crate::error::Result;
-
-/// The contract's verification modes; the first is the default.
-const MODES: [&str; 5] = ["none", "require_external_id", "require_result_url", "require_artifacts", "manual"];
 
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 10_000;
@@ -69,7 +67,7 @@ pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue>
         payload,
         retry: crate::domain::execution::Retry::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
-        verification: verification.unwrap_or(MODES[0]).to_owned(),
+        verification: verification.unwrap_or_default(),
         warning: warning(&unknown),
     };
     retry.apply_to(&mut new.retry);
@@ -117,7 +115,7 @@ pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueC
         payload,
         retry,
         on_failure: on_failure?,
-        verification: verification.map(str::to_owned),
+        verification,
     })
 }
 
@@ -223,9 +221,9 @@ fn on_failure_parts(
     Ok(OnFailureParts { email, webhook, pause })
 }
 
-fn verification(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Option<&'static str> {
+fn verification(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Option<Mode> {
     let mut verification = fields.object("verification")?;
-    let mode = verification.required_one_of("mode", &MODES);
+    let mode = verification.required_one_of("mode", &Mode::WORDS).and_then(Mode::parse);
     note_or_forbid(&verification, "verification", unknown);
     mode
 }

@@ -190,7 +190,7 @@ fn render_cue(cue: &Cue) -> Map<String, Value> {
             "backoff_minutes": cue.retry.backoff_minutes.iter().map(|minutes| number(*minutes)).collect::<Vec<_>>(),
         },
         "on_failure": cue.on_failure,
-        "verification": {"mode": cue.verification},
+        "verification": {"mode": cue.verification.as_str()},
         "run_count": cue.run_count,
         "fired_count": cue.run_count,
         "missed_count": cue.missed_count,

@@ -1,23 +1,22 @@
-//! Executions over HTTP: reading one, reporting on it, and how one is written as JSON. Claims are in `claims`.
+//! Executions over HTTP: reading one, reporting on it, and how one is written as JSON. Claims are in `claims`, what
+//! follows a report in `verification`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cues::render_run;
 use super::fields::Fields;
 use super::reply::{Reply, instant};
 use super::request::Request;
+use super::verification::{read_evidence, render_verdict, text};
 use crate::actions::executions as actions;
 use crate::actions::runs;
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::outcome::{Outcome, Report, TEXT_BYTES, compact_object};
+use crate::domain::outcome::{Outcome, Report};
+use crate::domain::verification::OutcomeState;
 use crate::error::Result;
 use crate::store::executions::{self, Listed};
 use crate::store::history::{self, Filter};
-
-/// The parts of evidence that are texts (contract §5).
-const EVIDENCE_TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
-const MOST_ARTIFACTS: usize = 100;
 
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Reply> {
@@ -39,7 +38,7 @@ pub async fn list(request: Request) -> Result<Reply> {
     let filter = Filter {
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
         statuses: words.into_iter().filter_map(Status::parse).collect(),
-        outcome_state: query.text("outcome_state", 0..=64).map(str::to_owned),
+        outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
         worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
     };
@@ -77,9 +76,9 @@ pub async fn report(request: Request) -> Result<Reply> {
     let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
     Ok(Reply::ok(&json!({
         "execution_id": id.to_string(),
-        "outcome": outcome(&recorded),
+        "outcome": outcome(&recorded.outcome),
         "outcome_recorded": true,
-        "outcome_state": recorded.state(),
+        "outcome_state": recorded.state.as_str(),
     })))
 }
 
@@ -100,7 +99,7 @@ pub(super) fn execution_id(request: &Request) -> Result<ExecutionId> {
     Ok(ExecutionId::parse(request.param("execution_id")).ok_or_else(actions::not_found)?)
 }
 
-/// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2).
+/// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.
 #[must_use]
 pub fn execution(listed: &Listed) -> Value {
     let it = &listed.execution;
@@ -122,18 +121,21 @@ pub fn execution(listed: &Listed) -> Value {
         "claimed_by_worker": it.claimed_by_worker,
         "claimed_at": maybe_instant(it.claimed_at),
         "lease_expires_at": maybe_instant(it.lease_expires_at),
-        "outcome_state": it.outcome_state,
-        "evidence": listed.outcome.as_ref().and_then(|outcome| outcome.report.evidence.as_ref()),
+        "outcome_state": it.outcome_state.map(OutcomeState::as_str),
+        "evidence": listed.outcome.as_ref().and_then(|outcome| outcome.report.evidence.fields()),
         "created_at": instant(it.created_at),
         "updated_at": instant(it.updated_at),
     });
     if let Some(reported) = &listed.outcome {
         value["outcome"] = outcome(reported);
+        if let Some(verdict) = &reported.verdict {
+            value["verdict"] = render_verdict(verdict);
+        }
     }
     value
 }
 
-fn outcome(Outcome { report, recorded_at }: &Outcome) -> Value {
+fn outcome(Outcome { report, recorded_at, .. }: &Outcome) -> Value {
     let mut value = json!({
         "success": report.success,
         "result": report.result,
@@ -155,30 +157,4 @@ fn read_report(mut fields: Fields<'_>) -> Result<Report> {
     fields.finish()?;
     // `finish` has refused a report without it.
     Ok(Report { success: success.unwrap_or_default(), result, error, metadata, evidence })
-}
-
-fn read_evidence(fields: &mut Fields<'_>) -> Option<Map<String, Value>> {
-    let mut evidence = Map::new();
-    for name in EVIDENCE_TEXTS {
-        if let Some(text) = text(fields, name) {
-            evidence.insert(name.to_owned(), text.into());
-        }
-    }
-    if let Some(artifacts) = fields.list("artifacts", 0..=MOST_ARTIFACTS) {
-        let artifacts = Map::from_iter([("artifacts".to_owned(), Value::from(artifacts))]);
-        if compact_object(&artifacts).len() > TEXT_BYTES {
-            fields.refuse("artifacts", &format!("at most {TEXT_BYTES} bytes of JSON are kept"));
-        }
-        evidence.extend(artifacts);
-    }
-    (!evidence.is_empty()).then_some(evidence)
-}
-
-/// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
-fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
-    let text = fields.string(name, 0..=TEXT_BYTES)?;
-    if text.len() > TEXT_BYTES {
-        fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));
-    }
-    Some(text)
 }

@@ -24,6 +24,7 @@ pub mod routes;
 mod socket;
 pub mod test_clock;
 pub mod usage;
+pub mod verification;
 mod window;
 pub mod workers;
 

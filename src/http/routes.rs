@@ -8,7 +8,8 @@ use super::query::percent_decoded;
 use super::reply::Reply;
 use super::request::Request;
 use super::{
-    auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage, workers,
+    auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage, verification,
+    workers,
 };
 use crate::error::Result;
 
@@ -106,6 +107,9 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/executions/{execution_id}/replay"     Key executions::replay,
     POST   "/v1/executions/{execution_id}/claim"      Key claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    Key executions::report,
+    PATCH  "/v1/executions/{execution_id}/evidence"   Key verification::append_evidence,
+    POST   "/v1/executions/{execution_id}/verify"     Key verification::verify,
+    POST   "/v1/executions/{execution_id}/verification-pending"  Key verification::make_pending,
     POST   "/v1/executions/{execution_id}/heartbeat"  Key executions::extend,
     POST   "/v1/worker/heartbeat"                     Key workers::beat,
     GET    "/v1/workers"                              Key workers::list,

@@ -56,7 +56,18 @@ pub fn maybe_json(row: &Row<'_>, name: &str) -> Result<Option<Value>> {
 /// # Errors
 /// The column holds no word of the set.
 pub fn word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-    let text = row.get_ref(name)?.as_str()?;
+    read_word(row.get_ref(name)?.as_str()?, name, parse)
+}
+
+/// The word in column `name`, read by `parse`, or none where it is null.
+///
+/// # Errors
+/// The column holds no word of the set.
+pub fn maybe_word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
+    row.get_ref(name)?.as_str_or_null()?.map(|text| read_word(text, name, parse)).transpose()
+}
+
+fn read_word<T>(text: &str, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
     parse(text).ok_or_else(|| broken(&format!("{name} holds the unknown word {text:?}")))
 }
 

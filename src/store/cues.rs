@@ -13,6 +13,7 @@ use crate::domain::cue::{Cue, OnFailure, ScheduleText, Status, Transport, When, 
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Retry;
 use crate::domain::schedule::CatchUp;
+use crate::domain::verification::Mode;
 use crate::error::Result;
 
 const COLUMNS: &str =
@@ -50,7 +51,7 @@ pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue>
         cue.retry.max_attempts,
         backoff(&cue),
         on_failure(&cue)?,
-        cue.verification,
+        cue.verification.as_str(),
         cue.callback.as_ref().map(|callback| &callback.url),
         method(&cue),
         headers(&cue),
@@ -96,7 +97,7 @@ pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
         cue.retry.max_attempts,
         backoff(cue),
         on_failure(cue)?,
-        cue.verification,
+        cue.verification.as_str(),
         cue.callback.as_ref().map(|callback| &callback.url),
         method(cue),
         headers(cue),
@@ -329,7 +330,7 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
         payload_key: row.get("payload_key")?,
         retry: read_retry(row)?,
         on_failure: read_on_failure(row)?,
-        verification: row.get("verification")?,
+        verification: word(row, "verification", Mode::parse)?,
         warning: row.get("warning")?,
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,

@@ -4,12 +4,13 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::column::{instant, maybe_instant, millis, word};
+use super::column::{instant, maybe_instant, maybe_word, millis, word};
 use super::tally::Wait;
 use super::{Read, Tx, cues, outcomes};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::outcome::Outcome;
+use crate::domain::verification::{Mode, OutcomeState};
 use crate::error::Result;
 
 /// An execution as callers see it.
@@ -21,6 +22,8 @@ pub struct Listed {
     pub cue_id: String,
     /// The name of its cue.
     pub cue_name: String,
+    /// Who or what verifies the successes of its cue.
+    pub verification: Mode,
     /// What was reported of it.
     pub outcome: Option<Outcome>,
 }
@@ -135,8 +138,8 @@ pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestam
 
 pub(super) fn select(which: &str) -> String {
     format!(
-        "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name,
-                o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at
+        "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.verification,
+                o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at, o.valid, o.reason, o.verified_at
            FROM executions e
            JOIN cues c ON c.key = e.cue_key
            LEFT JOIN outcomes o ON o.execution_key = e.key
@@ -149,6 +152,7 @@ pub(super) fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
+        verification: word(row, "verification", Mode::parse)?,
         outcome: outcomes::read_outcome(row)?,
     })
 }
@@ -184,7 +188,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         claimed_by_worker: row.get("claimed_by")?,
         claimed_at: maybe_instant(row, "claimed_at")?,
         lease_expires_at: maybe_instant(row, "lease_expires_at")?,
-        outcome_state: row.get("outcome_state")?,
+        outcome_state: maybe_word(row, "outcome_state", OutcomeState::parse)?,
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,
     })

@@ -6,6 +6,7 @@ use rusqlite::{ToSql, params_from_iter};
 use super::Read;
 use super::executions::{Listed, listed, select};
 use crate::domain::execution::{Status, Trigger};
+use crate::domain::verification::OutcomeState;
 use crate::error::Result;
 
 /// Which executions a list shows; what is `None` or empty filters nothing.
@@ -15,7 +16,7 @@ pub struct Filter {
     pub cue_id: Option<String>,
     /// Any of these.
     pub statuses: Vec<Status>,
-    pub outcome_state: Option<String>,
+    pub outcome_state: Option<OutcomeState>,
     pub worker_id: Option<String>,
     pub triggered_by: Option<Trigger>,
 }
@@ -56,7 +57,7 @@ impl Filter {
             }
         };
         add("e.cue_key = (SELECT key FROM cues WHERE id = ?)", self.cue_id.clone());
-        add("e.outcome_state = ?", self.outcome_state.clone());
+        add("e.outcome_state = ?", self.outcome_state.map(|state| state.as_str().to_owned()));
         add("e.claimed_by = ?", self.worker_id.clone());
         add("e.triggered_by = ?", self.triggered_by.map(|trigger| trigger.as_str().to_owned()));
         if !self.statuses.is_empty() {

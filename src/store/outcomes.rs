@@ -1,13 +1,16 @@
-//! Reports: at most one per execution, and what a report does to the execution's row.
+//! Reports: at most one per execution, what verification adds to it, and what both do to the execution's row.
 
+use jiff::Timestamp;
 use rusqlite::{Row, params};
 use serde_json::{Map, Value};
 
 use super::Tx;
-use super::column::{broken, instant, maybe_json, millis};
+use super::column::{broken, instant, maybe_instant, maybe_json, millis};
 use super::tally::Wait;
+use crate::domain::evidence::Evidence;
 use crate::domain::execution::Status;
 use crate::domain::outcome::{Outcome, Report, compact_object};
+use crate::domain::verification::{OutcomeState, Verdict};
 use crate::error::Result;
 
 /// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
@@ -27,20 +30,10 @@ pub fn insert(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool
             outcome.report.result,
             outcome.report.error,
             outcome.report.metadata.as_ref().map(compact_object),
-            outcome.report.evidence.as_ref().map(compact_object),
+            outcome.report.evidence.fields().map(compact_object),
             millis(outcome.recorded_at),
         ])?;
     Ok(stored == 1)
-}
-
-/// Notes on the row of an execution that its outcome is known, where that does not end it.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn note(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
-    tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
-        .execute(params![execution_key, outcome.state(), millis(outcome.recorded_at)])?;
-    Ok(())
 }
 
 /// Ends a worker execution with its outcome, wherever it stands: nobody claims it or holds it any more. It counts
@@ -57,7 +50,7 @@ pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -
     tx.prepare_cached(
         "UPDATE executions
             SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,
-                delivered_at = iif(?3, ?4, NULL), outcome_state = ?5, updated_at = ?4
+                delivered_at = iif(?3, ?4, NULL), updated_at = ?4
           WHERE key = ?1",
     )?
     .execute(params![
@@ -65,7 +58,35 @@ pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -
         status.as_str(),
         outcome.report.success,
         millis(outcome.recorded_at),
-        outcome.state()
+    ])?;
+    Ok(())
+}
+
+/// Notes on the row of an execution where its outcome stands.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_state(tx: &Tx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
+    tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
+        .execute(params![execution_key, state.as_str(), millis(now)])?;
+    Ok(())
+}
+
+/// Stores what may have been added to an outcome after its report: evidence and a verdict.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    let verdict = outcome.verdict.as_ref();
+    tx.prepare_cached(
+        "UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1",
+    )?
+    .execute(params![
+        execution_key,
+        outcome.report.evidence.fields().map(compact_object),
+        verdict.map(|verdict| verdict.valid),
+        verdict.and_then(|verdict| verdict.reason.as_deref()),
+        verdict.map(|verdict| millis(verdict.verified_at)),
     ])?;
     Ok(())
 }
@@ -83,9 +104,14 @@ pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
         result: row.get("result")?,
         error: row.get("error")?,
         metadata: maybe_object(row, "metadata")?,
-        evidence: maybe_object(row, "evidence")?,
+        evidence: maybe_object(row, "evidence")?.map(Evidence::from).unwrap_or_default(),
     };
-    Ok(Some(Outcome { report, recorded_at: instant(row, "recorded_at")? }))
+    Ok(Some(Outcome { report, recorded_at: instant(row, "recorded_at")?, verdict: read_verdict(row)? }))
+}
+
+fn read_verdict(row: &Row<'_>) -> rusqlite::Result<Option<Verdict>> {
+    let Some(verified_at) = maybe_instant(row, "verified_at")? else { return Ok(None) };
+    Ok(Some(Verdict { valid: row.get("valid")?, reason: row.get("reason")?, verified_at }))
 }
 
 fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String, Value>>> {

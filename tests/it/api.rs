@@ -72,6 +72,10 @@ impl Api {
         self.send(user, "POST", path, "", &body.to_string()).answer(self)
     }
 
+    pub fn patch(&self, user: &User, path: &str, body: &Value) -> Response {
+        self.send(user, "PATCH", path, "", &body.to_string()).answer(self)
+    }
+
     /// Sends a request with further head lines (each with its `\r\n`) and does not wait for the answer.
     pub fn send(&self, user: &User, method: &str, path: &str, head: &str, body: &str) -> Asked {
         let request = user.request(method, path, head, body);

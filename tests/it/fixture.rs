@@ -8,6 +8,7 @@ use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use cued::domain::execution::{NewExecution, Retry, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
+use cued::domain::verification::Mode;
 use cued::random;
 use cued::store::executions::{self, Listed};
 use cued::store::{Rings, cues, tally};
@@ -82,7 +83,7 @@ impl World {
             payload: None,
             retry: Retry::default(),
             on_failure: OnFailure::default(),
-            verification: "none".to_owned(),
+            verification: Mode::None,
             warning: None,
         };
         change(&mut new);

@@ -43,6 +43,7 @@ mod specification;
 mod store;
 mod stripe;
 mod stripe_world;
+mod verification;
 mod wire;
 mod wire_http2;
 mod wire_times;

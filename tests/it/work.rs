@@ -1,9 +1,10 @@
 //! What tests of claims, leases and reports do over and over, in a word each.
 
 use cued::actions::executions::{claim, report};
+use cued::actions::verification::Recorded;
 use cued::actions::workers::beat;
 use cued::domain::ids::ExecutionId;
-use cued::domain::outcome::{Outcome, Report};
+use cued::domain::outcome::Report;
 use cued::domain::refusal::Code;
 use cued::error::{Error, Result};
 use cued::store::claims::{self, Claimable, Filter};
@@ -33,7 +34,7 @@ pub fn take(world: &World, user: i64, id: ExecutionId, worker: &str) -> u32 {
     claim(&world.app, user, id, worker.to_owned()).wait().unwrap().attempt
 }
 
-pub fn tell(world: &World, user: i64, id: ExecutionId, success: bool) -> Result<Outcome> {
+pub fn tell(world: &World, user: i64, id: ExecutionId, success: bool) -> Result<Recorded> {
     report(&world.app, user, id, Report { success, ..Report::default() }).wait()
 }
 

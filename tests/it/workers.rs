@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 use cued::actions::executions::{claim, claim_next, extend, report};
+use cued::actions::verification::Recorded;
 use cued::actions::workers::{beat, remove};
 use cued::domain::cue;
 use cued::domain::execution::Status;
 use cued::domain::ids::ExecutionId;
-use cued::domain::outcome::{Outcome, Report};
+use cued::domain::outcome::Report;
 use cued::domain::refusal::Code;
+use cued::domain::verification::OutcomeState;
 use cued::engine::upkeep;
 use cued::error::Result;
 use cued::store::claims::Claimable;
@@ -66,11 +68,11 @@ fn of_two_reports_at_once_one_is_recorded_and_one_refused() {
         let (yes, no) = (Report { success: true, ..Report::default() }, Report::default());
         let answers =
             [report(&world.app, user, id, yes), report(&world.app, user, id, no)].map(|it| it.wait());
-        let recorded: Vec<&Outcome> = answers.iter().flatten().collect();
+        let recorded: Vec<&Recorded> = answers.iter().flatten().collect();
         assert_eq!(recorded.len(), 1, "round {round}");
         let seen = world.execution(user, id);
-        assert_eq!(seen.outcome.as_ref(), Some(recorded[0]));
-        assert_eq!(seen.execution.status == Status::Success, recorded[0].report.success);
+        assert_eq!(seen.outcome.as_ref(), Some(&recorded[0].outcome));
+        assert_eq!(seen.execution.status == Status::Success, recorded[0].outcome.report.success);
         let refused = answers.into_iter().find(Result::is_err).unwrap();
         assert_eq!(code(refused), Code::OutcomeAlreadyReported);
     }
@@ -153,7 +155,7 @@ fn a_claim_is_noted_and_a_report_ends_it() {
         (over.status, over.delivered_at, over.lease_expires_at),
         (Status::Success, Some(after_begin(15)), None)
     );
-    assert_eq!(over.outcome_state.as_deref(), Some("reported_success"));
+    assert_eq!(over.outcome_state, Some(OutcomeState::ReportedSuccess));
     assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
     assert_eq!(code(extend(&world.app, user, id, None).wait()), Code::ExecutionNotClaiming);
     assert_eq!(upkeep::next(&world.app.store).unwrap(), None);
@@ -169,7 +171,7 @@ fn a_report_leaves_the_status_of_a_webhook_execution_alone() {
     assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), Code::AlreadyClaimed);
     tell(&world, user, id, false).unwrap();
     let seen = world.execution(user, id).execution;
-    assert_eq!((seen.status, seen.outcome_state.as_deref()), (Status::Pending, Some("reported_failure")));
+    assert_eq!((seen.status, seen.outcome_state), (Status::Pending, Some(OutcomeState::ReportedFailure)));
     assert_eq!(code(tell(&world, user, id, true)), Code::OutcomeAlreadyReported);
 }
 

@@ -43,6 +43,8 @@ fn the_fields_of_a_new_cue_are_checked_one_by_one() {
             Case::cue("verification", json!("manual")).invalid("model_attributes_type", "body.verification"),
             Case::cue("verification.mode", json!("psychic"))
                 .invalid("literal_error", "body.verification.mode"),
+            Case::cue("verification", json!({})).invalid("missing", "body.verification.mode"),
+            Case::cue("verification", Value::Null).accepted(201),
             Case::cue("verification.mode", json!("manual")).accepted(201),
         ],
     );
@@ -97,6 +99,9 @@ fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
             patch(json!({"on_failure": {"sms": true}})).invalid("extra_forbidden", "body.on_failure.sms"),
             patch(json!({"verification": {"mode": "none", "x": 1}}))
                 .invalid("extra_forbidden", "body.verification.x"),
+            patch(json!({"verification": {"mode": "psychic"}}))
+                .invalid("literal_error", "body.verification.mode"),
+            patch(json!({"verification": {}})).invalid("missing", "body.verification.mode"),
             patch(json!({"schedule": {"cron": "0 9 * * *", "at": "2099-01-01T00:00:00Z"}}))
                 .refused(400, "invalid_schedule"),
             patch(json!({"status": "completed"})).invalid("literal_error", "body.status"),
@@ -183,6 +188,8 @@ fn queries_are_checked() {
         get("/v1/executions", "status=success&status__in=pending").invalid("value_error", "query.status"),
         get("/v1/executions", "status__in=pending,gone").invalid("literal_error", "query.status__in"),
         get("/v1/executions", "triggered_by=moon").invalid("literal_error", "query.triggered_by"),
+        get("/v1/executions", "outcome_state=success").invalid("literal_error", "query.outcome_state"),
+        get("/v1/executions", "outcome_state=verified_success").accepted(200),
         get("/v1/executions/claimable", "limit=101").invalid("less_than_equal", "query.limit"),
         get("/v1/executions/claimable", "limit=0").invalid("greater_than_equal", "query.limit"),
         get("/v1/executions/claimable", "wait=31").invalid("less_than_equal", "query.wait"),
@@ -251,6 +258,75 @@ fn what_workers_send_is_checked() {
             Case::post("/v1/auth/keys", &json!({"name": 5})).invalid("string_type", "body.name"),
         ],
     );
+}
+
+#[test]
+fn what_is_said_of_an_outcome_is_checked() {
+    let server = server();
+    let user = server.user();
+    let cue = user.create(&super::good_cue());
+    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    let execution = format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap());
+    let outcome = |value: Value| Case::post(&format!("{execution}/outcome"), &value);
+    let verify = |value: Value| Case::post(&format!("{execution}/verify"), &value);
+    let pending = |value: Value| Case::post(&format!("{execution}/verification-pending"), &value);
+    let evidence = |value: Value| Case::new("PATCH", &format!("{execution}/evidence"), &value);
+    let long = "x".repeat(65_537);
+    let several = json!({"external_id": 7, "result_url": " ", "artifacts": {}, "metadata": {}});
+    check(
+        &user,
+        [
+            outcome(json!({"success": true, "external_id": 7})).invalid("string_type", "body.external_id"),
+            outcome(json!({"success": true, "summary": long}))
+                .named("long summary")
+                .invalid("string_too_long", "body.summary"),
+            outcome(json!({"success": true, "artifacts": vec![0; 101]}))
+                .named("many artifacts")
+                .invalid("too_long", "body.artifacts"),
+            // What is blank shows nothing, but a report comes only once: it is not lost for that.
+            outcome(json!({"success": true, "external_id": "", "artifacts": []})).accepted(200),
+            verify(json!({"valid": "yes"})).invalid("bool_type", "body.valid"),
+            verify(json!({"valid": 0})).invalid("bool_type", "body.valid"),
+            verify(json!({"valid": true, "reason": ["x"]})).invalid("string_type", "body.reason"),
+            verify(json!({"reason": long})).named("long reason").invalid("string_too_long", "body.reason"),
+            verify(json!({"reason": "ä".repeat(40_000)}))
+                .named("long reason in bytes")
+                .invalid("value_error", "body.reason"),
+            verify(json!({"vaild": false})).invalid("extra_forbidden", "body.vaild"),
+            verify(json!([])).invalid("model_attributes_type", "body"),
+            pending(json!({"reason": "x"})).invalid("extra_forbidden", "body.reason"),
+            Case::raw("POST", &format!("{execution}/verify"), "{").refused(400, "invalid_json"),
+            Case::raw("POST", &format!("{execution}/verification-pending"), "{").refused(400, "invalid_json"),
+            Case::raw("PATCH", &format!("{execution}/evidence"), "").refused(400, "invalid_json"),
+            evidence(several.clone()).invalid("string_type", "body.external_id"),
+            evidence(several.clone()).invalid("value_error", "body.result_url"),
+            evidence(several.clone()).invalid("list_type", "body.artifacts"),
+            evidence(several).invalid("extra_forbidden", "body.metadata"),
+            evidence(json!({"external_id": ""})).invalid("value_error", "body.external_id"),
+            evidence(json!({"artifacts": []})).invalid("value_error", "body.artifacts"),
+            evidence(json!({"success": true})).invalid("extra_forbidden", "body.success"),
+            evidence(json!({"result_ref": long}))
+                .named("long ref")
+                .invalid("string_too_long", "body.result_ref"),
+            evidence(json!({"artifacts": vec![0; 101]}))
+                .named("many more artifacts")
+                .invalid("too_long", "body.artifacts"),
+            evidence(json!({"artifacts": ["x".repeat(65_536)]}))
+                .named("large artifacts")
+                .invalid("value_error", "body.artifacts"),
+            evidence(json!({"artifacts": vec![0; 100]})).named("a hundred artifacts").accepted(200),
+            evidence(json!({"summary": "x".repeat(65_536)})).named("longest summary").accepted(200),
+            evidence(json!({"summary": null})).accepted(200),
+            evidence(json!({})).accepted(200),
+            Case::raw("POST", &format!("{execution}/verification-pending"), "").accepted(200),
+            pending(json!(null)).accepted(200),
+            verify(json!({"valid": true, "reason": "x".repeat(65_536)}))
+                .named("longest reason")
+                .accepted(200),
+        ],
+    );
+    let shown = user.get(&execution).expect(200);
+    assert_eq!(shown["evidence"]["summary"].as_str().unwrap().len(), 65_536, "null left it as it was");
 }
 
 #[test]

@@ -130,7 +130,11 @@ fn what_is_not_there_and_what_is_another_users_look_the_same() {
             Case::post(&format!("{path}/outcome"), &json!({"success": true}))
                 .refused(404, "execution_not_found"),
         );
-        for action in ["claim", "heartbeat", "replay"] {
+        rows.push(
+            Case::new("PATCH", &format!("{path}/evidence"), &json!({"summary": "mine"}))
+                .refused(404, "execution_not_found"),
+        );
+        for action in ["claim", "heartbeat", "replay", "verify", "verification-pending"] {
             rows.push(
                 Case::post(&format!("{path}/{action}"), &json!({})).refused(404, "execution_not_found"),
             );
@@ -174,11 +178,17 @@ fn what_is_there_in_another_state_is_a_conflict() {
         [
             act("heartbeat", json!({})).refused(409, "execution_not_claiming"),
             act("replay", json!({})).refused(409, "execution_in_flight"),
+            act("verify", json!({})).refused(409, "invalid_state"),
+            act("verification-pending", json!({})).refused(409, "invalid_state"),
+            Case::new("PATCH", &format!("{execution}/evidence"), &json!({"summary": "done"}))
+                .refused(409, "invalid_state"),
             act("claim", json!({"worker_id": "a"})).accepted(200),
             act("claim", json!({"worker_id": "a"})).refused(409, "already_claimed"),
             act("heartbeat", json!({})).header("X-Worker-Id", "b").refused(403, "not_execution_owner"),
             act("outcome", json!({"success": true})).accepted(200),
             act("outcome", json!({"success": false})).refused(409, "outcome_already_reported"),
+            act("verify", json!({"valid": false})).accepted(200),
+            act("verify", json!({"valid": true})).refused(409, "invalid_state"),
             Case::new("DELETE", &own_key, &Value::Null).refused(409, "last_key"),
             Case::post(&fire, &json!({})).header("Idempotency-Key", "k").accepted(200),
             Case::post(&fire, &json!({"payload_override": {"a": 1}}))

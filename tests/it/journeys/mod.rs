@@ -1,6 +1,7 @@
 //! What a user does and sees, from the first key to the last delivery, on a clock that stands still until moved.
 
 mod deliveries;
+mod evidence;
 mod examples;
 mod readme;
 mod schedules;

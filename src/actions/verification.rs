@@ -1,0 +1,84 @@
+//! What comes after a report: a person's verdict, its withdrawal, further evidence (contract §5).
+
+use jiff::Timestamp;
+
+use super::executions::find;
+use crate::app::App;
+use crate::domain::evidence::Evidence;
+use crate::domain::execution::Execution;
+use crate::domain::ids::ExecutionId;
+use crate::domain::outcome::Outcome;
+use crate::domain::verification::{Event, Mode, OutcomeState, Verdict, after, unreported};
+use crate::error::Result;
+use crate::store::executions::Listed;
+use crate::store::{Pending, Tx, outcomes};
+
+/// An outcome as it is recorded now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// What was reported, and what has been added since.
+    pub outcome: Outcome,
+    /// Where it stands.
+    pub state: OutcomeState,
+}
+
+/// Records a person's verdict on the outcome of the user's execution `id`.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome and once there is a
+/// decision.
+pub fn verify(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    valid: bool,
+    reason: Option<String>,
+) -> Pending<Recorded> {
+    change(app, user_key, id, move |outcome, _, now| {
+        outcome.verdict = Some(Verdict { valid, reason, verified_at: now });
+        Event::Verdict { valid }
+    })
+}
+
+/// Opens the outcome of the user's execution `id` for a verdict; one that was given is withdrawn.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
+pub fn make_pending(app: &App, user_key: i64, id: ExecutionId) -> Pending<Recorded> {
+    change(app, user_key, id, |outcome, _, _| {
+        outcome.verdict = None;
+        Event::Reopened
+    })
+}
+
+/// Appends evidence to the outcome of the user's execution `id`, and lets the cue's mode weigh it.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
+pub fn append_evidence(app: &App, user_key: i64, id: ExecutionId, more: Evidence) -> Pending<Recorded> {
+    change(app, user_key, id, |outcome, mode, _| Event::Evidence { proves: outcome.append(mode, more) })
+}
+
+/// Puts the outcome of `execution`, which is given as it was before, into `state`. Every report and all that comes
+/// after one passes here, so that what follows a verification that fails has one place to be set off at.
+pub(super) fn settle(tx: &Tx<'_>, execution: &Execution, state: OutcomeState, now: Timestamp) -> Result<()> {
+    outcomes::set_state(tx, execution.key, state, now)
+}
+
+/// Lets `what` change an outcome, and stores what the event leads to; nothing when it is refused.
+fn change(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    what: impl FnOnce(&mut Outcome, Mode, Timestamp) -> Event + Send + 'static,
+) -> Pending<Recorded> {
+    let now = app.clock.now();
+    app.store.write(move |tx| {
+        let Listed { execution, outcome, verification, .. } = find(tx, user_key, id)?;
+        let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
+            return Err(unreported().into());
+        };
+        let event = what(&mut outcome, verification, now);
+        let state = after(state, event)?;
+        outcomes::save(tx, execution.key, &outcome)?;
+        settle(tx, &execution, state, now)?;
+        Ok(Recorded { outcome, state })
+    })
+}

@@ -1,0 +1,87 @@
+//! Evidence: what shows, beside the reporter's word, that the work was done (contract §5).
+
+use serde_json::{Map, Value};
+
+/// The texts of evidence.
+pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
+
+/// The list of evidence.
+pub const ARTIFACTS: &str = "artifacts";
+
+/// Most entries of [`ARTIFACTS`].
+pub const MOST_ARTIFACTS: usize = 100;
+
+/// The evidence of one outcome: those of its fields that were given, each with a text or the list.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Evidence(Map<String, Value>);
+
+impl From<Map<String, Value>> for Evidence {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(fields)
+    }
+}
+
+impl Evidence {
+    /// The fields that were given; none where there is no evidence.
+    #[must_use]
+    pub fn fields(&self) -> Option<&Map<String, Value>> {
+        (!self.0.is_empty()).then_some(&self.0)
+    }
+
+    /// Whether `field` is there and shows something: a text that is not blank, a list that is not empty.
+    #[must_use]
+    pub fn shows(&self, field: &str) -> bool {
+        match self.0.get(field) {
+            Some(Value::String(text)) => !text.trim().is_empty(),
+            Some(Value::Array(items)) => !items.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether `field` was given and shows nothing.
+    #[must_use]
+    pub fn is_blank_in(&self, field: &str) -> bool {
+        self.0.contains_key(field) && !self.shows(field)
+    }
+
+    /// Adds the fields of `more`, each in the place of the one that was there.
+    pub fn append(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn evidence(fields: Value) -> Evidence {
+        fields.as_object().unwrap().clone().into()
+    }
+
+    #[test]
+    fn a_blank_text_and_an_empty_list_show_nothing() {
+        for (value, shows) in [
+            (json!("charge-1"), true),
+            (json!(" x "), true),
+            (json!(""), false),
+            (json!(" \t\n"), false),
+            (json!([0]), true),
+            (json!([]), false),
+        ] {
+            let evidence = evidence(json!({ "summary": value }));
+            assert_eq!(evidence.shows("summary"), shows, "{value}");
+            assert_eq!(evidence.is_blank_in("summary"), !shows, "{value}");
+            assert!(!evidence.shows("external_id") && !evidence.is_blank_in("external_id"));
+        }
+        assert!(!Evidence::default().shows("summary"));
+    }
+
+    #[test]
+    fn what_is_appended_stays_beside_what_was_there_or_takes_its_place() {
+        let mut all = evidence(json!({"external_id": "1", "artifacts": ["a"]}));
+        all.append(evidence(json!({"summary": "done", "artifacts": ["b", "c"]})));
+        assert_eq!(all, evidence(json!({"external_id": "1", "summary": "done", "artifacts": ["b", "c"]})));
+        assert_eq!(Evidence::default().fields(), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! Verification: whether a reported success is believed, and who decides that (contract §5).
+//!
+//! The cue's mode names who verifies: nobody, the evidence, or a person. Evidence only ever raises a success, and
+//! never over a person's verdict: who found an outcome wrong is not overruled by whoever reported it. A person may
+//! judge every outcome, once; to judge again, the outcome is made pending first. A reported failure is for a person
+//! alone to raise: evidence beside it shows what was made before it failed.
+
+use jiff::Timestamp;
+
+use super::evidence::{ARTIFACTS, Evidence};
+use super::refusal::{Code, Refusal};
+
+/// Who or what verifies the successes of a cue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Nobody: the report stands as it is.
+    #[default]
+    None,
+    /// An `external_id` that is given.
+    RequireExternalId,
+    /// A `result_url` that is given.
+    RequireResultUrl,
+    /// At least one entry in `artifacts`.
+    RequireArtifacts,
+    /// A person, by `verify`.
+    Manual,
+}
+
+impl Mode {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::RequireExternalId, Self::RequireResultUrl, Self::RequireArtifacts, Self::Manual];
+
+    /// The words of the contract.
+    pub const WORDS: [&'static str; 5] =
+        ["none", "require_external_id", "require_result_url", "require_artifacts", "manual"];
+
+    /// The word of the contract.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::RequireExternalId => "require_external_id",
+            Self::RequireResultUrl => "require_result_url",
+            Self::RequireArtifacts => "require_artifacts",
+            Self::Manual => "manual",
+        }
+    }
+
+    /// The mode that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
+    }
+
+    /// Whether `evidence` holds what this mode asks for. Modes that ask for no evidence are never satisfied by any.
+    #[must_use]
+    pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
+        match self {
+            Self::None | Self::Manual => false,
+            Self::RequireExternalId => evidence.shows("external_id"),
+            Self::RequireResultUrl => evidence.shows("result_url"),
+            Self::RequireArtifacts => evidence.shows(ARTIFACTS),
+        }
+    }
+}
+
+/// Where the outcome of an execution stands (`outcome_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeState {
+    /// A success that nobody has to verify.
+    ReportedSuccess,
+    /// A failure.
+    ReportedFailure,
+    /// A success by its evidence, or by a person's verdict.
+    VerifiedSuccess,
+    /// It waits for a person's verdict, or for the evidence that the mode asks for.
+    VerificationPending,
+    /// The evidence is missing, or a person found it wrong.
+    VerificationFailed,
+}
+
+impl OutcomeState {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 5] = [
+        Self::ReportedSuccess,
+        Self::ReportedFailure,
+        Self::VerifiedSuccess,
+        Self::VerificationPending,
+        Self::VerificationFailed,
+    ];
+
+    /// The words of the contract.
+    pub const WORDS: [&'static str; 5] = [
+        "reported_success",
+        "reported_failure",
+        "verified_success",
+        "verification_pending",
+        "verification_failed",
+    ];
+
+    /// The word of the contract.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReportedSuccess => "reported_success",
+            Self::ReportedFailure => "reported_failure",
+            Self::VerifiedSuccess => "verified_success",
+            Self::VerificationPending => "verification_pending",
+            Self::VerificationFailed => "verification_failed",
+        }
+    }
+
+    /// The state that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// What a person found of an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the work was done.
+    pub valid: bool,
+    /// Why, in the person's words.
+    pub reason: Option<String>,
+    /// When it was said.
+    pub verified_at: Timestamp,
+}
+
+/// What may befall an outcome after its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A person's verdict.
+    Verdict {
+        /// Whether the work was done.
+        valid: bool,
+    },
+    /// Whatever was decided is open again.
+    Reopened,
+    /// Evidence was appended.
+    Evidence {
+        /// It brought what the mode asks for and what was missing, to a success that no person has judged.
+        proves: bool,
+    },
+}
+
+/// The state of an outcome that was just reported.
+#[must_use]
+pub fn after_report(mode: Mode, success: bool, evidence: &Evidence) -> OutcomeState {
+    match mode {
+        _ if !success => OutcomeState::ReportedFailure,
+        Mode::None => OutcomeState::ReportedSuccess,
+        Mode::Manual => OutcomeState::VerificationPending,
+        _ if mode.is_satisfied_by(evidence) => OutcomeState::VerifiedSuccess,
+        _ => OutcomeState::VerificationFailed,
+    }
+}
+
+/// The state of an outcome in `state` after `event`.
+///
+/// # Errors
+/// `invalid_state` for a verdict where there is a decision already.
+pub fn after(state: OutcomeState, event: Event) -> Result<OutcomeState, Refusal> {
+    use OutcomeState::{ReportedFailure, ReportedSuccess};
+    use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
+    match (state, event) {
+        (VerifiedSuccess | VerificationFailed, Event::Verdict { .. }) => Err(decided(state)),
+        (_, Event::Verdict { valid: true }) => Ok(VerifiedSuccess),
+        (_, Event::Verdict { valid: false }) => Ok(VerificationFailed),
+        (_, Event::Reopened) => Ok(VerificationPending),
+        (ReportedSuccess | VerificationPending | VerificationFailed, Event::Evidence { proves: true }) => {
+            Ok(VerifiedSuccess)
+        }
+        (ReportedFailure | VerifiedSuccess, Event::Evidence { .. })
+        | (_, Event::Evidence { proves: false }) => Ok(state),
+    }
+}
+
+/// The answer to every event before there is an outcome.
+#[must_use]
+pub fn unreported() -> Refusal {
+    Refusal::new(Code::InvalidState, "The execution has no outcome yet: report one first")
+}
+
+fn decided(state: OutcomeState) -> Refusal {
+    let state = state.as_str();
+    let message = format!("The outcome is {state} already: make it verification-pending for another verdict");
+    Refusal::new(Code::InvalidState, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OutcomeState::*;
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn evidence(fields: Value) -> Evidence {
+        fields.as_object().unwrap().clone().into()
+    }
+
+    #[test]
+    fn words_and_what_they_name_name_each_other() {
+        assert_eq!(Mode::WORDS.map(Mode::parse), Mode::ALL.map(Some));
+        assert_eq!(OutcomeState::WORDS.map(OutcomeState::parse), OutcomeState::ALL.map(Some));
+        assert_eq!((Mode::parse("psychic"), OutcomeState::parse("success")), (None, None));
+    }
+
+    #[test]
+    fn the_mode_and_the_evidence_decide_where_a_reported_success_begins() {
+        let nothing = evidence(json!({}));
+        let id = evidence(json!({"external_id": "charge-1"}));
+        let url = evidence(json!({"result_url": "https://example.com/1"}));
+        let artifacts = evidence(json!({"artifacts": [{"name": "a.csv"}]}));
+        let blank = evidence(json!({"external_id": " ", "result_url": "", "artifacts": []}));
+        let other = evidence(json!({"result_ref": "1", "result_type": "report", "summary": "done"}));
+        let all = [&nothing, &id, &url, &artifacts, &blank, &other];
+        let (yes, no) = (VerifiedSuccess, VerificationFailed);
+        for (mode, expected) in [
+            (Mode::None, [ReportedSuccess; 6]),
+            (Mode::RequireExternalId, [no, yes, no, no, no, no]),
+            (Mode::RequireResultUrl, [no, no, yes, no, no, no]),
+            (Mode::RequireArtifacts, [no, no, no, yes, no, no]),
+            (Mode::Manual, [VerificationPending; 6]),
+        ] {
+            assert_eq!(all.map(|it| after_report(mode, true, it)), expected, "{mode:?}");
+            assert_eq!(all.map(|it| after_report(mode, false, it)), [ReportedFailure; 6], "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn every_event_in_every_state_leads_where_it_must() {
+        let events = [
+            Event::Verdict { valid: true },
+            Event::Verdict { valid: false },
+            Event::Reopened,
+            Event::Evidence { proves: true },
+            Event::Evidence { proves: false },
+        ];
+        let (success, failure) = (Ok(ReportedSuccess), Ok(ReportedFailure));
+        let (verified, pending, failed) =
+            (Ok(VerifiedSuccess), Ok(VerificationPending), Ok(VerificationFailed));
+        let refused = Err(Code::InvalidState);
+        for (state, expected) in [
+            (ReportedSuccess, [verified, failed, pending, verified, success]),
+            (ReportedFailure, [verified, failed, pending, failure, failure]),
+            (VerifiedSuccess, [refused, refused, pending, verified, verified]),
+            (VerificationPending, [verified, failed, pending, verified, pending]),
+            (VerificationFailed, [refused, refused, pending, verified, failed]),
+        ] {
+            for (event, expected) in events.into_iter().zip(expected) {
+                let after = after(state, event).map_err(|refusal| refusal.code);
+                assert_eq!(after, expected, "{state:?} after {event:?}");
+            }
+        }
+    }
+}

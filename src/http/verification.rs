@@ -1,0 +1,92 @@
+//! What follows a report, over HTTP: a verdict, its withdrawal, further evidence; and how evidence is read.
+
+use serde_json::{Map, Value, json};
+
+use super::executions::execution_id;
+use super::fields::Fields;
+use super::reply::{Reply, instant};
+use super::request::Request;
+use crate::actions::verification as actions;
+use crate::domain::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
+use crate::domain::outcome::{TEXT_BYTES, compact_object};
+use crate::domain::verification::Verdict;
+use crate::error::Result;
+
+/// `POST /v1/executions/{execution_id}/verify`.
+pub async fn verify(request: Request) -> Result<Reply> {
+    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let mut fields = request.optional_fields()?;
+    let valid = fields.boolean("valid").unwrap_or(true);
+    let reason = text(&mut fields, "reason");
+    // A misspelt `valid` must not pass for the approval that its absence means.
+    fields.forbid_rest();
+    fields.finish()?;
+    let recorded = actions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    Ok(Reply::ok(&json!({
+        "execution_id": id.to_string(),
+        "outcome_state": recorded.state.as_str(),
+        "verdict": recorded.outcome.verdict.as_ref().map(render_verdict),
+    })))
+}
+
+/// `POST /v1/executions/{execution_id}/verification-pending`.
+pub async fn make_pending(request: Request) -> Result<Reply> {
+    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let fields = request.optional_fields()?;
+    fields.forbid_rest();
+    fields.finish()?;
+    let recorded = actions::make_pending(&request.app, caller.user_key, id).await?;
+    Ok(Reply::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
+}
+
+/// `PATCH /v1/executions/{execution_id}/evidence`.
+pub async fn append_evidence(request: Request) -> Result<Reply> {
+    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let mut fields = request.fields()?;
+    let evidence = read_evidence(&mut fields);
+    for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
+        fields.refuse(field, "evidence is not taken away: leave the field out, or give what it shows");
+    }
+    fields.forbid_rest();
+    fields.finish()?;
+    let updated = evidence.fields().is_some();
+    let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    Ok(Reply::ok(&json!({
+        "execution_id": id.to_string(),
+        "outcome_state": recorded.state.as_str(),
+        "evidence_updated": updated,
+        "evidence": recorded.outcome.report.evidence.fields(),
+    })))
+}
+
+/// A verdict as it stands in an execution.
+pub(super) fn render_verdict(verdict: &Verdict) -> Value {
+    json!({"valid": verdict.valid, "reason": verdict.reason, "verified_at": instant(verdict.verified_at)})
+}
+
+/// The evidence among the fields of a report, or of a body of its own.
+pub(super) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
+    let mut evidence = Map::new();
+    for name in TEXTS {
+        if let Some(text) = text(fields, name) {
+            evidence.insert(name.to_owned(), text.into());
+        }
+    }
+    if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MOST_ARTIFACTS) {
+        let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
+        if compact_object(&artifacts).len() > TEXT_BYTES {
+            fields.refuse(ARTIFACTS, &format!("at most {TEXT_BYTES} bytes of JSON are kept"));
+        }
+        evidence.extend(artifacts);
+    }
+    evidence.into()
+}
+
+/// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
+pub(super) fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+    let text = fields.string(name, 0..=TEXT_BYTES)?;
+    if text.len() > TEXT_BYTES {
+        fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));
+    }
+    Some(text)
+}
