@@ -2,7 +2,8 @@
 --
 -- Instants are milliseconds since 1970-01-01T00:00:00Z and always come from the program's clock: no column has a
 -- default that asks the time. `key` columns are the inner names of rows (small, in order of creation, so that
--- indexes stay narrow and herds touch neighbouring pages); `id` columns are what callers see.
+-- indexes stay narrow and herds touch neighbouring pages); `id` columns are what callers see. The tables that every
+-- delivery writes check their words by `=`: for an `IN` of three and more SQLite fills a table at every write.
 
 -- Single figures about the file itself. `last_seen`: the newest instant at which the scheduler fired.
 CREATE TABLE meta (
@@ -57,7 +58,8 @@ CREATE TABLE cues (
     key              INTEGER PRIMARY KEY,
     id               TEXT    NOT NULL UNIQUE,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    status           TEXT    NOT NULL CHECK (status IN ('active', 'paused', 'completed', 'failed')),
+    status           TEXT    NOT NULL CHECK (status = 'active' OR status = 'paused' OR status = 'completed'
+                                          OR status = 'failed'),
     -- The next instant at which the schedule is due; null while paused, over, or under way for the only time.
     next_run         INTEGER,
     last_run         INTEGER,
@@ -70,12 +72,13 @@ CREATE TABLE cues (
     cron             TEXT,
     at               INTEGER,
     timezone         TEXT    NOT NULL,
-    catch_up         TEXT    NOT NULL CHECK (catch_up IN ('latest', 'all', 'none')),
+    catch_up         TEXT    NOT NULL CHECK (catch_up = 'latest' OR catch_up = 'all' OR catch_up = 'none'),
     max_attempts     INTEGER NOT NULL,
     backoff_minutes  TEXT    NOT NULL,
     on_failure       TEXT    NOT NULL,
-    verification     TEXT    NOT NULL CHECK (verification IN ('none', 'require_external_id', 'require_result_url',
-                                                              'require_artifacts', 'manual')),
+    verification     TEXT    NOT NULL CHECK (verification = 'none' OR verification = 'require_external_id'
+                                          OR verification = 'require_result_url'
+                                          OR verification = 'require_artifacts' OR verification = 'manual'),
     callback_url     TEXT,
     callback_method  TEXT    NOT NULL,
     callback_headers TEXT    NOT NULL,
@@ -130,15 +133,17 @@ CREATE TABLE executions (
     cue_key          INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
     user_key         INTEGER NOT NULL,
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
-    status           TEXT    NOT NULL CHECK (status IN ('pending', 'delivering', 'retrying', 'success', 'failed')),
-    queue            TEXT    CHECK (queue IN ('waiting', 'send', 'claim')),
+    status           TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
+                                          OR status = 'success' OR status = 'failed'),
+    queue            TEXT    CHECK (queue = 'waiting' OR queue = 'send' OR queue = 'claim'),
     -- When a waiting execution becomes ready: the instant of a later `fire`, or of the next attempt.
     due              INTEGER,
     lane             INTEGER,
     task             TEXT,
     agent            TEXT,
     scheduled_for    INTEGER NOT NULL,
-    triggered_by     TEXT    NOT NULL CHECK (triggered_by IN ('schedule', 'manual_fire', 'replay')),
+    triggered_by     TEXT    NOT NULL CHECK (triggered_by = 'schedule' OR triggered_by = 'manual_fire'
+                                          OR triggered_by = 'replay'),
     payload_key      INTEGER,
     attempts         INTEGER NOT NULL,
     -- Start of the first attempt and of the newest one.
@@ -151,8 +156,9 @@ CREATE TABLE executions (
     claimed_by       TEXT,
     claimed_at       INTEGER,
     lease_expires_at INTEGER,
-    outcome_state    TEXT    CHECK (outcome_state IN ('reported_success', 'reported_failure', 'verified_success',
-                                                      'verification_pending', 'verification_failed')),
+    outcome_state    TEXT    CHECK (outcome_state = 'reported_success' OR outcome_state = 'reported_failure'
+                                 OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
+                                 OR outcome_state = 'verification_failed'),
     created_at       INTEGER NOT NULL,
     updated_at       INTEGER NOT NULL,
     CHECK ((queue = 'waiting') <= (due IS NOT NULL))

@@ -56,7 +56,7 @@ pub struct BillingRequest {
 pub fn insert_request(tx: &Tx<'_>, new: &NewRequest, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "DELETE FROM billing_requests WHERE key IN
-            (SELECT key FROM billing_requests WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2)",
+            (SELECT key FROM billing_requests WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)",
     )?
     .execute(params![millis(now), DROPPED_AT_ONCE])?;
     tx.prepare_cached(
@@ -176,7 +176,7 @@ pub fn insert_portal_link(
 ) -> Result<()> {
     tx.prepare_cached(
         "DELETE FROM billing_portal_links WHERE key IN
-            (SELECT key FROM billing_portal_links WHERE expires_at <= ?1 LIMIT ?2)",
+            (SELECT key FROM billing_portal_links WHERE expires_at <= ?1 LIMIT ?2 + 0)",
     )?
     .execute(params![millis(now), DROPPED_AT_ONCE])?;
     tx.prepare_cached(

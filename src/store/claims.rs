@@ -83,7 +83,7 @@ fn list_sql(filter: &Filter) -> &'static str {
                    LEFT JOIN payloads p ON p.key = e.payload_key
                   WHERE e.queue = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
                 $task,
-                " ORDER BY e.key LIMIT ?2"
+                " ORDER BY e.key LIMIT ?2 + 0"
             )
         };
     }

@@ -177,7 +177,7 @@ pub fn list(
     let filter =
         if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
     let status = status.map(Status::as_str);
-    let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 OFFSET ?4");
+    let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 + 0 OFFSET ?4");
     let cues = read
         .prepare_cached(&page)?
         .query_map(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)], read_cue)?

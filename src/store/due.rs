@@ -16,7 +16,7 @@ pub const LIST: &str = "SELECT cues.key, user_key, next_run, cron, at, timezone,
         transport = 'worker' AS is_worker, lane, payload_key, task, agent
    FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
   WHERE status = 'active' AND next_run <= ?1
-  ORDER BY next_run LIMIT ?2";
+  ORDER BY next_run LIMIT ?2 + 0";
 
 /// The earliest instant at which a cue is due. The status is a literal, so that the partial index serves.
 pub const NEXT: &str =
@@ -173,7 +173,7 @@ pub struct Missed {
 pub fn list_missed(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Missed>, i64)> {
     let missed = read
         .prepare_cached(
-            "SELECT first, last, count, reason FROM missed WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 OFFSET ?3",
+            "SELECT first, last, count, reason FROM missed WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
         )?
         .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], |row| {
             Ok(Missed {

@@ -110,7 +110,7 @@ pub fn find(read: &Read<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Li
 /// # Errors
 /// When the file cannot be read.
 pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Listed>, i64)> {
-    let sql = select("WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 OFFSET ?3");
+    let sql = select("WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 + 0 OFFSET ?3");
     let page = read
         .prepare_cached(&sql)?
         .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], listed)?

@@ -39,7 +39,7 @@ pub fn list(
     values.push(i64::from(limit).into());
     values.push(i64::try_from(offset).unwrap_or(i64::MAX).into());
     let page = read
-        .prepare_cached(&select(&format!("WHERE {conditions} ORDER BY e.key DESC LIMIT ? OFFSET ?")))?
+        .prepare_cached(&select(&format!("WHERE {conditions} ORDER BY e.key DESC LIMIT ? + 0 OFFSET ?")))?
         .query_map(params_from_iter(values.iter().map(|value| value as &dyn ToSql)), listed)?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok((page, total))

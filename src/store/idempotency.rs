@@ -71,7 +71,7 @@ pub fn delete(tx: &Tx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
         .prepare_cached(
             "DELETE FROM idempotent_answers WHERE (user_key, idempotency_key) IN (
                  SELECT user_key, idempotency_key FROM idempotent_answers WHERE created_at <= ?1
-                  ORDER BY created_at LIMIT ?2)",
+                  ORDER BY created_at LIMIT ?2 + 0)",
         )?
         .execute(params![millis(until), limit])?)
 }

@@ -9,17 +9,17 @@ use crate::domain::login::{Login, State};
 use crate::error::Result;
 
 const CODES_OF: &str =
-    "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3";
+    "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
 const MAILS_TO: &str =
-    "SELECT asked_at FROM login_mails WHERE email = ?1 AND asked_at > ?2 ORDER BY asked_at DESC LIMIT ?3";
+    "SELECT asked_at FROM login_mails WHERE email = ?1 AND asked_at > ?2 ORDER BY asked_at DESC LIMIT ?3 + 0";
 // Asked at every pass of the scheduler: the first entry of two indexes.
 const OLDEST: &str = "SELECT created_at FROM (SELECT created_at FROM logins ORDER BY created_at LIMIT 1)
     UNION ALL SELECT asked_at FROM (SELECT asked_at FROM login_mails ORDER BY asked_at LIMIT 1)
     ORDER BY 1 LIMIT 1";
 const DELETE_LOGINS: &str = "DELETE FROM logins WHERE code_hash IN (
-    SELECT code_hash FROM logins WHERE created_at <= ?1 ORDER BY created_at LIMIT ?2)";
+    SELECT code_hash FROM logins WHERE created_at <= ?1 ORDER BY created_at LIMIT ?2 + 0)";
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
-    SELECT key FROM login_mails WHERE asked_at <= ?1 ORDER BY asked_at LIMIT ?2)";
+    SELECT key FROM login_mails WHERE asked_at <= ?1 ORDER BY asked_at LIMIT ?2 + 0)";
 
 /// Stores a new login; tells whether its code was free.
 ///

@@ -1,6 +1,7 @@
 //! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers and a prompt one, one file.
 //!
-//! Calls `domain` only. No function here reads the clock: instants arrive as arguments.
+//! Calls `domain` only. No function here reads the clock: instants arrive as arguments. A bound limit is written
+//! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
 
 pub mod accounts;
 pub mod billing;

@@ -65,13 +65,13 @@ const NEXT_WAITING: &str = "SELECT due FROM executions WHERE queue = 'waiting' O
 const PROMOTE: &str = "UPDATE executions
     SET queue = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
         lane = coalesce((SELECT cues.lane FROM cues WHERE cues.key = executions.cue_key), lane), updated_at = ?1
-  WHERE key IN (SELECT key FROM executions WHERE queue = 'waiting' AND due <= ?1 ORDER BY due LIMIT ?2)
+  WHERE key IN (SELECT key FROM executions WHERE queue = 'waiting' AND due <= ?1 ORDER BY due LIMIT ?2 + 0)
   RETURNING transport = 'worker', status = 'retrying'";
 
 const NEXT_LANE: &str =
     "SELECT lane FROM executions WHERE queue = 'send' AND lane >= ?1 ORDER BY lane LIMIT 1";
 
-const READY: &str = "SELECT key FROM executions WHERE queue = 'send' AND lane = ?1 ORDER BY key LIMIT ?2";
+const READY: &str = "SELECT key FROM executions WHERE queue = 'send' AND lane = ?1 ORDER BY key LIMIT ?2 + 0";
 
 // Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever. The
 // columns are read by their places, which `read_ticket` and `read_order` name: a name is searched for at every row.

@@ -21,7 +21,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 pub fn take_event(tx: &Tx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let forgotten = now.checked_sub(KNOWN_FOR).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(
-        "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE taken_at <= ?1 LIMIT ?2)",
+        "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE taken_at <= ?1 LIMIT ?2 + 0)",
     )?
     .execute(params![millis(forgotten), FORGOTTEN_AT_ONCE])?;
     let taken = tx

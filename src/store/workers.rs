@@ -39,7 +39,7 @@ pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<Worker>> {
     Ok(read
         .prepare_cached(
             "SELECT worker_id, handlers, last_heartbeat, registered_since FROM workers
-              WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2",
+              WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0",
         )?
         .query_map(params![user_key, MOST_LISTED], read_worker)?
         .collect::<rusqlite::Result<Vec<_>>>()?)
