@@ -166,6 +166,12 @@ CREATE TABLE executions (
 
 CREATE INDEX executions_by_cue ON executions (cue_key, key);
 CREATE INDEX executions_by_user ON executions (user_key, key);
+-- For lists that show some executions only: none of these has an entry that a delivery writes twice.
+CREATE INDEX executions_over ON executions (user_key, status, key) WHERE status = 'success' OR status = 'failed';
+CREATE INDEX executions_by_worker ON executions (user_key, claimed_by, key) WHERE claimed_by IS NOT NULL;
+CREATE INDEX executions_by_outcome ON executions (user_key, outcome_state, key) WHERE outcome_state IS NOT NULL;
+CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
+    WHERE triggered_by = 'manual_fire' OR triggered_by = 'replay';
 CREATE INDEX executions_waiting ON executions (due) WHERE queue = 'waiting';
 CREATE INDEX executions_to_send ON executions (lane, key) WHERE queue = 'send';
 CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue = 'claim';

@@ -70,6 +70,7 @@ fn insert_cues(file: &Connection) {
         payload.execute(params![key, body]).unwrap();
         link.execute([file.last_insert_rowid(), key]).unwrap();
     }
+    file.execute("UPDATE users SET active_cues = active_cues + ?1", [i64::try_from(CUES).unwrap()]).unwrap();
     file.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
 }
 

@@ -8,6 +8,7 @@
 mod client;
 mod footprint;
 mod herd;
+mod history;
 mod lateness;
 mod limiter;
 #[path = "../../tests/it/recorder.rs"]
@@ -17,12 +18,13 @@ mod server;
 
 use std::time::Duration;
 
-const PARTS: [(&str, fn()); 5] = [
+const PARTS: [(&str, fn()); 6] = [
     ("trickle", lateness::trickle),
     ("herd", herd::herd),
     ("hang", lateness::hang),
     ("footprint", footprint::footprint),
     ("limiter", limiter::limiter),
+    ("history", history::history),
 ];
 
 fn main() {

@@ -34,7 +34,9 @@ pub async fn list(request: Request) -> Result<Reply> {
     if one.is_some_and(|one| !words.contains(&one)) {
         query.refuse("status", "is none of status__in: give one of the two");
     }
-    let words = one.map_or(words, |one| vec![one]);
+    let mut words = one.map_or(words, |one| vec![one]);
+    words.sort_unstable();
+    words.dedup();
     let filter = Filter {
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
         statuses: words.into_iter().filter_map(Status::parse).collect(),

@@ -105,20 +105,13 @@ pub fn find(read: &Read<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Li
     Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], listed).optional()?)
 }
 
-/// One page of the executions of a cue (which was found for its owner), newest first, and how many there are in all.
+/// The execution in this row.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Listed>, i64)> {
-    let sql = select("WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 + 0 OFFSET ?3");
-    let page = read
-        .prepare_cached(&sql)?
-        .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], listed)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let total = read
-        .prepare_cached("SELECT count(*) FROM executions WHERE cue_key = ?1")?
-        .query_row([cue_key], |row| row.get(0))?;
-    Ok((page, total))
+pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Listed>> {
+    let sql = select("WHERE e.key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
 }
 
 /// Tells its cue that an execution has ended: a `once` cue ends with its only run, a recurring one pauses after a
@@ -136,7 +129,7 @@ pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestam
     Ok(())
 }
 
-pub(super) fn select(which: &str) -> String {
+fn select(which: &str) -> String {
     format!(
         "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.verification,
                 o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at, o.valid, o.reason, o.verified_at
@@ -147,7 +140,7 @@ pub(super) fn select(which: &str) -> String {
     )
 }
 
-pub(super) fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
+fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
     Ok(Listed {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,

@@ -1,10 +1,13 @@
 //! The executions of a user as a list with filters, newest first.
+//!
+//! A page is found in two steps: the keys, along an index that holds them in order, from whichever end is nearer; then
+//! the rows of the page. So the last page of a million costs what the first one does, and neither reads other rows.
 
+use rusqlite::params_from_iter;
 use rusqlite::types::Value;
-use rusqlite::{ToSql, params_from_iter};
 
 use super::Read;
-use super::executions::{Listed, listed, select};
+use super::executions::{Listed, find_by_key};
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::verification::OutcomeState;
 use crate::error::Result;
@@ -32,38 +35,211 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Listed>, i64)> {
-    let (conditions, mut values) = filter.conditions(user_key);
-    let total = read
-        .prepare_cached(&format!("SELECT count(*) FROM executions e WHERE {conditions}"))?
-        .query_row(params_from_iter(&values), |row| row.get(0))?;
-    values.push(i64::from(limit).into());
-    values.push(i64::try_from(offset).unwrap_or(i64::MAX).into());
-    let page = read
-        .prepare_cached(&select(&format!("WHERE {conditions} ORDER BY e.key DESC LIMIT ? + 0 OFFSET ?")))?
-        .query_map(params_from_iter(values.iter().map(|value| value as &dyn ToSql)), listed)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok((page, total))
+    let mut total = 0;
+    for walk in filter.parts(user_key) {
+        total += walk.count(read)?;
+    }
+    let page = filter.walk(user_key).page(read, total, limit, offset)?;
+    Ok((rows(read, &page)?, total))
 }
 
-impl Filter {
-    /// The SQL condition, made of fixed text only, and its values.
-    fn conditions(&self, user_key: i64) -> (String, Vec<Value>) {
-        let mut conditions = vec!["e.user_key = ?".to_owned()];
-        let mut values = vec![Value::from(user_key)];
-        let mut add = |condition: &str, value: Option<String>| {
-            if let Some(value) = value {
-                conditions.push(condition.to_owned());
-                values.push(value.into());
-            }
-        };
-        add("e.cue_key = (SELECT key FROM cues WHERE id = ?)", self.cue_id.clone());
-        add("e.outcome_state = ?", self.outcome_state.map(|state| state.as_str().to_owned()));
-        add("e.claimed_by = ?", self.worker_id.clone());
-        add("e.triggered_by = ?", self.triggered_by.map(|trigger| trigger.as_str().to_owned()));
-        if !self.statuses.is_empty() {
-            conditions.push(format!("e.status IN ({})", vec!["?"; self.statuses.len()].join(", ")));
-            values.extend(self.statuses.iter().map(|status| status.as_str().to_owned().into()));
+/// One page of the executions of a cue (which was found for its owner), newest first, and how many there are in all.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Listed>, i64)> {
+    let mut walk = Walk::along("executions_by_cue");
+    walk.with("e.cue_key = ?", cue_key);
+    let total = walk.count(read)?;
+    let page = walk.page(read, total, limit, offset)?;
+    Ok((rows(read, &page)?, total))
+}
+
+fn rows(read: &Read<'_>, keys: &[i64]) -> Result<Vec<Listed>> {
+    keys.iter().filter_map(|key| find_by_key(read, *key).transpose()).collect()
+}
+
+/// Executions in the order of an index, and the conditions that hold for them, made of fixed text only.
+struct Walk {
+    index: &'static str,
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Walk {
+    fn along(index: &'static str) -> Self {
+        Self { index, conditions: Vec::new(), values: Vec::new() }
+    }
+
+    fn with(&mut self, condition: &str, value: impl Into<Value>) {
+        self.conditions.push(condition.to_owned());
+        self.values.push(value.into());
+    }
+
+    fn sql(&self, what: &str) -> String {
+        let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
+        format!("SELECT {what} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
+    }
+
+    fn count(&self, read: &Read<'_>) -> Result<i64> {
+        let mut count = read.prepare_cached(&self.sql("count(*)"))?;
+        Ok(count.query_row(params_from_iter(&self.values), |row| row.get(0))?)
+    }
+
+    /// The keys of a page of `total`, newest first.
+    fn page(&self, read: &Read<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
+        let limit = i64::from(limit).min(total - offset);
+        let after = total - offset - limit;
+        let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
+        let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
+        let mut page = read.prepare_cached(&sql)?;
+        let bounds = [Value::from(limit), Value::from(skipped)];
+        let keys = page.query_map(params_from_iter(self.values.iter().chain(&bounds)), |row| row.get(0))?;
+        let mut keys: Vec<i64> = keys.collect::<rusqlite::Result<_>>()?;
+        if order == "ASC" {
+            keys.reverse();
         }
-        (conditions.join(" AND "), values)
+        Ok(keys)
+    }
+}
+
+/// Those that are not over, of all users: the partial indexes of the queue hold them, and nothing else.
+const OPEN: &str = "SELECT key FROM executions WHERE queue = 'send'
+    UNION ALL SELECT key FROM executions WHERE queue = 'claim'
+    UNION ALL SELECT key FROM executions WHERE queue = 'waiting'
+    UNION ALL SELECT key FROM executions WHERE status = 'delivering'";
+
+impl Filter {
+    /// All that fit, in order.
+    fn walk(&self, user_key: i64) -> Walk {
+        let mut parts = self.parts(user_key);
+        match parts.pop() {
+            Some(part) if parts.is_empty() => part,
+            // Ended ones and others: nearly all, then.
+            _ => {
+                let mut all = Walk::along("executions_by_user");
+                all.with("e.user_key = ?", user_key);
+                self.narrow(&mut all);
+                all
+            }
+        }
+    }
+
+    /// All that fit, as parts that have nothing in common, each of which is quick to count.
+    fn parts(&self, user_key: i64) -> Vec<Walk> {
+        let index = self.narrowest_index();
+        if index != "executions_by_user" || self.statuses.is_empty() {
+            let mut walk = Walk::along(index);
+            walk.with("e.user_key = ?", user_key);
+            self.narrow(&mut walk);
+            return vec![walk];
+        }
+        let (over, open): (Vec<Status>, Vec<Status>) =
+            self.statuses.iter().partition(|status| status.is_over());
+        let mut parts = Vec::new();
+        for status in over {
+            let mut walk = Walk::along("executions_over");
+            walk.with("e.user_key = ?", user_key);
+            // A literal: only so is it known to be in the partial index.
+            walk.conditions.push(format!("e.status = '{}'", status.as_str()));
+            walk.conditions.extend(self.trigger());
+            parts.push(walk);
+        }
+        if !open.is_empty() {
+            let mut walk = Walk::along("");
+            walk.with("e.user_key = ?", user_key);
+            walk.conditions.push(format!("e.key IN ({OPEN})"));
+            walk.conditions.push(is_one_of(&open));
+            walk.conditions.extend(self.trigger());
+            parts.push(walk);
+        }
+        parts
+    }
+
+    /// The index whose entries are fewest for what is asked. One that says nothing of the status is walked to its end.
+    fn narrowest_index(&self) -> &'static str {
+        match self {
+            Self { cue_id: Some(_), .. } => "executions_by_cue",
+            Self { worker_id: Some(_), .. } => "executions_by_worker",
+            Self { outcome_state: Some(_), .. } => "executions_by_outcome",
+            Self { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => "executions_by_trigger",
+            _ => "executions_by_user",
+        }
+    }
+
+    /// Adds the conditions of the filter.
+    fn narrow(&self, walk: &mut Walk) {
+        if let Some(cue_id) = &self.cue_id {
+            walk.with("e.cue_key = (SELECT key FROM cues WHERE id = ?)", cue_id.clone());
+        }
+        if let Some(worker_id) = &self.worker_id {
+            walk.with("e.claimed_by = ?", worker_id.clone());
+        }
+        if let Some(state) = self.outcome_state {
+            walk.with("e.outcome_state = ?", state.as_str().to_owned());
+        }
+        walk.conditions.extend(self.trigger());
+        if !self.statuses.is_empty() {
+            walk.conditions.push(is_one_of(&self.statuses));
+        }
+    }
+
+    fn trigger(&self) -> Option<String> {
+        self.triggered_by.map(|trigger| format!("e.triggered_by = '{}'", trigger.as_str()))
+    }
+}
+
+fn is_one_of(statuses: &[Status]) -> String {
+    let words: Vec<String> = statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
+    format!("e.status IN ({})", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_walks_an_index_and_sorts_nothing() {
+        let file = rusqlite::Connection::open_in_memory().unwrap();
+        file.execute_batch(include_str!("../../schema.sql")).unwrap();
+        let plan = |walk: &Walk| -> Vec<String> {
+            let sql = walk.sql("e.key");
+            let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();
+            let steps = explain.query_map(params_from_iter(&walk.values), |row| row.get("detail")).unwrap();
+            steps.map(rusqlite::Result::unwrap).collect()
+        };
+        let is = |filter: Filter, step: &str| {
+            let steps = plan(&filter.walk(1));
+            assert!(
+                steps[0].starts_with("SEARCH e USING") && steps[0].contains(step),
+                "{filter:?}: {steps:?}"
+            );
+            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?}: {steps:?}");
+            // Of what waits and what is under way, which partial indexes hold and nothing else.
+            let queue = ["to_send", "to_claim", "waiting", "under_way"];
+            let queue = queue.map(|index| format!("SCAN executions USING COVERING INDEX executions_{index}"));
+            let scans = steps.iter().filter(|step| step.starts_with("SCAN"));
+            assert!(scans.clone().all(|step| queue.contains(step)), "{filter:?}: {steps:?}");
+        };
+        let all = Filter::default;
+        let (failed, pending) = (vec![Status::Failed], vec![Status::Pending, Status::Retrying]);
+        is(all(), "executions_by_user (user_key=?)");
+        is(Filter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)");
+        is(
+            Filter { worker_id: Some("w".to_owned()), ..all() },
+            "executions_by_worker (user_key=? AND claimed_by=?)",
+        );
+        is(
+            Filter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
+            "executions_by_outcome (user_key=? AND outcome_state=?)",
+        );
+        is(
+            Filter { triggered_by: Some(Trigger::Replay), ..all() },
+            "executions_by_trigger (user_key=? AND triggered_by=?)",
+        );
+        is(Filter { statuses: failed.clone(), ..all() }, "executions_over (user_key=? AND status=?)");
+        is(Filter { statuses: pending.clone(), ..all() }, "executions_by_user (user_key=? AND key=?)");
+        is(Filter { statuses: [failed, pending].concat(), ..all() }, "executions_by_user (user_key=?)");
     }
 }

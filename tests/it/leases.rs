@@ -7,7 +7,7 @@ use cued::domain::refusal::Code;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::upkeep::{self, return_lost_claims};
-use cued::store::executions;
+use cued::store::history;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -165,7 +165,7 @@ fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
     assert_eq!(scheduler.run_once(&world.app).unwrap().executions, 2);
     for (cue_key, success) in ends {
         let (runs, total) =
-            world.app.store.read(move |read| executions::list_of_cue(read, cue_key, 10, 0)).wait().unwrap();
+            world.app.store.read(move |read| history::list_of_cue(read, cue_key, 10, 0)).wait().unwrap();
         assert_eq!((runs.len(), total), (1, 1));
         let id = runs[0].execution.id;
         take(&world, user, id, "w");

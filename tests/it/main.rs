@@ -24,6 +24,7 @@ mod fair;
 mod fixture;
 mod flags;
 mod guard;
+mod history;
 mod journeys;
 mod json;
 mod leases;

@@ -10,7 +10,7 @@ use cued::domain::plan::Limits;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
 use cued::store::due::{self, Missed};
-use cued::store::executions;
+use cued::store::history;
 use jiff::Timestamp;
 
 use crate::fixture::World;
@@ -34,7 +34,7 @@ fn adrift(start: &str, catch_up: CatchUp) -> (World, i64) {
 /// The instants for which the cue has executions, oldest first.
 fn runs(world: &World, cue_key: i64) -> Vec<String> {
     let (page, total) =
-        world.app.store.read(move |read| executions::list_of_cue(read, cue_key, 100, 0)).wait().unwrap();
+        world.app.store.read(move |read| history::list_of_cue(read, cue_key, 100, 0)).wait().unwrap();
     assert_eq!(usize::try_from(total).unwrap(), page.len());
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
