@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod address;
+pub mod alert;
 pub mod billing;
 pub mod callback;
 pub mod canonical;
@@ -13,10 +14,12 @@ pub mod cue;
 pub mod delivery;
 pub mod destination;
 pub mod execution;
+pub mod failure;
 pub mod gap;
 pub mod ids;
 pub mod json;
 pub mod login;
+pub mod notice;
 pub mod outcome;
 pub mod payment_event;
 pub mod plan;
@@ -29,5 +32,6 @@ pub mod retry_after;
 pub mod schedule;
 pub mod signature;
 pub mod subscription;
+pub mod text;
 pub mod worker;
 pub mod zone;

@@ -107,8 +107,8 @@ mod tests {
         let connection = file();
         connection
             .execute_batch(
-                "INSERT INTO users (id, email, plan, webhook_secret, active_cues, created_at)
-                 VALUES ('u', 'u', 'free', '', 0, 0);
+                "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+                 VALUES ('u', 'u', 'free', '', '', 0, 0);
                  INSERT INTO cues (id, user_key, status, run_count, missed_count, transport, cron, timezone, catch_up,
                                    max_attempts, backoff_minutes, on_failure, verification, callback_method,
                                    callback_headers, name, created_at, updated_at)

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, millis, word};
-use super::{Read, Tx, cues, outcomes};
+use super::{Read, Tx, cues, failures, outcomes};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::outcome::Outcome;
@@ -111,8 +111,8 @@ pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Re
     Ok((page, total))
 }
 
-/// Tells its cue that an execution has ended: a `once` cue ends with its only run, a recurring one pauses after a
-/// failure where its `on_failure` asks for it.
+/// Tells its cue that an execution, as it was before, has ended: a `once` cue ends with its only run, and a failure has
+/// the consequences that its `on_failure` asks for. The end itself must be stored by now.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -120,10 +120,11 @@ pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestam
     if execution.triggered_by == Trigger::Schedule {
         cues::end_once(tx, execution.cue_key, execution.scheduled_for, success, now)?;
     }
-    if !success {
-        cues::pause_after_failure(tx, execution.cue_key, now)?;
+    if success {
+        failures::after_success(tx, execution.cue_key)
+    } else {
+        failures::after_failure(tx, execution.key, now)
     }
-    Ok(())
 }
 
 pub(super) fn select(which: &str) -> String {

@@ -3,6 +3,7 @@
 //! Calls `domain` only. No function here reads the clock: instants arrive as arguments.
 
 pub mod accounts;
+pub mod alerts;
 pub mod billing;
 pub mod claims;
 pub mod column;
@@ -10,6 +11,7 @@ pub mod counts;
 pub mod cues;
 pub mod due;
 pub mod executions;
+pub mod failures;
 pub mod file;
 pub mod history;
 pub mod idempotency;
@@ -18,6 +20,7 @@ mod lanes;
 pub mod logins;
 pub mod meta;
 pub mod months;
+pub mod outbox;
 pub mod outcomes;
 pub mod pauses;
 pub mod queue;
@@ -159,3 +162,6 @@ impl Drop for Store {
         }
     }
 }
+
+#[cfg(test)]
+mod plan;

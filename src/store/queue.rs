@@ -7,7 +7,8 @@ use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, millis, read_instant};
-use super::cues::{end_once, pause_after_failure, read_callback, read_retry};
+use super::cues::{end_once, read_callback, read_retry};
+use super::failures::{after_failure, after_success};
 use super::{Read, Rings, Tx};
 use crate::domain::account::ACCOUNT_DISABLED;
 use crate::domain::delivery::{Order, Ticket};
@@ -273,14 +274,15 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
 
 /// What the end of an execution means for its cue.
 fn end_cue(tx: &Tx<'_>, ended: &Ended, status: Status, now: Timestamp) -> Result<()> {
-    let Ticket { cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
+    let Ticket { key, cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
     if by_schedule && status.is_over() {
         end_once(tx, cue_key, scheduled_for, status == Status::Success, now)?;
     }
-    if status == Status::Failed {
-        pause_after_failure(tx, cue_key, now)?;
+    match status {
+        Status::Success => after_success(tx, cue_key),
+        Status::Failed => after_failure(tx, key, now),
+        Status::Pending | Status::Delivering | Status::Retrying => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
