@@ -22,6 +22,9 @@ CREATE TABLE users (
     -- After a rotation the old secret signs beside the new one until it expires (contract §3).
     previous_secret         TEXT,
     previous_secret_expires INTEGER,
+    -- Where alerts are sent, and what signs them.
+    alert_webhook_url       TEXT,
+    alert_webhook_secret    TEXT    NOT NULL,
     -- Cues with status 'active', kept by every write that changes one: counting a thousand rows costs a millisecond.
     active_cues             INTEGER NOT NULL,
     disabled_at             INTEGER,
@@ -322,3 +325,63 @@ CREATE TABLE billing_events (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX billing_events_by_age ON billing_events (taken_at);
+
+-- How many executions of a cue have ended as failed since one last ended as a success; no row is none. In the order in
+-- which they end: a retry is no end, a replay and a fire are executions like others, and what was never attempted (for
+-- the quota, or a disabled account) is not counted.
+CREATE TABLE failure_streaks (
+    cue_key  INTEGER PRIMARY KEY REFERENCES cues (key) ON DELETE CASCADE,
+    failures INTEGER NOT NULL
+) STRICT;
+
+-- Mails about failures of the last hour, by user: at most ten (contract §6), whatever restarts in between.
+CREATE TABLE failure_mails (
+    key        INTEGER PRIMARY KEY,
+    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    written_at INTEGER NOT NULL,
+    -- Failures since this mail that were not mailed.
+    held       INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX failure_mails_by_user ON failure_mails (user_key, written_at);
+
+-- The newest alerts of each user. `metadata` is a JSON object.
+CREATE TABLE alerts (
+    key          INTEGER PRIMARY KEY,
+    id           TEXT    NOT NULL,
+    user_key     INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    cue_key      INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    execution_id BLOB    NOT NULL CHECK (length(execution_id) = 16),
+    alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost')),
+    message      TEXT    NOT NULL,
+    metadata     TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
+CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
+
+-- What is still to be told of failures: stored with the failure, gone once it is told or given up. It stays when its cue
+-- is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the type of an alert.
+CREATE TABLE outbox (
+    key        INTEGER PRIMARY KEY,
+    -- The `webhook-id`, one for all attempts.
+    id         TEXT    NOT NULL,
+    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    kind       TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
+                                                'claim_lost')),
+    -- Both null for a mail.
+    url        TEXT,
+    lane       INTEGER,
+    body       TEXT    NOT NULL,
+    attempts   INTEGER NOT NULL,
+    -- When it is tried again; null where it is ready.
+    due        INTEGER,
+    created_at INTEGER NOT NULL,
+    CHECK ((kind = 'mail') = (url IS NULL)),
+    CHECK ((url IS NULL) = (lane IS NULL))
+) STRICT;
+
+-- What is ready stands first in it, by lane; mails have none.
+CREATE INDEX outbox_by_due ON outbox (due, lane);
+CREATE INDEX outbox_by_user ON outbox (user_key, lane);

@@ -81,6 +81,8 @@ pub struct Bells {
     pub send: Bell,
     /// An execution is ready to be claimed.
     pub claim: Bell,
+    /// A notice of a failure is ready to be told, or has been.
+    pub escalate: Bell,
     /// The engine has finished a pass or an attempt: whoever waits for it to come to rest looks again.
     pub progress: Bell,
 }
@@ -88,9 +90,12 @@ pub struct Bells {
 impl Bells {
     /// Rings what a commit asked for.
     pub fn ring(&self, rings: Rings) {
-        for (asked, bell) in
-            [(rings.schedule, &self.schedule), (rings.send, &self.send), (rings.claim, &self.claim)]
-        {
+        for (asked, bell) in [
+            (rings.schedule, &self.schedule),
+            (rings.send, &self.send),
+            (rings.claim, &self.claim),
+            (rings.escalate, &self.escalate),
+        ] {
             if asked {
                 bell.ring();
             }
@@ -99,7 +104,7 @@ impl Bells {
 
     /// Rings every bell, when the clock was moved or the program stops.
     pub fn ring_all(&self) {
-        for bell in [&self.schedule, &self.send, &self.claim, &self.progress] {
+        for bell in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
             bell.ring();
         }
     }

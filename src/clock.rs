@@ -93,7 +93,9 @@ impl Clock {
         }
     }
 
-    fn exact(&self) -> Timestamp {
+    /// The present instant as exactly as the machine tells it, for measuring: everything else works with
+    /// [`Clock::now`].
+    pub fn exact(&self) -> Timestamp {
         match &self.source {
             Source::System => Timestamp::now(),
             Source::Hand { now, .. } => *lock(now),

@@ -10,13 +10,13 @@
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
 //! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
-//! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost.
+//! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
 //! - `mail` is what the program writes to people: SMTP off the request path, or the log.
 //! - `http` turns bytes into actions and back; the table of doors is `http/routes.rs`.
 //! - `error` is the one error type, `random` the one source of randomness.
 //!
 //! Who may use whom, held by a test (`tests/it/architecture.rs`): `http` → `actions`, `store` (reads), `domain`;
-//! `actions` → `store`, `domain`, `billing`, `mail`; `engine` → `store`, `domain`; `billing` → `store`, `domain`;
+//! `actions` → `store`, `domain`, `billing`, `mail`; `engine` → `store`, `domain`, `mail`; `billing` → `store`, `domain`;
 //! `store` → `domain`; `domain` → nothing of ours.
 //! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Mail: handed over by whoever has something to say, sent by a thread of its own, tried again on passing faults.
 //!
-//! Mails wait in memory: a crash loses those that are not sent yet, and their readers have to ask again. What a mail
-//! says, and whom it goes to, never reaches the log while there is a server to send it to.
+//! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. What a mail says,
+//! and whom it goes to, never reaches the log while there is a server to send it to.
 
 mod smtp;
 
@@ -92,6 +92,11 @@ impl Post {
             }
             Err(TrySendError::Disconnected(_)) => tracing::warn!("a mail was dropped: the program stops"),
         }
+    }
+
+    /// Hands a mail over if there is room for it; answers whether there was. For whoever can come again.
+    pub fn offer(&self, mail: Mail) -> bool {
+        self.queue.try_send(Job::Send(mail)).is_ok()
     }
 
     /// Tries what is left once more, 10 s at most, and ends the thread.

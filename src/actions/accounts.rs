@@ -121,6 +121,25 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     }))
 }
 
+/// Replaces the secret that signs alerts, at once, and answers the new one.
+///
+/// # Errors
+/// When there are no random bytes.
+pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
+    let user_key = caller.user_key;
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    Ok(app.store.write(move |tx| {
+        accounts::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
+        Ok(secret)
+    }))
+}
+
+/// Sends the user's alerts to `url`, which has been checked, or nowhere. What was raised before goes where it was to.
+pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
+    let user_key = caller.user_key;
+    app.store.write(move |tx| accounts::set_alert_webhook_url(tx, user_key, url.as_deref()))
+}
+
 /// Gives a user another plan, whose limits are in force from the next request on. That ends a time of grace above the
 /// quota, and pauses the newest cues above the limit; answers how many.
 ///
@@ -149,14 +168,16 @@ pub fn disabled() -> Refusal {
     Refusal::new(Code::InvalidApiKey, "This account is disabled")
 }
 
-/// A user that is not stored yet, with an id and a webhook secret of its own.
+/// A user that is not stored yet, with an id and secrets of its own.
 pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUser> {
     let secret = WebhookSecret::from_random(random::bytes()?);
+    let alert_secret = WebhookSecret::from_random(random::bytes()?);
     Ok(NewUser {
         id: random_id()?,
         email: email.to_owned(),
         plan: plan.to_owned(),
         webhook_secret: secret.reveal().to_owned(),
+        alert_webhook_secret: alert_secret.reveal().to_owned(),
         created_at: now,
     })
 }

@@ -88,8 +88,9 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pend
             tell_cue(tx, &execution, success, now)?;
         }
         let state = after_report(verification, success, &outcome.report.evidence);
-        settle(tx, &execution, state, now)?;
-        Ok(Recorded { outcome, state })
+        let recorded = Recorded { outcome, state };
+        settle(tx, &execution, verification, &recorded, now)?;
+        Ok(recorded)
     })
 }
 

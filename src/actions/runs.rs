@@ -159,7 +159,8 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
 fn made(tx: &Tx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
     executions::insert(tx, run)?;
     let waits = run.scheduled_for > run.now;
-    tx.ring(Rings { schedule: waits, send: !waits && !run.is_worker, claim: !waits && run.is_worker });
+    let (send, claim) = (!waits && !run.is_worker, !waits && run.is_worker);
+    tx.ring(Rings { schedule: waits, send, claim, ..Rings::default() });
     Ok(ManualRun {
         execution_id: run.id,
         cue_id: cue.id.clone(),

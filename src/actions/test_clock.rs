@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::error::{Error, Result};
-use crate::store::{Read, claims, counts, due, queue};
+use crate::store::{Read, claims, counts, due, outbox, queue};
 
 /// What a move of the clock caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub struct Moved {
 }
 
 /// Moves the test clock to `target`, or leaves it where it is when that has passed. Everything that falls due on
-/// the way is fired in order, and every delivery attempt that it causes has ended when this returns. Blocks the
+/// the way is fired in order, and every delivery attempt that it causes has ended when this returns, and so has every
+/// notice of a failure been told once (mails: to the post), though those do not count. Blocks the
 /// thread: not for use in a task. Gives up once `stopping`: an engine that is stopped never comes to rest.
 ///
 /// # Errors
@@ -65,7 +66,7 @@ fn is_at_rest(app: &App) -> Result<bool> {
     let (now, seen) = (app.clock.now(), app.pulse.seen());
     let look = app.store.read(move |read| {
         let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
-        Ok(!waits && !counts::is_delivering(read)?)
+        Ok(!waits && !counts::is_delivering(read)? && !outbox::any_ready(read)?)
     });
     look.wait()
 }
@@ -78,5 +79,6 @@ fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
 /// The earliest instant at which the engine has something to do. Before `seen` nothing fires by schedule.
 fn deadline(read: &Read<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
     let cue = due::next(read)?.map(|next| next.max(seen));
-    Ok([cue, queue::next_waiting(read)?, claims::next_lost(read)?].into_iter().flatten().min())
+    let others = [queue::next_waiting(read)?, claims::next_lost(read)?, outbox::next_waiting(read)?];
+    Ok(others.into_iter().chain([cue]).flatten().min())
 }

@@ -4,14 +4,15 @@ use jiff::Timestamp;
 
 use super::executions::find;
 use crate::app::App;
+use crate::domain::alert::Alert;
 use crate::domain::evidence::Evidence;
 use crate::domain::execution::Execution;
 use crate::domain::ids::ExecutionId;
 use crate::domain::outcome::Outcome;
-use crate::domain::verification::{Event, Mode, OutcomeState, Verdict, after, unreported};
+use crate::domain::verification::{Event, Mode, OutcomeState, Verdict, after, unreported, why_failed};
 use crate::error::Result;
 use crate::store::executions::Listed;
-use crate::store::{Pending, Tx, outcomes};
+use crate::store::{Pending, Tx, alerts, outcomes};
 
 /// An outcome as it is recorded now.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,8 +59,20 @@ pub fn append_evidence(app: &App, user_key: i64, id: ExecutionId, more: Evidence
 
 /// Puts the outcome of `execution`, which is given as it was before, into `state`. Every report and all that comes
 /// after one passes here, so that what follows a verification that fails has one place to be set off at.
-pub(super) fn settle(tx: &Tx<'_>, execution: &Execution, state: OutcomeState, now: Timestamp) -> Result<()> {
-    outcomes::set_state(tx, execution.key, state, now)
+pub(super) fn settle(
+    tx: &Tx<'_>,
+    execution: &Execution,
+    mode: Mode,
+    recorded: &Recorded,
+    now: Timestamp,
+) -> Result<()> {
+    outcomes::set_state(tx, execution.key, recorded.state, now)?;
+    let failed = OutcomeState::VerificationFailed;
+    if recorded.state == failed && execution.outcome_state != Some(failed) {
+        let reason = why_failed(mode, recorded.outcome.verdict.as_ref());
+        alerts::raise(tx, execution.key, &Alert::VerificationFailed { reason }, now)?;
+    }
+    Ok(())
 }
 
 /// Lets `what` change an outcome, and stores what the event leads to; nothing when it is refused.
@@ -78,7 +91,8 @@ fn change(
         let event = what(&mut outcome, verification, now);
         let state = after(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
-        settle(tx, &execution, state, now)?;
-        Ok(Recorded { outcome, state })
+        let recorded = Recorded { outcome, state };
+        settle(tx, &execution, verification, &recorded, now)?;
+        Ok(recorded)
     })
 }

@@ -43,6 +43,8 @@ pub struct User {
     pub plan: String,
     /// `monthly` or `annual` where a subscription pays for the plan.
     pub plan_interval: Option<String>,
+    /// Where its alerts are sent.
+    pub alert_webhook_url: Option<String>,
     pub active_cues: i64,
     pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::callback::{Callback, delivery_headers};
 use super::execution::Retry;
 use super::ids::ExecutionId;
-use super::signature::{Secrets, signature_v1, standard_signature};
+use super::signature::{Secrets, signature_headers};
 
 /// One attempt of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,21 +58,17 @@ pub struct Message {
 #[must_use]
 pub fn message(ticket: &Ticket, order: &Order, now: Timestamp) -> Message {
     let body = order.callback.method.has_body().then(|| body(order));
-    let (id, seconds) = (ticket.id.to_string(), now.as_second());
+    let id = ticket.id.to_string();
     let signed = body.as_deref().unwrap_or_default();
-    let standard = standard_signature(secrets(order, now), &id, seconds, signed);
+    let signatures = signature_headers(secrets(order, now), &id, now.as_second(), signed);
     let mut headers = vec![
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("X-CueAPI-Cue-Id", order.cue_id.clone()),
-        ("X-CueAPI-Execution-Id", id.clone()),
+        ("X-CueAPI-Execution-Id", id),
         ("X-CueAPI-Scheduled-For", instant(ticket.scheduled_for)),
         ("X-CueAPI-Attempt", ticket.attempt.to_string()),
-        ("X-CueAPI-Timestamp", seconds.to_string()),
-        ("X-CueAPI-Signature", signature_v1(&order.secret, seconds, signed)),
-        ("webhook-id", id),
-        ("webhook-timestamp", seconds.to_string()),
-        ("webhook-signature", standard),
     ];
+    headers.extend(signatures);
     // Without a body it would be a promise not kept: some frameworks refuse such a request.
     if body.is_some() {
         headers.insert(0, ("Content-Type", "application/json".to_owned()));
@@ -85,12 +81,12 @@ fn body(order: &Order) -> Vec<u8> {
 }
 
 fn secrets(order: &Order, now: Timestamp) -> Secrets<'_> {
-    let overlaps = order.previous_secret_expires.is_some_and(|expires| now < expires);
-    Secrets { current: &order.secret, previous: order.previous_secret.as_deref().filter(|_| overlaps) }
+    Secrets::at(now, &order.secret, order.previous_secret.as_deref(), order.previous_secret_expires)
 }
 
 /// UTC, to the millisecond only where there is a fraction (contract §2).
-fn instant(at: Timestamp) -> String {
+#[must_use]
+pub fn instant(at: Timestamp) -> String {
     if at.subsec_nanosecond() == 0 { at.to_string() } else { format!("{at:.3}") }
 }
 

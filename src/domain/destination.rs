@@ -78,6 +78,12 @@ impl Destination {
     }
 }
 
+/// Host and port of a URL that has been checked; empty for one that cannot be read.
+#[must_use]
+pub fn authority_of(url: &str) -> String {
+    parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
+}
+
 /// The lane of a URL that has been checked; all URLs that cannot be read share one.
 #[must_use]
 pub fn lane_of(url: &str) -> i64 {

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod address;
+pub mod alert;
 pub mod billing;
 pub mod callback;
 pub mod canonical;
@@ -14,10 +15,12 @@ pub mod delivery;
 pub mod destination;
 pub mod evidence;
 pub mod execution;
+pub mod failure;
 pub mod gap;
 pub mod ids;
 pub mod json;
 pub mod login;
+pub mod notice;
 pub mod outcome;
 pub mod payment_event;
 pub mod plan;
@@ -30,6 +33,7 @@ pub mod retry_after;
 pub mod schedule;
 pub mod signature;
 pub mod subscription;
+pub mod text;
 pub mod verification;
 pub mod worker;
 pub mod zone;

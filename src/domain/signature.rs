@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use ring::hmac;
 
 use super::ids::hex;
@@ -13,6 +14,36 @@ pub struct Secrets<'a> {
     pub current: &'a str,
     /// The one before, while it still counts.
     pub previous: Option<&'a str>,
+}
+
+impl<'a> Secrets<'a> {
+    /// Those that sign at `now`: the previous secret until it expires.
+    #[must_use]
+    pub fn at(
+        now: Timestamp,
+        current: &'a str,
+        previous: Option<&'a str>,
+        previous_expires: Option<Timestamp>,
+    ) -> Self {
+        Self { current, previous: previous.filter(|_| previous_expires.is_some_and(|expires| now < expires)) }
+    }
+}
+
+/// The headers that sign a message in both ways, under the id that Standard Webhooks gives it.
+#[must_use]
+pub fn signature_headers(
+    secrets: Secrets<'_>,
+    id: &str,
+    timestamp_secs: i64,
+    body: &[u8],
+) -> [(&'static str, String); 5] {
+    [
+        ("X-CueAPI-Timestamp", timestamp_secs.to_string()),
+        ("X-CueAPI-Signature", signature_v1(secrets.current, timestamp_secs, body)),
+        ("webhook-id", id.to_owned()),
+        ("webhook-timestamp", timestamp_secs.to_string()),
+        ("webhook-signature", standard_signature(secrets, id, timestamp_secs, body)),
+    ]
 }
 
 /// `X-CueAPI-Signature`: `v1=HEX` over `TIMESTAMP.BODY`, keyed with the whole text of the secret.

@@ -65,6 +65,19 @@ impl Mode {
     }
 }
 
+/// Why an outcome is `verification_failed`, as a clause: a person's reason, or what the mode asks for and did not get.
+#[must_use]
+pub fn why_failed(mode: Mode, verdict: Option<&Verdict>) -> String {
+    let missing = match (verdict, mode) {
+        (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
+        (Some(_), _) | (None, Mode::None | Mode::Manual) => return "it was found to be wrong".to_owned(),
+        (None, Mode::RequireExternalId) => "external_id",
+        (None, Mode::RequireResultUrl) => "result_url",
+        (None, Mode::RequireArtifacts) => ARTIFACTS,
+    };
+    format!("its evidence has no {missing}")
+}
+
 /// Where the outcome of an execution stands (`outcome_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeState {

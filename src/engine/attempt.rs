@@ -1,6 +1,7 @@
 //! One attempt: what was taken up is sent, and what came back is judged. No database here, and no waiting but for
 //! the courier.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::Timestamp;
@@ -28,41 +29,69 @@ pub enum Outcome {
     Unsendable(String),
 }
 
-/// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
-pub fn send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
-    // The writing and signing too: a thread that panics is lost, and its execution under way until the next start.
-    catch_unwind(AssertUnwindSafe(|| try_to_send(courier, taken, now))).unwrap_or_else(|_| {
-        tracing::error!("the delivery of execution {} panicked", taken.ticket.id);
-        Outcome::Unanswered { reason: "a fault inside cued; its log has more".to_owned(), timed_out: false }
-    })
+impl Outcome {
+    /// What the rules have to know of it.
+    #[must_use]
+    pub fn attempt(&self, now: Timestamp) -> Attempt {
+        match self {
+            Self::Answered(Receipt { http_status, retry_after, .. }) => Attempt::Answered {
+                http_status: *http_status,
+                retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
+            },
+            Self::Unanswered { .. } | Self::Unsendable(_) => Attempt::Unanswered,
+        }
+    }
+
+    /// Whether the receiver kept its thread until the time was up.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        matches!(self, Self::Unanswered { timed_out: true, .. })
+    }
 }
 
-fn try_to_send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
-    let parcel = match &taken.order {
-        Ok(order) => parcel(&taken.ticket, order, now),
-        Err(reason) => return Outcome::Unsendable(format!("The delivery cannot be made: {reason}")),
+/// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
+pub fn send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
+    let write = || match &taken.order {
+        Ok(order) => Ok(parcel(&taken.ticket, order, now)),
+        Err(reason) => Err(format!("The delivery cannot be made: {reason}")),
     };
-    match courier.send(&parcel) {
-        Ok(receipt) => Outcome::Answered(receipt),
-        Err(mishap) => Outcome::Unanswered {
+    carry(courier, write, &taken.ticket.id)
+}
+
+/// Sends the parcel that `write` makes, or cannot make and says why, and waits for the answer; `id` says in the log
+/// what it was. Never panics.
+pub fn carry(
+    courier: &dyn Courier,
+    write: impl FnOnce() -> Result<Parcel, String>,
+    id: &dyn Display,
+) -> Outcome {
+    // The writing and signing too: a thread that panics is lost, and what it had under way until the next start.
+    let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| courier.send(&parcel)) {
+        Ok(Ok(receipt)) => Outcome::Answered(receipt),
+        Ok(Err(mishap)) => Outcome::Unanswered {
             reason: mishap.to_string(),
             timed_out: matches!(mishap, Mishap::Timeout { .. }),
         },
-    }
+        Err(reason) => Outcome::Unsendable(reason),
+    }));
+    sent.unwrap_or_else(|_| {
+        tracing::error!("the delivery of {id} panicked");
+        Outcome::Unanswered { reason: "a fault inside cued; its log has more".to_owned(), timed_out: false }
+    })
 }
 
 /// What an attempt that ended at `now` means for its execution.
 #[must_use]
 pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
-    let timed_out = matches!(outcome, Outcome::Unanswered { timed_out: true, .. });
-    let after = |attempt: &Attempt| match &taken.order {
-        Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, attempt, now),
+    let timed_out = outcome.timed_out();
+    let next = match &taken.order {
+        Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, &outcome.attempt(now), now),
         Err(_) => Next::Failed,
     };
     let mut ended = Ended {
         ticket: taken.ticket,
         at: now,
-        next: Next::Failed,
+        next,
         http_status: None,
         response_body: None,
         error_message: None,
@@ -70,17 +99,13 @@ pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
     match outcome {
         Outcome::Answered(receipt) => {
             let http_status = receipt.http_status;
-            let retry_after = honoured_retry_after(http_status, receipt.retry_after.as_deref(), now);
-            ended.next = after(&Attempt::Answered { http_status, retry_after });
             ended.http_status = Some(http_status);
             ended.response_body = Some(text(&receipt.body));
-            ended.error_message = (ended.next != Next::Success).then(|| answered(http_status));
+            ended.error_message = (next != Next::Success).then(|| answered(http_status));
         }
-        Outcome::Unanswered { reason, .. } => {
-            ended.next = after(&Attempt::Unanswered);
+        Outcome::Unanswered { reason, .. } | Outcome::Unsendable(reason) => {
             ended.error_message = Some(reason);
         }
-        Outcome::Unsendable(reason) => ended.error_message = Some(reason),
     }
     Returned { ended, timed_out }
 }

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::store::queue::{self, Taken};
 
 /// How long a stop waits for running deliveries (contract §1).
-const DRAIN: Duration = Duration::from_secs(30);
+pub(super) const DRAIN: Duration = Duration::from_secs(30);
 
 /// The pause after a fault of the disk.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -144,7 +144,8 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
     }
 }
 
-fn drain(returned: &Inbox) -> Vec<Returned> {
+/// Takes what has come back from the threads of a pool.
+pub(super) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
     std::mem::take(&mut returned.lock().unwrap_or_else(PoisonError::into_inner))
 }
 

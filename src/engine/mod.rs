@@ -5,6 +5,7 @@ pub mod clockwork;
 pub mod courier;
 pub mod delivery;
 pub mod dispatcher;
+pub mod escalation;
 pub mod mishap;
 pub mod pool;
 pub mod resolver;
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 use self::clockwork::Clockwork;
 use self::courier::Courier;
 use self::delivery::Delivery;
+use self::escalation::Escalation;
 use crate::app::App;
 use crate::error::{Error, Result};
 
@@ -26,10 +28,11 @@ use crate::error::{Error, Result};
 pub struct Engine {
     clockwork: Clockwork,
     delivery: Delivery,
+    escalation: Escalation,
 }
 
 impl Engine {
-    /// Returns what a crash cut short, then starts the scheduler and the delivery threads.
+    /// Returns what a crash cut short, then starts the scheduler, the delivery threads and the escalation.
     ///
     /// # Errors
     /// When the file cannot be read or written, or the system starts no more threads.
@@ -38,15 +41,16 @@ impl Engine {
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }
-        let delivery = Delivery::start(app, courier)
-            .map_err(|error| Error::Fault(format!("the delivery threads cannot start: {error}")))?;
-        Ok(Self { clockwork: Clockwork::start(app)?, delivery })
+        let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
+        let escalation = Escalation::start(app, Arc::clone(&courier)).map_err(failed)?;
+        let delivery = Delivery::start(app, courier).map_err(failed)?;
+        Ok(Self { clockwork: Clockwork::start(app)?, delivery, escalation })
     }
 
     /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running
     /// deliveries end while the port drains, not after it.
     pub fn halt(&self) -> impl FnOnce() + Send + 'static {
-        let flags = [self.clockwork.stop_flag(), self.delivery.stop_flag()];
+        let flags = [self.clockwork.stop_flag(), self.delivery.stop_flag(), self.escalation.stop_flag()];
         let bells = self.clockwork.bells();
         move || {
             for flag in flags {
@@ -60,5 +64,6 @@ impl Engine {
     pub fn stop(self) {
         self.clockwork.stop();
         self.delivery.stop();
+        self.escalation.stop();
     }
 }

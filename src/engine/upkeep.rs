@@ -3,13 +3,14 @@
 
 use jiff::Timestamp;
 
+use crate::domain::alert::Alert;
 use crate::domain::execution::{Status, after_lost_claim};
 use crate::domain::login::COUNTED_FOR;
 use crate::error::Result;
 use crate::store::claims::{self, Lost};
 use crate::store::executions::tell_cue;
 use crate::store::idempotency::{self, KEPT_FOR};
-use crate::store::{Rings, Store, Tx, logins};
+use crate::store::{Rings, Store, Tx, alerts, logins};
 
 /// Claims taken back in one transaction: larger ones would hold up other writes.
 const BATCH: usize = 200;
@@ -82,8 +83,12 @@ fn take_back(tx: &Tx<'_>, Lost { execution, max_attempts }: &Lost, now: Timestam
     let reason =
         format!("The claim of worker {worker} was lost: its lease ended without a report or a sign of life");
     let returned = claims::take_back(tx, execution.key, status, &reason, now)?;
-    if returned && status == Status::Failed {
-        tell_cue(tx, execution, false, now)?;
+    if returned {
+        let lost = Alert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
+        alerts::raise(tx, execution.key, &lost, now)?;
+        if status == Status::Failed {
+            tell_cue(tx, execution, false, now)?;
+        }
     }
     Ok(returned)
 }

@@ -1,7 +1,9 @@
-//! `/v1/auth`: registration, keys, the webhook secret.
+//! `/v1/auth`: registration, the account, keys, the secrets of webhooks and alerts.
 
 use serde_json::{Value, json};
 
+use super::cue_input::check_url_of;
+use super::fields::Presence;
 use super::reply::{Reply, instant};
 use super::request::Request;
 use crate::actions::accounts as actions;
@@ -9,7 +11,7 @@ use crate::domain::account::KeyEntry;
 use crate::domain::credentials::Email;
 use crate::domain::plan::shown;
 use crate::error::{Error, Result};
-use crate::store::{accounts, keys, months};
+use crate::store::{Read, accounts, keys, months};
 
 /// `POST /v1/auth/register {email}`
 pub async fn register(request: Request) -> Result<Reply> {
@@ -49,6 +51,7 @@ pub async fn me(request: Request) -> Result<Reply> {
         "email": user.email,
         "plan": user.plan,
         "has_webhook_secret": true,
+        "alert_webhook_url": user.alert_webhook_url,
         "active_cues": user.active_cues,
         "active_cue_limit": shown(limits.cues),
         "monthly_executions": executions,
@@ -58,6 +61,23 @@ pub async fn me(request: Request) -> Result<Reply> {
         "api_key_prefix": prefix,
         "created_at": instant(user.created_at),
     })))
+}
+
+/// `PATCH /v1/auth/me {alert_webhook_url}`: null takes the URL away. Answers as `GET` does.
+pub async fn update_me(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let presence = fields.presence("alert_webhook_url");
+    let url = fields.string("alert_webhook_url", 0..=usize::MAX);
+    fields.forbid_rest();
+    fields.finish()?;
+    if let Some(url) = &url {
+        check_url_of("alert_webhook_url", url, &request.app.settings.callbacks)?;
+    }
+    if presence != Presence::Absent {
+        actions::set_alert_url(&request.app, &caller, url).await?;
+    }
+    me(request).await
 }
 
 /// `POST /v1/auth/key/regenerate`
@@ -120,6 +140,20 @@ pub async fn rotate_secret(request: Request) -> Result<Reply> {
         "webhook_secret": secret.reveal(),
         "previous_secret_expires_at": instant(expires),
     })))
+}
+
+/// `GET /v1/auth/alert-webhook-secret`
+pub async fn alert_secret(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let find = move |read: &Read<'_>| accounts::alert_webhook_secret(read, caller.user_key);
+    Ok(Reply::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
+}
+
+/// `POST /v1/auth/alert-webhook-secret/regenerate`
+pub async fn rotate_alert_secret(request: Request) -> Result<Reply> {
+    let caller = request.caller()?;
+    let secret = actions::rotate_alert_secret(&request.app, &caller)?.await?;
+    Ok(Reply::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
 }
 
 fn render_key(entry: &KeyEntry, current: bool) -> Value {

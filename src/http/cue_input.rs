@@ -212,13 +212,26 @@ fn on_failure_parts(
     let pause = on_failure.boolean("pause");
     note_or_forbid(&on_failure, "on_failure", unknown);
     if let Some(Some(url)) = &webhook {
-        check_url(url, policy).map_err(|error| {
-            let refusal = Refusal::from(error);
-            let message = refusal.message.replacen("callback.url", "on_failure.webhook", 1);
-            Refusal { message: message.into(), ..refusal }
-        })?;
+        check_url_of("on_failure.webhook", url, policy)?;
     }
     Ok(OnFailureParts { email, webhook, pause })
+}
+
+/// Checks the URL in a field that is like a callback's (contract §4).
+///
+/// # Errors
+/// `invalid_callback_url`, naming the field.
+pub(super) fn check_url_of(
+    field: &str,
+    url: &str,
+    policy: &AddressPolicy,
+) -> std::result::Result<(), Refusal> {
+    let named = |error| {
+        let refusal = Refusal::from(error);
+        let message = refusal.message.replacen("callback.url", field, 1);
+        Refusal { message: message.into(), ..refusal }
+    };
+    check_url(url, policy).map(|_| ()).map_err(named)
 }
 
 fn verification(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Option<Mode> {

@@ -53,14 +53,7 @@ pub async fn list(request: Request) -> Result<Reply> {
             history::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })
         .await?;
-    let shown = i64::try_from(page.len()).unwrap_or(i64::MAX);
-    Ok(Reply::ok(&json!({
-        "executions": page.iter().map(execution).collect::<Vec<_>>(),
-        "total": total,
-        "limit": limit,
-        "offset": offset,
-        "has_more": offset.saturating_add(shown) < total,
-    })))
+    Ok(Reply::page("executions", page.iter().map(execution).collect(), total, limit, offset))
 }
 
 /// `POST /v1/executions/{execution_id}/replay`.

@@ -2,6 +2,7 @@
 //!
 //! One connection is `connections`, one request is `gate`, the list of doors is `routes`.
 
+pub mod alerts;
 pub mod auth;
 pub mod billing;
 mod billing_pages;

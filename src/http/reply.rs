@@ -30,6 +30,16 @@ impl Reply {
         Self::json(StatusCode::OK, value.to_string())
     }
 
+    /// 200 with one page of a longer list: the entries under `name`, `total` in all, `limit` from `offset` on asked for.
+    #[must_use]
+    pub fn page(name: &str, entries: Vec<Value>, total: i64, limit: i64, offset: i64) -> Self {
+        let shown = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+        let has_more = offset.saturating_add(shown) < total;
+        let mut body = json!({"total": total, "limit": limit, "offset": offset, "has_more": has_more});
+        body[name] = entries.into();
+        Self::ok(&body)
+    }
+
     /// 201 with a JSON body.
     #[must_use]
     pub fn created(value: &Value) -> Self {

@@ -8,8 +8,8 @@ use super::query::percent_decoded;
 use super::reply::Reply;
 use super::request::Request;
 use super::{
-    auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage, verification,
-    workers,
+    alerts, auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage,
+    verification, workers,
 };
 use crate::error::Result;
 
@@ -75,12 +75,15 @@ pub static ROUTES: &[Route] = routes! {
 
     POST   "/v1/auth/register"                        Open auth::register,
     GET    "/v1/auth/me"                              Key auth::me,
+    PATCH  "/v1/auth/me"                              Key auth::update_me,
     POST   "/v1/auth/key/regenerate"                  Key auth::regenerate_key,
     GET    "/v1/auth/keys"                            Key auth::list_keys,
     POST   "/v1/auth/keys"                            Key auth::make_key,
     DELETE "/v1/auth/keys/{key_id}"                   Key auth::revoke_key,
     GET    "/v1/auth/webhook-secret"                  Key auth::webhook_secret,
     POST   "/v1/auth/webhook-secret/regenerate"       Key auth::rotate_secret,
+    GET    "/v1/auth/alert-webhook-secret"            Key auth::alert_secret,
+    POST   "/v1/auth/alert-webhook-secret/regenerate" Key auth::rotate_alert_secret,
 
     POST   "/v1/auth/device-code"                     Open logins::start,
     POST   "/v1/auth/device-code/submit-email"        Open logins::submit_email,
@@ -114,6 +117,8 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/worker/heartbeat"                     Key workers::beat,
     GET    "/v1/workers"                              Key workers::list,
     DELETE "/v1/workers/{worker_id}"                  Key workers::remove,
+
+    GET    "/v1/alerts"                               Key alerts::list,
 
     GET    "/v1/usage"                                Key  usage::usage,
 

@@ -11,7 +11,8 @@ use crate::domain::account::User;
 use crate::domain::billing::Interval;
 use crate::error::Result;
 
-const COLUMNS: &str = "key, id, email, plan, plan_interval, active_cues, disabled_at, created_at";
+const COLUMNS: &str =
+    "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
 
 /// A user that is being made.
 #[derive(Debug, Clone)]
@@ -21,6 +22,7 @@ pub struct NewUser {
     pub email: String,
     pub plan: String,
     pub webhook_secret: String,
+    pub alert_webhook_secret: String,
     pub created_at: Timestamp,
 }
 
@@ -31,10 +33,17 @@ pub struct NewUser {
 pub fn insert(tx: &Tx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let inserted = tx
         .prepare_cached(
-            "INSERT INTO users (id, email, plan, webhook_secret, active_cues, created_at)
-             VALUES (?1, ?2, ?3, ?4, 0, ?5) ON CONFLICT (email) DO NOTHING",
+            "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6) ON CONFLICT (email) DO NOTHING",
         )?
-        .execute(params![new.id, new.email, new.plan, new.webhook_secret, millis(new.created_at)])?;
+        .execute(params![
+            new.id,
+            new.email,
+            new.plan,
+            new.webhook_secret,
+            new.alert_webhook_secret,
+            millis(new.created_at),
+        ])?;
     Ok((inserted > 0).then(|| tx.last_insert_rowid()))
 }
 
@@ -149,6 +158,36 @@ pub fn rotate_secret(tx: &Tx<'_>, user_key: i64, secret: &str, previous_expires:
     Ok(())
 }
 
+/// What signs the user's alerts.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn alert_webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read
+        .prepare_cached("SELECT alert_webhook_secret FROM users WHERE key = ?1")?
+        .query_row([user_key], |row| row.get(0))?)
+}
+
+/// Gives the user another secret for alerts; the present one signs no more.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_alert_webhook_secret(tx: &Tx<'_>, user_key: i64, secret: &str) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1")?
+        .execute(params![user_key, secret])?;
+    Ok(())
+}
+
+/// Sends the user's alerts to `url` from now on, or nowhere.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_alert_webhook_url(tx: &Tx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?
+        .execute(params![user_key, url])?;
+    Ok(())
+}
+
 fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
         key: row.get("key")?,
@@ -156,6 +195,7 @@ fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
         email: row.get("email")?,
         plan: row.get("plan")?,
         plan_interval: row.get("plan_interval")?,
+        alert_webhook_url: row.get("alert_webhook_url")?,
         active_cues: row.get("active_cues")?,
         disabled_at: maybe_instant(row, "disabled_at")?,
         created_at: instant(row, "created_at")?,

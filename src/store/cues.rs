@@ -239,19 +239,14 @@ pub fn end_once(
     Ok(())
 }
 
-/// Pauses a recurring cue whose execution has failed for good, where its `on_failure` asks for it (contract §6).
+/// Pauses an active cue; what it was due for and has not fired yet is accounted for.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn pause_after_failure(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    let pauses = "SELECT 1 FROM cues
-                   WHERE key = ?1 AND status = 'active' AND cron IS NOT NULL AND on_failure ->> 'pause'";
-    if !tx.prepare_cached(pauses)?.exists([cue_key])? {
-        return Ok(());
-    }
+pub fn pause(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
     account_for_overdue(tx, &cue, now)?;
-    tx.tally().active_cues(cue.user_key, -1);
+    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == Status::Active));
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue_key, millis(now)])?;
     Ok(())

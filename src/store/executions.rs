@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, maybe_word, millis, word};
 use super::tally::Wait;
-use super::{Read, Tx, cues, outcomes};
+use super::{Read, Tx, cues, failures, outcomes};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::outcome::Outcome;
@@ -114,8 +114,8 @@ pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Listed>> {
     Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
 }
 
-/// Tells its cue that an execution has ended: a `once` cue ends with its only run, a recurring one pauses after a
-/// failure where its `on_failure` asks for it.
+/// Tells its cue that an execution, as it was before, has ended: a `once` cue ends with its only run, and a failure has
+/// the consequences that its `on_failure` asks for. The end itself must be stored by now.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -123,10 +123,11 @@ pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestam
     if execution.triggered_by == Trigger::Schedule {
         cues::end_once(tx, execution.cue_key, execution.scheduled_for, success, now)?;
     }
-    if !success {
-        cues::pause_after_failure(tx, execution.cue_key, now)?;
+    if success {
+        failures::after_success(tx, execution.cue_key)
+    } else {
+        failures::after_failure(tx, execution.key, now)
     }
-    Ok(())
 }
 
 fn select(which: &str) -> String {

@@ -4,6 +4,7 @@
 //! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
 
 pub mod accounts;
+pub mod alerts;
 pub mod billing;
 pub mod claims;
 pub mod column;
@@ -11,6 +12,7 @@ pub mod counts;
 pub mod cues;
 pub mod due;
 pub mod executions;
+pub mod failures;
 pub mod file;
 pub mod history;
 pub mod idempotency;
@@ -19,6 +21,7 @@ mod lanes;
 pub mod logins;
 pub mod meta;
 pub mod months;
+pub mod outbox;
 pub mod outcomes;
 pub mod pauses;
 pub mod queue;
@@ -161,3 +164,6 @@ impl Drop for Store {
         }
     }
 }
+
+#[cfg(test)]
+mod plan;

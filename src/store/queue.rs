@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{broken, millis, read_instant};
-use super::cues::{callback, end_once, pause_after_failure, retry};
+use super::cues::{callback, end_once, retry};
+use super::failures::{after_failure, after_success};
 use super::tally::Wait;
 use super::{Read, Rings, Tx};
 use crate::domain::account::ACCOUNT_DISABLED;
@@ -322,14 +323,15 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
 
 /// What the end of an execution means for its cue.
 fn end_cue(tx: &Tx<'_>, ended: &Ended, status: Status, now: Timestamp) -> Result<()> {
-    let Ticket { cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
+    let Ticket { key, cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
     if by_schedule && status.is_over() {
         end_once(tx, cue_key, scheduled_for, status == Status::Success, now)?;
     }
-    if status == Status::Failed {
-        pause_after_failure(tx, cue_key, now)?;
+    match status {
+        Status::Success => after_success(tx, cue_key),
+        Status::Failed => after_failure(tx, key, now),
+        Status::Pending | Status::Delivering | Status::Retrying => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

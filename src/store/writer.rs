@@ -31,6 +31,8 @@ pub struct Rings {
     pub send: bool,
     /// An execution is ready to be claimed.
     pub claim: bool,
+    /// A notice of a failure is ready to be told.
+    pub escalate: bool,
 }
 
 impl Rings {
@@ -39,6 +41,7 @@ impl Rings {
             schedule: self.schedule || other.schedule,
             send: self.send || other.send,
             claim: self.claim || other.claim,
+            escalate: self.escalate || other.escalate,
         }
     }
 }

@@ -97,7 +97,7 @@ fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
     assert_eq!(
         me,
         json!({
-            "id": id, "email": "ann@example.com", "plan": "free", "has_webhook_secret": true,
+            "id": id, "email": "ann@example.com", "plan": "free", "has_webhook_secret": true, "alert_webhook_url": null,
             "active_cues": 1, "active_cue_limit": 10,
             "monthly_executions": 0, "executions_this_month": 0, "monthly_execution_limit": 300,
             "rate_limit_per_minute": 60, "api_key_prefix": &user.key()[..12],

@@ -20,7 +20,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("billing", &["domain", "error", "random", "store"]),
     ("app", &["billing", "clock", "domain", "mail", "pulse", "random", "store"]),
     ("actions", &["app", "billing", "domain", "error", "mail", "random", "store"]),
-    ("engine", &["app", "clock", "domain", "error", "pulse", "random", "store"]),
+    ("engine", &["app", "clock", "domain", "error", "mail", "pulse", "random", "store"]),
     ("http", &["actions", "app", "domain", "error", "pulse", "store"]),
 ];
 

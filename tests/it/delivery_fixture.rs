@@ -32,8 +32,8 @@ impl World {
         let app = open(&folder, threads, at("2026-01-01T00:00:00Z"));
         let world = Self { app, folder };
         world.sql(&format!(
-            "INSERT INTO users (key, id, email, plan, webhook_secret, active_cues, created_at)
-             VALUES (1, 'u', 'a@example.com', 'free', '{SECRET}', 0, 0)"
+            "INSERT INTO users (key, id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+             VALUES (1, 'u', 'a@example.com', 'free', '{SECRET}', '{SECRET}', 0, 0)"
         ));
         world
     }

@@ -63,8 +63,8 @@ impl World {
 
     /// A new user's row.
     pub fn user(&self, name: &'static str) -> i64 {
-        let insert = "INSERT INTO users (id, email, plan, webhook_secret, active_cues, created_at)
-                      VALUES (?1, ?1, 'free', 'whsec_', 0, 0)";
+        let insert = "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+                      VALUES (?1, ?1, 'free', 'whsec_', 'whsec_', 0, 0)";
         let user = self.app.store.write(move |tx| {
             tx.execute(insert, [name])?;
             Ok(tx.last_insert_rowid())

@@ -20,6 +20,7 @@ mod delivery_fairness;
 mod delivery_faults;
 mod delivery_fixture;
 mod documents;
+mod escalation;
 mod fair;
 mod fixture;
 mod flags;

@@ -4,6 +4,70 @@ use serde_json::{Map, Value, json};
 
 use super::{Case, check, server};
 
+/// Addresses that are not public, in every notation.
+const BLOCKED: [&str; 60] = [
+    "localhost",
+    "LOCALHOST",
+    "localhost.",
+    "hooks.localhost",
+    "127.0.0.1",
+    "127.0.0.1.",
+    "127.255.255.254",
+    "127.1",
+    "127.0.1",
+    "2130706433",
+    "0x7f000001",
+    "0x7f.1",
+    "0x7F.0x0.0x0.0x1",
+    "0177.0.0.1",
+    "017700000001",
+    "0",
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "10.1",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "3232235777",
+    "0300.0250.1.1",
+    "169.254.169.254",
+    "0xa9fea9fe",
+    "100.64.0.1",
+    "100.127.255.255",
+    "192.0.0.1",
+    "192.0.2.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.1",
+    "203.0.113.9",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "%31%32%37.0.0.1",
+    "\u{2460}\u{2461}\u{2466}.0.0.1",
+    "[::]",
+    "[::1]",
+    "[0:0:0:0:0:0:0:1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::ffff:10.0.0.1]",
+    "[::127.0.0.1]",
+    "[64:ff9b::7f00:1]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[2002:7f00:1::]",
+    "[2002:a00:1::1]",
+    "[fe80::1]",
+    "[febf::1]",
+    "[fc00::1]",
+    "[fdff::1]",
+    "[ff02::1]",
+    "[2001:db8::1]",
+    "[100::1]",
+    "[fe80::1%25eth0]",
+];
+
 fn url(text: &str) -> Case {
     let shown: String = text.chars().take(60).collect();
     Case::cue("callback.url", json!(text)).named(&format!("url {shown:?}"))
@@ -70,74 +134,24 @@ fn what_is_no_absolute_http_url_is_refused() {
 
 #[test]
 fn addresses_that_are_not_public_are_refused_in_every_notation() {
-    let hosts = [
-        "localhost",
-        "LOCALHOST",
-        "localhost.",
-        "hooks.localhost",
-        "127.0.0.1",
-        "127.0.0.1.",
-        "127.255.255.254",
-        "127.1",
-        "127.0.1",
-        "2130706433",
-        "0x7f000001",
-        "0x7f.1",
-        "0x7F.0x0.0x0.0x1",
-        "0177.0.0.1",
-        "017700000001",
-        "0",
-        "0.0.0.0",
-        "0.1.2.3",
-        "10.0.0.1",
-        "10.1",
-        "172.16.0.1",
-        "172.31.255.255",
-        "192.168.1.1",
-        "3232235777",
-        "0300.0250.1.1",
-        "169.254.169.254",
-        "0xa9fea9fe",
-        "100.64.0.1",
-        "100.127.255.255",
-        "192.0.0.1",
-        "192.0.2.1",
-        "198.18.0.1",
-        "198.19.255.255",
-        "198.51.100.1",
-        "203.0.113.9",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-        "255.255.255.255",
-        "%31%32%37.0.0.1",
-        "\u{2460}\u{2461}\u{2466}.0.0.1",
-        "[::]",
-        "[::1]",
-        "[0:0:0:0:0:0:0:1]",
-        "[::ffff:127.0.0.1]",
-        "[::ffff:7f00:1]",
-        "[::ffff:10.0.0.1]",
-        "[::127.0.0.1]",
-        "[64:ff9b::7f00:1]",
-        "[64:ff9b::a9fe:a9fe]",
-        "[2002:7f00:1::]",
-        "[2002:a00:1::1]",
-        "[fe80::1]",
-        "[febf::1]",
-        "[fc00::1]",
-        "[fdff::1]",
-        "[ff02::1]",
-        "[2001:db8::1]",
-        "[100::1]",
-        "[fe80::1%25eth0]",
-    ];
-    let rows = hosts.map(|host| url(&format!("http://{host}/hook")).refused(400, "invalid_callback_url"));
-    let on_failure = Case::cue("on_failure", json!({"webhook": "http://127.0.0.1:9/"}))
-        .refused(400, "invalid_callback_url");
+    let server = server();
+    let user = server.user();
+    let cue = format!("/v1/cues/{}", user.create(&super::good_cue())["id"].as_str().unwrap());
+    // Wherever a URL is given that the server will send to.
+    let rows = BLOCKED.iter().flat_map(|host| {
+        let blocked = format!("http://{host}/hook");
+        let on_failure = json!({"webhook": blocked});
+        [
+            url(&blocked),
+            Case::cue("on_failure", on_failure.clone()),
+            Case::new("PATCH", &cue, &json!({"on_failure": on_failure})),
+            Case::new("PATCH", "/v1/auth/me", &json!({"alert_webhook_url": blocked})),
+        ]
+        .map(|case| case.refused(400, "invalid_callback_url"))
+    });
     let public = ["8.8.8.8", "[2606:4700::1111]", "172.32.0.1", "100.128.0.1"];
     let good = public.map(|host| url(&format!("http://{host}/hook")).accepted(201));
-    check(&server().user(), rows.into_iter().chain([on_failure]).chain(good));
+    check(&user, rows.chain(good));
 }
 
 #[test]

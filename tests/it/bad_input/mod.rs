@@ -1,5 +1,6 @@
 //! Bad requests of every kind, each with the status, the code and, for a 422, the problem that the caller is told.
 
+mod alerts;
 mod callbacks;
 mod documents;
 mod fields;

@@ -1,0 +1,185 @@
+//! The last failure of an execution: what its user is told of it, by POST and by mail, and how many mails that may be.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::canonical::canonical;
+use super::json;
+use super::text::one_line;
+
+/// Mails about failures that a user gets in [`COUNTED_FOR`] (contract §6).
+pub const MOST_MAILS: usize = 10;
+
+/// The span that mails are counted in.
+pub const COUNTED_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// The most characters of an error that a POST tells; a mail has one line for it.
+const MOST_POSTED: usize = 2_000;
+const MOST_MAILED: usize = 500;
+
+/// What failed. Its JSON form is the body of the POST (contract §6).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Failure {
+    pub event: String,
+    pub cue_id: String,
+    pub cue_name: String,
+    pub execution_id: String,
+    pub attempts: u32,
+    pub last_http_status: Option<u16>,
+    pub last_error: Option<String>,
+    pub failed_at: String,
+}
+
+impl Failure {
+    /// The only `event`.
+    pub const EVENT: &'static str = "cue.failed";
+
+    /// Its form in JSON, as it is signed and sent.
+    #[must_use]
+    pub fn body(&self) -> String {
+        canonical(&json!(self))
+    }
+}
+
+/// A mail about a failure, before anything is known of whom it goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureMail {
+    /// What failed.
+    pub failure: Failure,
+    /// Failures since the mail before that were not mailed.
+    pub held: u32,
+    /// Where this is the last mail for now: until when.
+    pub held_until: Option<String>,
+}
+
+impl FailureMail {
+    /// Its form in JSON, as it is stored.
+    #[must_use]
+    pub fn body(&self) -> String {
+        canonical(&json!(self))
+    }
+
+    /// The mail behind that form.
+    #[must_use]
+    pub fn read(body: &str) -> Option<Self> {
+        serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()
+    }
+
+    /// Its subject.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        format!("Cue {} failed", one_line(&self.failure.cue_name, 100))
+    }
+
+    /// Where the execution can be read, on the server at `base`.
+    #[must_use]
+    pub fn link(&self, base: &str) -> String {
+        format!("{base}/v1/executions/{}", self.failure.execution_id)
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn text(&self, base: &str) -> String {
+        let Failure { cue_id, cue_name, execution_id, attempts, failed_at, .. } = &self.failure;
+        let error = self.failure.last_error.as_deref().unwrap_or("none was given");
+        let answer = self.failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
+        let link = self.link(base);
+        let mut text = format!(
+            "An execution of your cue has failed and is not tried again.\n\n\
+             Cue:                {} ({cue_id})\n\
+             Execution:          {execution_id}\n\
+             Failed at:          {failed_at}\n\
+             Attempts:           {attempts}\n\
+             Last HTTP status:   {answer}\n\
+             Last error:         {}\n\n\
+             Look at it, with your API key in KEY:\n\n    curl -H \"Authorization: Bearer $KEY\" {link}\n\n\
+             Run it again:\n\n    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay\n",
+            one_line(cue_name, 255),
+            one_line(error, MOST_MAILED),
+        );
+        if self.held > 0 {
+            text += &format!("\nFailures since the last mail that were not mailed: {}\n", self.held);
+        }
+        if let Some(until) = &self.held_until {
+            text += &format!(
+                "\nThis is the last of {MOST_MAILS} mails within an hour: failures before {until} are not mailed.\n\
+                 All of them are at {base}/v1/executions?status=failed\n"
+            );
+        }
+        text + "\nNo more mails about this cue: PATCH it with {\"on_failure\": {\"email\": false}}\n"
+    }
+}
+
+/// What a POST tells of an error, which may be long: a report's has room for 64 KiB.
+#[must_use]
+pub fn told(error: &str) -> String {
+    error.chars().take(MOST_POSTED).collect()
+}
+
+/// Until when a user gets no more mails at `now`, where the tenth newest of those that it has got was written at
+/// `tenth`.
+#[must_use]
+pub fn held_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let until = tenth?.checked_add(COUNTED_FOR).unwrap_or(Timestamp::MAX);
+    (now < until).then_some(until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn failure() -> Failure {
+        Failure {
+            event: Failure::EVENT.to_owned(),
+            cue_id: "cue_abcdefghijkl".to_owned(),
+            cue_name: "nightly\r\nBcc: x@example.com".to_owned(),
+            execution_id: "0190a5c0-0000-7000-8000-000000000001".to_owned(),
+            attempts: 4,
+            last_http_status: Some(500),
+            last_error: None,
+            failed_at: "2026-01-01T10:00:00Z".to_owned(),
+        }
+    }
+
+    fn mail(held: u32, held_until: Option<&str>) -> FailureMail {
+        FailureMail { failure: failure(), held, held_until: held_until.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_eleventh_mail_waits_for_the_first_to_be_an_hour_old() {
+        let (first, until) = (Some(at("2026-01-01T10:00:00Z")), at("2026-01-01T11:00:00Z"));
+        assert_eq!(held_until(None, until), None);
+        assert_eq!(held_until(first, at("2026-01-01T10:00:00Z")), Some(until));
+        assert_eq!(held_until(first, at("2026-01-01T10:59:59.999Z")), Some(until));
+        assert_eq!(held_until(first, until), None);
+    }
+
+    #[test]
+    fn a_mail_says_what_was_held_back_and_when_it_is_the_last() {
+        let text = mail(0, None).text("http://cued");
+        assert!(!text.contains("not mailed"), "{text}");
+        let text = mail(2, Some("2026-01-01T11:00:00Z")).text("http://cued");
+        assert!(text.contains("failures before 2026-01-01T11:00:00Z are not mailed"), "{text}");
+        assert!(text.contains("that were not mailed: 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_name_breaks_neither_a_header_nor_a_line() {
+        let mail = mail(0, None);
+        assert_eq!(mail.subject(), "Cue nightly Bcc: x@example.com failed");
+        assert!(!mail.text("http://cued").contains("\nBcc"));
+    }
+
+    #[test]
+    fn what_is_stored_of_a_mail_reads_back_as_it() {
+        let mail = mail(3, Some("2026-01-01T11:00:00Z"));
+        assert_eq!(FailureMail::read(&mail.body()), Some(mail));
+        assert_eq!(FailureMail::read("{}"), None);
+    }
+}

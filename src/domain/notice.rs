@@ -1,0 +1,149 @@
+//! Notices: what the outbox holds of a failure. Who is told in what form, how often it is tried, and when it is given up.
+//!
+//! Not here: what a notice says (`failure`, `alert`).
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::alert::AlertType;
+use super::credentials::sha256;
+use super::delivery::Message;
+use super::execution::{Attempt, Next, Retry, after_attempt};
+use super::ids::ExecutionId;
+use super::signature::{Secrets, signature_headers};
+
+/// How long a notice is worth telling.
+pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+/// The most POSTs that may wait for one user: more is told of no failure until some are gone.
+pub const MOST_WAITING: u32 = 1_000;
+
+/// How a notice is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A mail to the user.
+    Mail,
+    /// A POST to the cue's `on_failure.webhook`.
+    Failure,
+    /// A POST to the user's `alert_webhook_url`.
+    Alert(AlertType),
+}
+
+impl Kind {
+    /// The word that is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mail => "mail",
+            Self::Failure => "failure",
+            Self::Alert(alert_type) => alert_type.as_str(),
+        }
+    }
+
+    /// The kind that `word` names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "mail" => Some(Self::Mail),
+            "failure" => Some(Self::Failure),
+            word => AlertType::parse(word).map(Self::Alert),
+        }
+    }
+}
+
+/// The id of what `execution` gives rise to at `at`, a UUID: the same facts make the same id.
+#[must_use]
+pub fn notice_id(execution: ExecutionId, kind: Kind, at: Timestamp) -> String {
+    let facts = [execution.bytes(), kind.as_str().as_bytes(), &at.as_millisecond().to_be_bytes()].concat();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&sha256(&facts)[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+}
+
+/// What follows POST number `attempt` (from 1) of a notice made at `created_at`: three at most, a minute and five
+/// minutes apart, or as long as the receiver asks for, up to [`MAX_AGE`].
+#[must_use]
+pub fn after_post(attempt: u32, created_at: Timestamp, ended: &Attempt, now: Timestamp) -> Next {
+    let retry = Retry { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
+    match after_attempt(&retry, attempt, ended, now) {
+        Next::RetryAt(due) if is_stale(created_at, due) => Next::Failed,
+        next => next,
+    }
+}
+
+/// Whether a notice made at `created_at` is no longer worth telling at `now`.
+#[must_use]
+pub fn is_stale(created_at: Timestamp, now: Timestamp) -> bool {
+    created_at.checked_add(MAX_AGE).is_ok_and(|end| end <= now)
+}
+
+/// The request that carries a notice, signed at `now` in both ways of a delivery.
+#[must_use]
+pub fn post(kind: Kind, id: &str, body: &str, secrets: Secrets<'_>, now: Timestamp) -> Message {
+    let mut headers = vec![
+        ("Content-Type", "application/json".to_owned()),
+        ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
+    ];
+    if let Kind::Alert(alert_type) = kind {
+        headers.push(("X-CueAPI-Alert-Id", id.to_owned()));
+        headers.push(("X-CueAPI-Alert-Type", alert_type.as_str().to_owned()));
+    }
+    headers.extend(signature_headers(secrets, id, now.as_second(), body.as_bytes()));
+    let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Message { headers, body: Some(body.as_bytes().to_vec()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn words_and_kinds_name_each_other() {
+        for word in ["mail", "failure"].into_iter().chain(AlertType::WORDS) {
+            assert_eq!(Kind::parse(word).unwrap().as_str(), word);
+        }
+        assert_eq!(Kind::parse("pigeon"), None);
+    }
+
+    #[test]
+    fn an_id_is_one_per_execution_kind_and_instant() {
+        let execution = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap();
+        let other = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000002").unwrap();
+        let (now, later) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T10:00:00.001Z"));
+        let id = notice_id(execution, Kind::Failure, now);
+        assert_eq!(id, notice_id(execution, Kind::Failure, now));
+        assert_eq!((id.len(), id.as_bytes()[14]), (36, b'8'), "{id} is a UUID of version 8");
+        for another in [
+            notice_id(other, Kind::Failure, now),
+            notice_id(execution, Kind::Mail, now),
+            notice_id(execution, Kind::Failure, later),
+        ] {
+            assert_ne!(id, another);
+        }
+    }
+
+    #[test]
+    fn a_post_is_tried_three_times_and_never_after_a_day() {
+        let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
+        let answered = |http_status, hours: i64| Attempt::Answered {
+            http_status,
+            retry_after: Some(SignedDuration::from_hours(hours)),
+        };
+        for (attempt, ended, next) in [
+            (1, answered(204, 0), Next::Success),
+            (1, answered(500, 0), Next::RetryAt(at("2026-01-01T12:01:00Z"))),
+            (2, Attempt::Unanswered, Next::RetryAt(at("2026-01-01T12:05:00Z"))),
+            (3, answered(500, 0), Next::Failed),
+            (1, answered(410, 0), Next::Failed),
+            (1, answered(429, 21), Next::RetryAt(at("2026-01-02T09:00:00Z"))),
+            (1, answered(429, 22), Next::Failed),
+        ] {
+            assert_eq!(after_post(attempt, made, &ended, now), next, "attempt {attempt}: {ended:?}");
+        }
+        assert!(!is_stale(made, at("2026-01-02T09:59:59Z")));
+        assert!(is_stale(made, at("2026-01-02T10:00:00Z")));
+    }
+}

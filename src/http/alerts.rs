@@ -1,0 +1,37 @@
+//! `/v1/alerts`.
+
+use super::reply::Reply;
+use super::request::Request;
+use crate::domain::alert::{AlertType, Raised};
+use crate::domain::schedule::parse_instant;
+use crate::domain::zone::Zone;
+use crate::error::Result;
+use crate::store::alerts::{self, Filter};
+
+/// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
+pub async fn list(request: Request) -> Result<Reply> {
+    let (caller, query) = (request.caller()?, request.query());
+    let (limit, offset) = (query.integer("limit", 1..=100, 50), query.integer("offset", 0..=i64::MAX, 0));
+    let since = query.text("since", 0..=64).map(|text| parse_instant(text, &Zone::UTC));
+    if let Some(Err(_)) = &since {
+        query.refuse(
+            "since",
+            "give an instant, such as 2030-01-31T09:00:00Z; a + of an offset is written %2B",
+        );
+    }
+    let filter = Filter {
+        alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
+        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
+        since: since.and_then(std::result::Result::ok),
+    };
+    query.finish()?;
+    let (page, total) = request
+        .app
+        .store
+        .read(move |read| {
+            let limit = u32::try_from(limit).unwrap_or(100);
+            alerts::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
+        })
+        .await?;
+    Ok(Reply::page("alerts", page.iter().map(Raised::json).collect(), total, limit, offset))
+}
