@@ -12,6 +12,7 @@ pub mod cron;
 pub mod cue;
 pub mod delivery;
 pub mod destination;
+pub mod echo;
 pub mod execution;
 pub mod gap;
 pub mod ids;

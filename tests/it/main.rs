@@ -19,6 +19,7 @@ mod delivery_fairness;
 mod delivery_faults;
 mod delivery_fixture;
 mod documents;
+mod echo;
 mod fair;
 mod fixture;
 mod flags;
