@@ -151,7 +151,7 @@ def login(world):
 @rows.covers("logout")
 def logout(world):
     person = world.stranger()
-    for profile, email in (("default", "bob@example.com"), ("work", "bob@work.example"), ("home", "bob@home.example")):
+    for profile, email in (("work", "bob@work.example"), ("home", "bob@home.example")):
         person.log_in(email, profile)
         contains(person.run("--profile", profile, "whoami"), email, profile)
     contains(person.run("--profile", "work", "logout"), "Removed credentials for bob@work.example")
