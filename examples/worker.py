@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -31,8 +32,14 @@ def echo(payload):
     return json.dumps(payload.get("text"))
 
 
+def wait(payload):
+    """As long as it wants: the claim is kept meanwhile."""
+    time.sleep(payload["seconds"])
+    return f"waited {payload['seconds']} s"
+
+
 # What a handler returns is reported as `result`; an exception is reported as `error`.
-HANDLERS = {"count-words": count_words, "echo": echo}
+HANDLERS = {"count-words": count_words, "echo": echo, "wait": wait}
 
 
 class Refused(Exception):

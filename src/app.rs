@@ -8,6 +8,7 @@ use crate::billing::Provider;
 use crate::billing::stripe::{Stripe, StripeSettings};
 use crate::clock::{Bell, Clock};
 use crate::domain::account::Registration;
+use crate::domain::echo::Echoes;
 use crate::domain::plan::Plans;
 use crate::domain::polls::Polls;
 use crate::domain::reach::{AddressPolicy, Cidr};
@@ -32,6 +33,8 @@ pub struct App {
     pub post: Post,
     /// How often devices that log in have polled.
     pub polls: Mutex<Polls>,
+    /// What was posted to the echo path.
+    pub echoes: Mutex<Echoes>,
     /// Who takes the money.
     pub billing: Provider,
     /// Held by whoever moves a test clock.
@@ -58,6 +61,7 @@ impl App {
             pulse: Pulse::default(),
             post,
             polls: Mutex::default(),
+            echoes: Mutex::default(),
             billing: provider(&settings),
             clock_moves: Mutex::default(),
             settings,

@@ -58,6 +58,17 @@ pub enum MailRoute {
     },
 }
 
+impl MailRoute {
+    /// The word for it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Smtp(_) => "smtp",
+            Self::Log { .. } => "log",
+        }
+    }
+}
+
 /// The box that mails are put into, and the thread that empties it.
 pub struct Post {
     queue: SyncSender<Job>,

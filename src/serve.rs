@@ -10,6 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::{App, Settings};
 use crate::clock::Clock;
+use crate::domain::destination::Destination;
+use crate::domain::echo;
+use crate::domain::reach::AddressPolicy;
 use crate::engine::Engine;
 use crate::engine::courier::{CourierOptions, HttpCourier};
 use crate::http;
@@ -54,6 +57,7 @@ pub fn run(
     if own_url {
         settings.public_url = format!("http://{address}");
     }
+    settings.callbacks = with_own_echoes(settings.callbacks, &settings.public_url)?;
     let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
     let engine = start_engine(&app)?;
     let served = runtime.block_on(serve(listener, address, Arc::clone(&app), engine.halt()));
@@ -63,6 +67,14 @@ pub fn run(
     drop(runtime);
     drop(app);
     served
+}
+
+/// The policy that lets callbacks also reach the echo path of this server itself, whatever its address (contract §8).
+fn with_own_echoes(policy: AddressPolicy, public_url: &str) -> Result<AddressPolicy, ServeError> {
+    let own = Destination::parse(public_url)
+        .map_err(|_| ServeError(format!("{public_url} is no address that callers can use")))?;
+    let folder = format!("{}{}", own.path.trim_end_matches('/'), echo::FOLDER);
+    Ok(policy.with_exemption(&own.host, own.port, &folder))
 }
 
 /// As many connections as are asked for and leave deliveries their descriptors: else callers who open connections

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
-use hyper::Uri;
 use jiff::Timestamp;
 use tracing::Level;
 
@@ -14,6 +13,7 @@ use super::{Failure, Switch, plans_from, read};
 use crate::app::{HttpSettings, Settings};
 use crate::clock::Clock;
 use crate::domain::account::Registration;
+use crate::domain::destination::Destination;
 use crate::domain::plan::Plans;
 use crate::domain::reach::{AddressPolicy, Allowance, Cidr};
 use crate::mail::{MailRoute, Smtp};
@@ -251,15 +251,9 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Reads `--public-url`: what links to this server begin with.
+/// Reads `--public-url`: what links to this server begin with, and where callbacks reach its echo path.
 fn web_address(text: &str) -> Result<String, String> {
+    let is_plain = !text.contains(['?', '#']) && Destination::parse(text).is_ok();
     let wrong = || "write it as https://cue.example.com, with a path if there is one".to_owned();
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-    let plain = uri.query().is_none() && !text.contains(['#', '@']);
-    if is_web && plain && uri.host().is_some_and(|host| !host.is_empty()) {
-        Ok(text.to_owned())
-    } else {
-        Err(wrong())
-    }
+    is_plain.then(|| text.to_owned()).ok_or_else(wrong)
 }

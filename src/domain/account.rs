@@ -75,6 +75,16 @@ pub enum Registration {
 }
 
 impl Registration {
+    /// The word for it, as `--registration` takes it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::FirstUser => "first-user",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+
     /// Whether someone may register.
     #[must_use]
     pub fn admits(self, users_exist: bool) -> bool {

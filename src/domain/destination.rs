@@ -51,7 +51,7 @@ pub enum UrlError {
 /// # Errors
 /// Says what is wrong with the URL, as `invalid_callback_url`.
 pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<Destination, UrlError> {
-    let destination = parse(url)?;
+    let destination = Destination::parse(url)?;
     if !policy.exempts(&destination.host, destination.port, &destination.path) {
         check_reach(&destination.host, policy)?;
     }
@@ -59,6 +59,46 @@ pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<Destination, UrlEr
 }
 
 impl Destination {
+    /// Reads a URL; which addresses may be reached is not asked here.
+    ///
+    /// # Errors
+    /// Says what is wrong with the URL.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        if url.len() > MAX_URL {
+            return Err(UrlError::TooLong);
+        }
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
+        let https = match scheme {
+            _ if scheme.eq_ignore_ascii_case("http") => false,
+            _ if scheme.eq_ignore_ascii_case("https") => true,
+            _ => return Err(UrlError::Scheme),
+        };
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(UrlError::UserInfo);
+        }
+        let (host, port) = split_port(authority)?;
+        let port = match port {
+            None => {
+                if https {
+                    443
+                } else {
+                    80
+                }
+            }
+            Some(digits) => parse_port(digits)?,
+        };
+        let host = parse_host(host)?;
+        if let Some(bad) = rest.chars().find(|c| !c.is_ascii_graphic() || "\"<>\\`".contains(*c)) {
+            return Err(UrlError::Character(bad));
+        }
+        let path = match tail.split(['?', '#']).next() {
+            None | Some("") => "/".to_owned(),
+            Some(path) => path.to_owned(),
+        };
+        Ok(Self { host, port, https, path })
+    }
+
     /// `host:port`, an IPv6 address in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -81,49 +121,13 @@ impl Destination {
 /// Host and port of a URL that has been checked; empty for one that cannot be read.
 #[must_use]
 pub fn authority_of(url: &str) -> String {
-    parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
+    Destination::parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
 }
 
 /// The lane of a URL that has been checked; all URLs that cannot be read share one.
 #[must_use]
 pub fn lane_of(url: &str) -> i64 {
-    parse(url).map_or(0, |destination| destination.lane())
-}
-
-fn parse(url: &str) -> Result<Destination, UrlError> {
-    if url.len() > MAX_URL {
-        return Err(UrlError::TooLong);
-    }
-    let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
-    let https = match scheme {
-        _ if scheme.eq_ignore_ascii_case("http") => false,
-        _ if scheme.eq_ignore_ascii_case("https") => true,
-        _ => return Err(UrlError::Scheme),
-    };
-    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if authority.contains('@') {
-        return Err(UrlError::UserInfo);
-    }
-    let (host, port) = split_port(authority)?;
-    let port = match port {
-        None => {
-            if https {
-                443
-            } else {
-                80
-            }
-        }
-        Some(digits) => parse_port(digits)?,
-    };
-    let host = parse_host(host)?;
-    if let Some(bad) = rest.chars().find(|c| !c.is_ascii_graphic() || "\"<>\\`".contains(*c)) {
-        return Err(UrlError::Character(bad));
-    }
-    let path = match tail.split(['?', '#']).next() {
-        None | Some("") => "/".to_owned(),
-        Some(path) => path.to_owned(),
-    };
-    Ok(Destination { host, port, https, path })
+    Destination::parse(url).map_or(0, |destination| destination.lane())
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {

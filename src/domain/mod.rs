@@ -13,6 +13,7 @@ pub mod cron;
 pub mod cue;
 pub mod delivery;
 pub mod destination;
+pub mod echo;
 pub mod evidence;
 pub mod execution;
 pub mod failure;

@@ -97,6 +97,12 @@ impl Plans {
         Self { limited, ..self }
     }
 
+    /// Whether the limits are in force.
+    #[must_use]
+    pub fn are_limited(&self) -> bool {
+        self.limited
+    }
+
     /// The plan of a new user.
     #[must_use]
     pub fn default_plan(&self) -> &str {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::address::{AddressClass, classify};
+use super::echo::EchoToken;
 
 /// One value of `--allow-callbacks-to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,8 @@ impl AddressPolicy {
         policy
     }
 
-    /// The same policy that also lets callbacks reach `http(s)://host:port/folder/NAME`, one path segment below
-    /// `folder` (which begins and ends with a slash), wherever the host leads. An IPv6 host goes without brackets.
+    /// The same policy that also lets callbacks reach `http(s)://host:port/folder/TOKEN`, an echo token below `folder`
+    /// (which begins and ends with a slash), wherever the host leads. An IPv6 host goes without brackets.
     #[must_use]
     pub fn with_exemption(mut self, host: &str, port: u16, folder: &str) -> Self {
         let host = host.to_ascii_lowercase();
@@ -97,17 +98,20 @@ impl AddressPolicy {
         by_class || self.networks.iter().any(|network| network.contains(address))
     }
 
+    /// The classes of address that callbacks may reach; single networks are the operator's own affair and not named.
+    #[must_use]
+    pub fn words(&self) -> Vec<&'static str> {
+        let all = [("public", self.public), ("private", self.private), ("loopback", self.loopback)];
+        all.into_iter().filter_map(|(word, allowed)| allowed.then_some(word)).collect()
+    }
+
     /// Whether this place is the exempt part of the server itself, for which no address is blocked.
     #[must_use]
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
-        // Only a plain last segment: a proxy in front of this server could read `..` or `%2e` as another path.
-        let plain = |name: &str| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-        };
         self.exemption.as_ref().is_some_and(|own| {
-            own.port == port
-                && own.host.eq_ignore_ascii_case(host)
-                && path.strip_prefix(own.folder.as_str()).is_some_and(plain)
+            // Nothing but a token: a proxy in front of this server could read `..` or `%2e` as another path.
+            let token = path.strip_prefix(own.folder.as_str()).and_then(EchoToken::parse);
+            own.port == port && own.host.eq_ignore_ascii_case(host) && token.is_some()
         })
     }
 }
@@ -284,14 +288,25 @@ mod tests {
     #[test]
     fn the_exemption_is_one_folder_of_one_host_and_port() {
         let policy = policy("public").with_exemption("Cue.example", 8000, "/v1/echo/");
-        assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/abc-DEF_123"));
-        for path in
-            ["/v1/echo/", "/v1/echo", "/v1/echo/a/b", "/v1/echo/..", "/v1/echo/%2e%2e", "/v1/cues", "/"]
-        {
+        assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/0123456789-DEF_123"));
+        for path in [
+            "/v1/echo/",
+            "/v1/echo",
+            "/v1/echo/0123456789abcdef/b",
+            "/v1/echo/0123456789abcdef/..",
+            "/v1/echo/../cues/0123456789abcdef",
+            "/v1/echo/..%2fcues%2f0123456789abcdef",
+            "/v1/echo/%2e%2e%2e%2e%2e%2e",
+            "/v1/echo/short",
+            "/v1/echo//0123456789abcdef",
+            "/V1/echo/0123456789abcdef",
+            "/v1/cues",
+            "/",
+        ] {
             assert!(!policy.exempts("cue.example", 8000, path), "{path}");
         }
-        assert!(!policy.exempts("cue.example", 8001, "/v1/echo/abc"));
-        assert!(!policy.exempts("other.example", 8000, "/v1/echo/abc"));
-        assert!(!AddressPolicy::default().exempts("cue.example", 8000, "/v1/echo/abc"));
+        assert!(!policy.exempts("cue.example", 8001, "/v1/echo/0123456789abcdef"));
+        assert!(!policy.exempts("other.example", 8000, "/v1/echo/0123456789abcdef"));
+        assert!(!AddressPolicy::default().exempts("cue.example", 8000, "/v1/echo/0123456789abcdef"));
     }
 }

@@ -96,20 +96,21 @@ impl Request {
         self.fields()
     }
 
+    /// The body's value, whatever it is; 400 when it is not JSON.
+    pub fn json(&self) -> Result<Value> {
+        Ok(json::read(&self.body.bytes).map_err(Refusal::from)?)
+    }
+
     /// The body's object; 400 when it is not JSON, 422 when it is not an object.
     pub fn json_object(&self) -> Result<&Map<String, Value>> {
         if let Some(object) = self.object.get() {
             return Ok(object);
         }
-        match read_json(&self.body.bytes)? {
+        match self.json()? {
             Value::Object(object) => Ok(self.object.get_or_init(|| object)),
             other => Err(not_an_object(&other).into()),
         }
     }
-}
-
-fn read_json(bytes: &[u8]) -> Result<Value> {
-    Ok(json::read(bytes).map_err(Refusal::from)?)
 }
 
 fn not_an_object(value: &Value) -> Refusal {

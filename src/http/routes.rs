@@ -8,9 +8,10 @@ use super::query::percent_decoded;
 use super::reply::Reply;
 use super::request::Request;
 use super::{
-    alerts, auth, billing, billing_pages, claims, cues, executions, health, logins, test_clock, usage,
-    verification, workers,
+    alerts, auth, billing, billing_pages, claims, cues, echo, executions, health, info, logins, test_clock,
+    usage, verification, workers,
 };
+use crate::domain::echo::MAX_PAYLOAD;
 use crate::error::Result;
 
 /// Most bytes of a request's body unless the row says otherwise (contract §2).
@@ -72,6 +73,7 @@ macro_rules! routes {
 pub static ROUTES: &[Route] = routes! {
     GET    "/health"                                  Free health::health,
     GET    "/status"                                  Free health::status,
+    GET    "/v1/info"                                 Open info::info,
 
     POST   "/v1/auth/register"                        Open auth::register,
     GET    "/v1/auth/me"                              Key auth::me,
@@ -121,6 +123,9 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/alerts"                               Key alerts::list,
 
     GET    "/v1/usage"                                Key  usage::usage,
+
+    POST   "/v1/echo/{token}"                         Open echo::receive; MAX_PAYLOAD,
+    GET    "/v1/echo/{token}"                         Key  echo::show,
 
     POST   "/v1/billing/checkout"                     Key billing::checkout,
     POST   "/v1/billing/portal"                       Key billing::portal,

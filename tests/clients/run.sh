@@ -1,34 +1,31 @@
 #!/usr/bin/env bash
-# Runs published clients of this API, unmodified, against the built program: tests/clients/run.sh [PATH-TO-CUED]
-# They are installed from the package index into a directory of their own under target/.
+# Runs the published clients of this API, unmodified, against the built program: tests/clients/run.sh [PATH-TO-CUED]
+# Each is installed from the package index into an environment of its own under target/: the command line's package has
+# the same name as the SDK's. Prints a row for everything that they can do; exits with 1 when one fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tests/programs.sh
 
-cued=${1:-}
-if [ -z "$cued" ]; then
-  for built in target/release/cued target/debug/cued; do
-    if [ -x "$built" ]; then
-      cued=$built
-      break
-    fi
-  done
-fi
-if [ -z "$cued" ]; then
-  echo "no built cued under target/: run cargo build first, or name one" >&2
-  exit 2
-fi
+cued=$(built_cued "${1:-}")
+for client in sdk command_line worker; do
+  environment "target/clients/$client" "tests/clients/requirements/$client.txt"
+done
+# A proxy of the machine is not for servers on the machine.
+export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
-venv=target/clients
-wanted=$(cat tests/clients/requirements.txt)
-if [ ! -x "$venv/bin/python" ] || [ "$(cat "$venv/installed" 2>/dev/null)" != "$wanted" ]; then
-  rm -rf "$venv"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
-  printf '%s' "$wanted" >"$venv/installed"
-fi
+failed=0
+part() {
+  local title=$1 client=$2
+  shift 2
+  printf '\n== %s (after %s s)\n' "$title" "$SECONDS"
+  "target/clients/$client/bin/python" "$@" || failed=1
+}
 
 # Once with a receiver that checks the raw bytes, once with one that parses and writes the JSON again first.
-for mode in raw reserialised; do
-  echo "== deliveries, $mode"
-  "$venv/bin/python" tests/clients/deliveries.py "$cued" "$mode"
-done
+part "deliveries, raw" sdk tests/clients/deliveries.py "$cued" raw
+part "deliveries, reserialised" sdk tests/clients/deliveries.py "$cued" reserialised
+part "the SDK" sdk tests/clients/sdk.py "$cued"
+part "the command line" command_line tests/clients/command_line.py "$cued"
+part "the worker" worker tests/clients/worker.py "$cued"
+printf '\n== ended after %s s\n' "$SECONDS"
+exit "$failed"

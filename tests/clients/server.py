@@ -1,47 +1,96 @@
 """A server under test, and a receiver that keeps what is delivered."""
 
+import itertools
 import json
 import os
 import queue
 import subprocess
 import tempfile
 import threading
+import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 LISTENING = "cued listening on "
+# What a person who tries it alone starts with.
+ALONE = ("--dev", "--limits", "off")
+PATIENCE = 60
+
+
+def until(what, ask):
+    """Asks again until the answer is true, and returns it."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
+        time.sleep(0.02)
 
 
 class Cued:
     """The built program on a database of its own; ends with the `with` block."""
 
-    def __init__(self, program, *flags):
-        self._program = program
-        self._flags = flags
+    def __init__(self, program, *flags, base=ALONE):
+        self.program = program
+        self._flags = [*base, *flags]
+        self._numbers = itertools.count(1)
+        self._mails = queue.Queue()
 
     def __enter__(self):
         self._dir = tempfile.TemporaryDirectory(prefix="cued-clients-")
         self._log = open(os.path.join(self._dir.name, "log"), "w+")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("CUED_")}
-        command = [self._program, "serve", "--dev", "--limits", "off", "--listen", "127.0.0.1:0"]
-        command += ["--db", os.path.join(self._dir.name, "cued.db"), *self._flags]
+        self.db = os.path.join(self._dir.name, "cued.db")
+        self.start("127.0.0.1:0")
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self._log.close()
+        self._dir.cleanup()
+
+    def start(self, listen):
+        command = [self.program, "serve", "--listen", listen, "--db", self.db, *self._flags]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=clean_environment()
         )
         line = self._process.stdout.readline()
         if not line.startswith(LISTENING):
             self._log.seek(0)
             raise RuntimeError(f"cued did not start: {line}{self._log.read()}")
         self.url = line[len(LISTENING) :].strip()
-        return self
+        # Read to the end, so that the server never waits for its reader.
+        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
 
-    def __exit__(self, *_):
+    def stop(self):
         self._process.terminate()
-        code = self._process.wait(timeout=60)
-        self._log.close()
-        self._dir.cleanup()
+        code = self._process.wait(timeout=PATIENCE)
         if code != 0:
             raise RuntimeError(f"cued ended with exit code {code}")
+
+    def _read(self, stdout):
+        for line in stdout:
+            if line.startswith("mail to "):
+                self._mails.put(line.removeprefix("mail to ").strip().split(": ", 1))
+
+    def mail(self, address):
+        """The link in the next mail, which must be to this address."""
+        reader, link = self._mails.get(timeout=PATIENCE)
+        assert reader == address, f"a mail to {reader}"
+        return link
+
+    def administer(self, *arguments):
+        """A command of the program on the database file: what it prints."""
+        command = [self.program, arguments[0], "--db", self.db, *arguments[1:]]
+        done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def account(self):
+        """The key and the address of a new account."""
+        email = f"user{next(self._numbers)}@example.com"
+        return self.call("POST", "/v1/auth/register", {"email": email})["api_key"], email
 
     def call(self, method, path, body=None, key=None):
         """One request by hand, where no client has a method for it. `body` may be text, which is sent as it is."""
@@ -50,7 +99,25 @@ class Cued:
         if key:
             request.add_header("Authorization", f"Bearer {key}")
         with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)
+            return json.loads(response.read() or b"null")
+
+    def fire(self, key, cue_id, **fields):
+        """Runs a cue: the id of the execution."""
+        return self.call("POST", f"/v1/cues/{cue_id}/fire", fields, key)["execution_id"]
+
+    def execution(self, key, execution_id):
+        return self.call("GET", f"/v1/executions/{execution_id}", key=key)
+
+    def advance(self, span):
+        """Moves the test clock; all that fell due has then been done."""
+        return self.call("POST", "/v1/test/clock", {"advance": span})
+
+    def settle(self):
+        return self.advance("PT0S")
+
+
+def clean_environment():
+    return {name: value for name, value in os.environ.items() if not name.startswith("CUED_")}
 
 
 class Delivery:
@@ -60,10 +127,12 @@ class Delivery:
 
 
 class Recorder:
-    """Answers 200 and keeps each request, in the order in which they come."""
+    """Answers 200, or as it is told, and keeps each request, in the order in which they come."""
 
     def __init__(self):
         deliveries = self._deliveries = queue.Queue()
+        recorder = self
+        self.status = 200
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -71,9 +140,11 @@ class Recorder:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 deliveries.put(Delivery(self.headers, body))
-                self.send_response(200)
+                self.send_response(recorder.status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
+            do_PUT = do_PATCH = do_POST
 
             def log_message(self, *_):
                 pass
@@ -83,5 +154,5 @@ class Recorder:
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def next(self):
-        return self._deliveries.get(timeout=60)
+    def next(self, patience=PATIENCE):
+        return self._deliveries.get(timeout=patience)

@@ -128,6 +128,9 @@ fn what_cannot_work_is_wrong_usage_and_says_what_to_write() {
         (["--public-url", "cue.example.com"], "https://cue.example.com"),
         (["--public-url", "ftp://cue.example.com"], "https://cue.example.com"),
         (["--public-url", "https://cue.example.com/?a=b"], "https://cue.example.com"),
+        (["--public-url", "https://cue.example.com/#a"], "https://cue.example.com"),
+        (["--public-url", "https://me@cue.example.com"], "https://cue.example.com"),
+        (["--public-url", "https://cue.example.com:99999"], "https://cue.example.com"),
         (["--public-url", ""], "--public-url"),
         (["--ephemeral", "--db=mine.db"], "mine.db"),
     ] {

@@ -20,6 +20,7 @@ mod delivery_fairness;
 mod delivery_faults;
 mod delivery_fixture;
 mod documents;
+mod echo;
 mod escalation;
 mod fair;
 mod fixture;

@@ -1,35 +1,40 @@
-//! The programs in `examples/`, run as their users run them.
+//! The programs in `examples/`, run as their users run them: in each language the same tests.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::{id, webhook, worker};
+use super::{cron, id, webhook, worker};
 use crate::client::Client;
-use crate::recorder::Recorder;
+use crate::recorder::{Delivery, Reaction, Recorder};
 use crate::server::{ALONE, Process, Server, run, signal, until};
+
+const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
 
 /// One of the examples, and what it prints.
 pub struct Example {
     child: Process,
     lines: BufReader<ChildStdout>,
+    _temporary: TempDir,
 }
 
 impl Example {
     pub fn start(file: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let child = Command::new("python3")
-            .arg("-u")
+        let temporary = TempDir::new().unwrap();
+        let child = interpreter(file)
             .arg(format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR")))
             .args(arguments)
             .env_remove("WEBHOOK_SECRET")
+            .env("TMPDIR", temporary.path())
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("python3 runs the examples");
+            .expect(file);
         let mut child = Process(child);
         let lines = BufReader::new(child.0.stdout.take().unwrap());
-        Self { child, lines }
+        Self { child, lines, _temporary: temporary }
     }
 
     /// The next line that it prints.
@@ -44,143 +49,319 @@ impl Example {
         let line = self.line();
         line.strip_prefix("receiver listening on http://").expect(&line).parse().unwrap()
     }
+
+    /// Asks it to stop: its exit code.
+    fn stop(&mut self) -> Option<i32> {
+        signal("-TERM", self.child.0.id());
+        self.child.0.wait().unwrap().code()
+    }
+}
+
+fn interpreter(file: &str) -> Command {
+    let (_, extension) = file.rsplit_once('.').unwrap();
+    match extension {
+        "py" => {
+            let mut python = Command::new("python3");
+            python.arg("-u");
+            python
+        }
+        "js" => Command::new("node"),
+        _ => Command::new("sh"),
+    }
+}
+
+/// Those examples for which this machine has what they need; says of the others why they are not tried.
+fn that_run<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let is_there = |program: &&str| {
+        let found =
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        found.is_ok()
+    };
+    files.iter().copied().filter(move |file| {
+        let needed: &[&str] = match *file {
+            "receiver.sh" => &["sh", "openssl", "perl"],
+            "worker.sh" => &["sh", "curl", "iconv", "awk"],
+            file if file.ends_with(".js") => &["node"],
+            _ => &["python3"],
+        };
+        let missing = needed.iter().find(|program| !is_there(program));
+        if let Some(program) = missing {
+            eprintln!("examples/{file} is not tried: there is no {program}");
+        }
+        missing.is_none()
+    })
 }
 
 fn secret(user: &Client) -> String {
     user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].as_str().unwrap().to_owned()
 }
 
-#[test]
-fn the_receiver_verifies_real_deliveries_and_handles_each_once() {
-    let server = Server::start(&[ALONE, &["--test-clock"]].concat());
-    let user = server.user();
-    let secret = secret(&user);
-    let mut example = Example::start("receiver.py", &["0"], &[("WEBHOOK_SECRET", &secret)]);
-    let addr = example.addr();
-    let payload = json!({"text": "grüße 😀", "number": 1e16, "list": [0.1, null, {}]});
-    let cue = user.create(&json!({
-        "name": "greet", "schedule": {"type": "recurring", "cron": "* * * * *"},
-        "callback": {"url": format!("http://{addr}/")}, "payload": payload,
-    }));
-    user.advance("PT1M");
-    let execution = user.only_execution(id(&cue));
-    assert_eq!((&execution["status"], &execution["http_status"]), (&json!("success"), &json!(200)));
-    let (printed_id, printed) =
-        example.line().split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    assert_eq!(printed_id, id(&execution));
-    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["text"], payload["text"]);
+/// A receiver with the account's secret.
+fn verifying(file: &str, secret: &str) -> Example {
+    Example::start(file, &["0"], &[("WEBHOOK_SECRET", secret)])
+}
+
+/// Headers of a recorded delivery that must not be taken for good, for the scheme that this receiver verifies.
+fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
+    let timestamp: i64 = sent.header("x-cueapi-timestamp").unwrap().parse().unwrap();
+    let (signature, stamp) = match file {
+        "receiver.js" => ("webhook-signature", "webhook-timestamp"),
+        _ => ("x-cueapi-signature", "x-cueapi-timestamp"),
+    };
+    let real = sent.header(signature).unwrap();
+    let version = &real[..3];
+    let mut forged = vec![("webhook-id", "another".to_owned())];
+    // The other scheme has no id in its signature.
+    forged.retain(|_| file == "receiver.js");
+    for value in [
+        real.replace(['0', '1'], "f"),
+        String::new(),
+        version.to_owned(),
+        real.replacen("v1", "v2", 1),
+        real[..40].to_owned(),
+    ] {
+        forged.push((signature, value));
+    }
+    for value in [timestamp - 1, timestamp + 1, timestamp - 301, timestamp + 10_000, 0, -1] {
+        forged.push((stamp, value.to_string()));
+    }
+    for value in ["soon", "", "0x10", "0900", "99999999999999999999999999", "1e9"] {
+        forged.push((stamp, value.to_owned()));
+    }
+    forged
 }
 
 #[test]
-fn the_receiver_rejects_what_is_forged_stale_or_changed_and_ignores_repeats() {
+fn the_receivers_verify_real_deliveries() {
+    for file in that_run(&RECEIVERS) {
+        let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+        let user = server.user();
+        let mut example = verifying(file, &secret(&user));
+        let addr = example.addr();
+        let payload = json!({"text": "grüße 😀", "number": 1e16, "list": [0.1, null, {}]});
+        let cue = user.create(&json!({
+            "name": "greet", "schedule": {"type": "recurring", "cron": "* * * * *"},
+            "callback": {"url": format!("http://{addr}/")}, "payload": payload,
+        }));
+        user.advance("PT1M");
+        let execution = user.only_execution(id(&cue));
+        assert_eq!(
+            (&execution["status"], &execution["http_status"]),
+            (&json!("success"), &json!(200)),
+            "{file}"
+        );
+        let line = example.line();
+        let (printed_id, printed) = line.split_once(' ').unwrap();
+        assert_eq!(printed_id, id(&execution), "{file}");
+        assert_eq!(serde_json::from_str::<Value>(printed).unwrap()["text"], payload["text"], "{file}");
+    }
+}
+
+#[test]
+fn the_receivers_reject_what_is_forged_stale_or_changed_and_ignore_repeats() {
     let server = Server::start(&[ALONE, &["--test-clock"]].concat());
     let (user, recorder) = (server.user(), Recorder::start());
-    let secret = secret(&user);
-    let mut example = Example::start("receiver.py", &["0", "--secret", &secret], &[]);
-    let client = Client::new(example.addr());
-    user.post(
-        &format!("/v1/cues/{}/fire", id(&user.create(&webhook(&recorder, super::cron("0 9 * * *"))))),
-        &json!({}),
-    );
-    user.settle();
-    let sent = recorder.deliveries().remove(0);
-    let send = |changed: &[(&str, &str)], body: &[u8]| {
-        let mut headers: Vec<(&str, &str)> =
-            sent.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        headers.retain(|(name, _)| !["host", "content-length"].contains(&name.to_lowercase().as_str()));
-        for (name, value) in changed {
-            headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-            headers.push((name, value));
-        }
-        client.call("POST", "/", &headers, body).unwrap().status
-    };
-    let signature = sent.header("x-cueapi-signature").unwrap();
-    let flipped = signature.replace(['0', '1'], "f");
-    let timestamp: i64 = sent.header("x-cueapi-timestamp").unwrap().parse().unwrap();
-    for (name, value) in [
-        ("x-cueapi-signature", flipped.as_str()),
-        ("x-cueapi-signature", ""),
-        ("x-cueapi-signature", "v1="),
-        ("x-cueapi-timestamp", &(timestamp - 1).to_string()),
-        ("x-cueapi-timestamp", &(timestamp - 301).to_string()),
-        ("x-cueapi-timestamp", "soon"),
-        ("x-cueapi-timestamp", ""),
-    ] {
-        assert_eq!(send(&[(name, value)], &sent.body), 401, "{name}: {value}");
-    }
-    assert_eq!(send(&[], b"{}"), 401);
-    assert_eq!(send(&[], &sent.body), 200);
-    assert_eq!(send(&[], &sent.body), 200);
-    assert!(example.line().starts_with(&format!("{} {{", sent.execution_id)));
-    assert_eq!(example.line(), format!("{} again, ignored", sent.execution_id));
-}
-
-#[test]
-fn the_receiver_rejects_a_delivery_that_was_recorded_long_ago() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
-    let user = server.user();
-    let secret = secret(&user);
-    let mut example = Example::start("receiver.py", &["0", "--secret", &secret], &[]);
-    let mut cue = super::worker(super::cron("0 9 * * *"));
-    cue["transport"] = json!("webhook");
-    cue["callback"] = json!({"url": format!("http://{}/", example.addr())});
-    let cue = user.create(&cue);
+    let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.settle();
-    assert_eq!(user.only_execution(id(&cue))["http_status"], 401);
+    let sent = recorder.deliveries().remove(0);
+    for file in that_run(&RECEIVERS) {
+        let mut example = verifying(file, &secret(&user));
+        let client = Client::new(example.addr());
+        let send = |changed: &[(&str, String)], body: &[u8]| {
+            let mut headers: Vec<(&str, &str)> =
+                sent.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            headers.retain(|(name, _)| !["host", "content-length"].contains(&name.to_lowercase().as_str()));
+            for (name, value) in changed {
+                headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+                headers.push((name, value));
+            }
+            client.call("POST", "/", &headers, body).unwrap().status
+        };
+        for forged in forgeries(file, &sent) {
+            assert_eq!(send(std::slice::from_ref(&forged), &sent.body), 401, "{file} {forged:?}");
+        }
+        assert_eq!(send(&[], b"{}"), 401, "{file}");
+        assert_eq!(send(&[], &[&sent.body[..], b"\n"].concat()), 401, "{file}");
+        assert_eq!((send(&[], &sent.body), send(&[], &sent.body)), (200, 200), "{file}");
+        assert!(example.line().starts_with(&format!("{} {{", sent.execution_id)), "{file}");
+        assert_eq!(example.line(), format!("{} again, ignored", sent.execution_id));
+    }
+}
+
+/// A cue that calls the receiver.
+fn hook(user: &Client, receiver: &mut Example) -> Value {
+    let mut cue = worker(cron("0 9 * * *"));
+    cue["transport"] = json!("webhook");
+    cue["callback"] = json!({"url": format!("http://{}/", receiver.addr())});
+    user.create(&cue)
 }
 
 #[test]
-fn the_receiver_says_that_it_verifies_nothing_without_a_secret() {
-    let mut example = Example::start("receiver.py", &["0"], &[]);
-    assert!(example.line().contains("NOT verified"));
-    let client = Client::new(example.addr());
-    assert_eq!(client.call("POST", "/", &[("X-CueAPI-Execution-Id", "x")], b"{}").unwrap().status, 200);
-    assert_eq!(example.line(), "x {}");
+fn the_receivers_reject_a_delivery_that_was_recorded_long_ago() {
+    for file in that_run(&RECEIVERS) {
+        let server = Server::on_clock("2026-01-05T00:00:00Z");
+        let user = server.user();
+        let mut example = verifying(file, &secret(&user));
+        let cue = hook(&user, &mut example);
+        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+        user.settle();
+        assert_eq!(user.only_execution(id(&cue))["http_status"], 401, "{file}");
+    }
 }
 
 #[test]
-fn the_worker_does_the_work_of_its_tasks_and_reports_it() {
-    let mut server = Server::start(ALONE);
-    let user = server.user();
-    let run = |payload: Value| {
-        let mut cue = worker(super::cron("0 9 * * *"));
-        cue["payload"] = payload;
-        let fired = user.post(&format!("/v1/cues/{}/fire", id(&user.create(&cue))), &json!({})).expect(200);
-        fired["execution_id"].as_str().unwrap().to_owned()
-    };
-    let (good, bad) =
-        (run(json!({"task": "count-words", "text": "one two three"})), run(json!({"task": "count-words"})));
-    let others = run(json!({"task": "not-mine"}));
-    let environment = [("CUED_API_KEY", user.key()), ("CUED_URL", &server.url())];
-    let mut example = Example::start("worker.py", &["--id", "worker-1"], &environment);
-    assert!(example.line().contains("count-words"));
-    let finished = |execution: &str| {
-        until("the outcome is reported", || {
-            let seen = user.get(&format!("/v1/executions/{execution}")).expect(200);
-            seen["outcome"].is_object().then_some(seen)
-        })
-    };
-    let good = finished(&good);
-    assert_eq!((&good["status"], &good["outcome"]["result"]), (&json!("success"), &json!("3 words")));
-    assert_eq!(good["claimed_by_worker"], "worker-1");
-    let bad = finished(&bad);
-    assert_eq!((&bad["status"], &bad["outcome"]["error"]), (&json!("failed"), &json!("KeyError: 'text'")));
-    assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
-    let workers = until("the worker is known", || {
+fn a_receiver_of_standard_webhooks_takes_the_old_secret_for_a_day() {
+    for file in that_run(&["receiver.js"]) {
+        let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+        let user = server.user();
+        let mut example = verifying(file, &secret(&user));
+        let cue = hook(&user, &mut example);
+        user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
+        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+        user.settle();
+        assert_eq!(user.only_execution(id(&cue))["http_status"], 200);
+    }
+}
+
+#[test]
+fn the_receivers_say_that_they_verify_nothing_without_a_secret() {
+    for file in that_run(&RECEIVERS) {
+        let mut example = Example::start(file, &["0"], &[]);
+        assert!(example.line().contains("NOT verified"), "{file}");
+        let client = Client::new(example.addr());
+        let answer = client.call("POST", "/", &[("X-CueAPI-Execution-Id", "x")], b"{}").unwrap();
+        assert_eq!(answer.status, 200, "{file}");
+        assert_eq!(example.line(), "x {}", "{file}");
+    }
+}
+
+/// An execution for workers with this payload.
+fn work(user: &Client, payload: &Value) -> String {
+    let mut cue = worker(cron("0 9 * * *"));
+    cue["payload"] = payload.clone();
+    let fired = user.post(&format!("/v1/cues/{}/fire", id(&user.create(&cue))), &json!({})).expect(200);
+    fired["execution_id"].as_str().unwrap().to_owned()
+}
+
+/// An execution once it is reported on.
+fn finished(user: &Client, execution: &str) -> Value {
+    until("the outcome is reported", || {
+        let seen = user.get(&format!("/v1/executions/{execution}")).expect(200);
+        seen["outcome"].is_object().then_some(seen)
+    })
+}
+
+/// The only worker, once it has announced itself.
+fn announced(user: &Client) -> Value {
+    until("the worker is known", || {
         let list = user.get("/v1/workers").expect(200);
-        (list["workers"].as_array().map_or(0, Vec::len) > 0).then_some(list)
-    });
-    assert_eq!(workers["workers"][0]["worker_id"], "worker-1");
-    assert_eq!(workers["workers"][0]["handlers"], json!(["count-words", "echo"]));
-    signal("-TERM", example.child.0.id());
-    assert_eq!(example.child.0.wait().unwrap().code(), Some(0));
-    assert_eq!(server.stop(), Some(0));
+        list["workers"].as_array().and_then(|workers| workers.first().cloned())
+    })
 }
 
 #[test]
-fn the_worker_needs_a_key() {
+fn the_workers_do_the_work_of_their_tasks_and_report_it() {
+    let cases =
+        [("worker.py", "KeyError: 'text'"), ("worker.js", "TypeError: Cannot read properties of undefined")];
+    for file in that_run(&cases.map(|(file, _)| file)) {
+        let error = cases.iter().find(|(known, _)| *known == file).unwrap().1;
+        let mut server = Server::start(ALONE);
+        let user = server.user();
+        let good = work(&user, &json!({"task": "count-words", "text": "one two three"}));
+        let bad = work(&user, &json!({"task": "count-words"}));
+        let others = work(&user, &json!({"task": "not-mine"}));
+        let environment = [("CUED_API_KEY", user.key()), ("CUED_URL", &server.url())];
+        let arguments: &[&str] =
+            if file == "worker.py" { &["--id", "worker-1"] } else { &[&server.url(), "worker-1"] };
+        let mut example = Example::start(file, arguments, &environment);
+        assert!(example.line().contains("count-words"), "{file}");
+        let good = finished(&user, &good);
+        assert_eq!(
+            (&good["status"], &good["outcome"]["result"]),
+            (&json!("success"), &json!("3 words")),
+            "{file}"
+        );
+        assert_eq!(good["claimed_by_worker"], "worker-1");
+        let bad = finished(&user, &bad);
+        assert_eq!(bad["status"], "failed", "{file}");
+        assert!(bad["outcome"]["error"].as_str().unwrap().starts_with(error), "{file}: {bad}");
+        assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
+        let known = announced(&user);
+        assert_eq!(
+            (&known["worker_id"], &known["handlers"]),
+            (&json!("worker-1"), &json!(["count-words", "echo", "wait"]))
+        );
+        assert_eq!(example.stop(), Some(0), "{file}");
+        assert_eq!(server.stop(), Some(0));
+    }
+}
+
+#[test]
+fn the_worker_in_shell_runs_a_command_for_each_execution_of_its_task() {
+    for file in that_run(&["worker.sh"]) {
+        let server = Server::start(ALONE);
+        let user = server.user();
+        // A payload that looks like the answer around it, and bytes that no JSON string holds as they are.
+        let payload = json!({
+            "task": "copy", "text": "grüße \\ \" \n", "execution_id": "no", "payload": {"a": 1}, "scheduled_for": "x",
+        });
+        let good = work(&user, &payload);
+        let others = work(&user, &json!({"task": "not-mine"}));
+        let environment =
+            [("CUED_API_KEY", user.key()), ("CUED_URL", &server.url()), ("WORKER_ID", "worker-1")];
+        let command = r#"cat; printf '\n\ttab \\ " \001\377'; grep -q bad "$0" && exit 3; exit 0"#;
+        let flag = tempfile::NamedTempFile::new().unwrap();
+        let arguments = ["copy", "sh", "-c", command, flag.path().to_str().unwrap()];
+        let mut example = Example::start(file, &arguments, &environment);
+        assert_eq!(example.line(), "worker worker-1 waits for: copy");
+        let good = finished(&user, &good);
+        let result = good["outcome"]["result"].as_str().unwrap();
+        let (copied, rest) = result.split_once('\n').unwrap();
+        assert_eq!(serde_json::from_str::<Value>(copied).unwrap(), payload);
+        assert_eq!((rest, &good["claimed_by_worker"]), ("\ttab \\ \" ", &json!("worker-1")));
+        std::fs::write(flag.path(), "bad").unwrap();
+        let bad = finished(&user, &work(&user, &json!({"task": "copy"})));
+        assert_eq!(bad["status"], "failed");
+        let error = bad["outcome"]["error"].as_str().unwrap();
+        assert!(error.starts_with(r#"{"task":"copy"}"#) && error.ends_with("exit code 3"), "{error}");
+        assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
+        let known = announced(&user);
+        assert_eq!((&known["worker_id"], &known["handlers"]), (&json!("worker-1"), &json!(["copy"])));
+        assert_eq!(example.stop(), Some(0));
+    }
+}
+
+#[test]
+fn the_workers_keep_their_claim_for_as_long_as_the_work_takes() {
+    // A server of which every answer is the same, and the lease three seconds: a real one's would take five minutes.
+    let server = Recorder::start();
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let answer = json!({
+        "execution_id": id, "executions": [{"id": id}], "lease_seconds": 3,
+        "payload": {"seconds": 1.5, "task": "wait", "text": ""}, "scheduled_for": "",
+    });
+    server.react(Reaction::Full(200, Vec::new(), answer.to_string()));
+    let url = server.url();
+    for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
+        let arguments: &[&str] = if file == "worker.sh" { &["wait", "sleep", "1.5"] } else { &[] };
+        let begun = server.count();
+        let _example = Example::start(file, arguments, &[("CUED_API_KEY", "cue_sk_"), ("CUED_URL", &url)]);
+        let kept = until(file, || {
+            let path = format!("/hook/v1/executions/{id}/heartbeat");
+            server.deliveries().into_iter().skip(begun).find(|request| request.path == path)
+        });
+        assert_eq!(kept.method, "POST", "{file}");
+        assert!(!kept.header("x-worker-id").unwrap().is_empty(), "{file}");
+    }
+}
+
+#[test]
+fn the_workers_need_a_key() {
     assert_eq!(run(&["--version"]).status.code(), Some(0), "the program itself runs");
-    let mut example = Example::start("worker.py", &[], &[("CUED_API_KEY", "")]);
-    assert_eq!(example.child.0.wait().unwrap().code(), Some(2));
+    for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
+        let arguments: &[&str] = if file == "worker.sh" { &["task", "true"] } else { &[] };
+        let mut example = Example::start(file, arguments, &[("CUED_API_KEY", "")]);
+        assert_eq!(example.child.0.wait().unwrap().code(), Some(2), "{file}");
+    }
 }

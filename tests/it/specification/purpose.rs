@@ -54,7 +54,7 @@ pub const PURPOSE: &[Row] = &[
         "list, claim, process, report",
         &[
             "work_is_listed_claimed_extended_and_reported",
-            "the_worker_does_the_work_of_its_tasks_and_reports_it",
+            "the_workers_do_the_work_of_their_tasks_and_report_it",
         ],
     ),
     (

@@ -115,7 +115,7 @@ pub const EVENTS: &[Row] = &[
         &[
             "a_delivery_has_the_headers_of_the_contract_signed_at_the_time_of_sending",
             "both_signatures_are_over_the_bytes_that_are_sent",
-            "the_receiver_verifies_real_deliveries_and_handles_each_once",
+            "the_receivers_verify_real_deliveries",
         ],
     ),
 ];

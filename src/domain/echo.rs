@@ -1,0 +1,178 @@
+//! What was posted to the echo path: kept for five minutes, in memory, within bounds (contract §8).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Below what path of this server the echoes are, by their tokens.
+pub const FOLDER: &str = "/v1/echo/";
+/// The longest body that is kept, in bytes.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+/// How long an echo can be asked for.
+const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
+/// The most echoes at a time.
+const MOST: usize = 1_000;
+/// The most bytes of all echoes together.
+const MOST_BYTES: usize = 16 << 20;
+/// What a header costs beside its text, and an echo beside its headers and its payload, roughly.
+const OVERHEAD: usize = 64;
+
+/// The name of an echo: 16 to 128 of `A-Z a-z 0-9 - _`. Who posts needs nothing else, so it should be hard to guess.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EchoToken(String);
+
+/// One request to the echo path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Echo {
+    /// Its body, which is JSON.
+    pub payload: Box<[u8]>,
+    /// Its headers, names in lower case, in the order in which they came.
+    pub headers: Vec<(String, String)>,
+    /// When it came.
+    pub received_at: Timestamp,
+}
+
+/// The echoes of the last five minutes, the newest of each token; above the bounds the oldest go.
+///
+/// Anyone may post, so refusing at the bounds would let one caller shut the others out for minutes.
+#[derive(Debug, Default)]
+pub struct Echoes {
+    /// In the order in which they came.
+    kept: VecDeque<(EchoToken, Arc<Echo>)>,
+    bytes: usize,
+}
+
+impl EchoToken {
+    /// The longest and the shortest token, and its alphabet, as a regular expression.
+    pub const PATTERN: &str = "^[A-Za-z0-9_-]{16,128}$";
+
+    /// The token in this text, or nothing when it has not the form of one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_token = (16..=128).contains(&text.len()) && text.bytes().all(plain);
+        is_token.then(|| Self(text.to_owned()))
+    }
+}
+
+impl Echo {
+    fn weight(&self, token: &EchoToken) -> usize {
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD).sum();
+        OVERHEAD + token.0.len() + self.payload.len() + headers
+    }
+
+    /// A clock that was set back must not keep it for longer: far from its time in either direction it is over.
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.duration_since(self.received_at).abs() >= KEPT_FOR
+    }
+}
+
+impl Echoes {
+    /// Keeps an echo in place of an earlier one of the same token.
+    pub fn put(&mut self, token: EchoToken, echo: Echo) {
+        let now = echo.received_at;
+        self.retain(|known, kept| *known != token && !kept.is_over(now));
+        self.bytes += echo.weight(&token);
+        self.kept.push_back((token, Arc::new(echo)));
+        while self.kept.len() > MOST || self.bytes > MOST_BYTES {
+            let Some((token, oldest)) = self.kept.pop_front() else { break };
+            self.bytes -= oldest.weight(&token);
+        }
+    }
+
+    /// The echo of a token, if it came less than five minutes ago.
+    #[must_use]
+    pub fn find(&self, token: &EchoToken, now: Timestamp) -> Option<Arc<Echo>> {
+        let (_, echo) = self.kept.iter().find(|(known, _)| known == token)?;
+        (!echo.is_over(now)).then(|| Arc::clone(echo))
+    }
+
+    fn retain(&mut self, stays: impl Fn(&EchoToken, &Echo) -> bool) {
+        let bytes = &mut self.bytes;
+        self.kept.retain(|(token, echo)| {
+            let stays = stays(token, echo);
+            if !stays {
+                *bytes -= echo.weight(token);
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: usize) -> EchoToken {
+        EchoToken::parse(&format!("token-{number:010}")).unwrap()
+    }
+
+    fn echo(bytes: usize, second: i64) -> Echo {
+        let received_at = Timestamp::from_second(second).unwrap();
+        Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_token_is_16_to_128_plain_characters() {
+        for good in ["qs-0123456789abcdef", "ABCDEFGHIJ-KLM_09", &"a".repeat(16), &"a".repeat(128)] {
+            assert!(EchoToken::parse(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            &"a".repeat(15),
+            &"a".repeat(129),
+            "0123456789abcde/",
+            "0123456789abcde.",
+            "0123456789abcdeé",
+        ] {
+            assert!(EchoToken::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_echo_is_there_for_five_minutes_whichever_way_the_clock_is_moved() {
+        let mut echoes = Echoes::default();
+        echoes.put(token(1), echo(1, 1_000));
+        assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
+        assert!(echoes.find(&token(1), at(1_300)).is_none());
+        assert!(echoes.find(&token(1), at(700)).is_none());
+        assert!(echoes.find(&token(2), at(1_000)).is_none());
+        echoes.put(token(2), echo(1, 1_300));
+        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(1, 0).weight(&token(2))), "it was let go");
+    }
+
+    #[test]
+    fn the_newest_echo_of_a_token_is_the_one_that_is_kept() {
+        let mut echoes = Echoes::default();
+        echoes.put(token(1), echo(7, 1_000));
+        echoes.put(token(1), echo(9, 1_200));
+        assert_eq!(echoes.find(&token(1), at(1_400)).unwrap().payload.len(), 9);
+        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(9, 0).weight(&token(1))));
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many_or_too_large() {
+        let mut echoes = Echoes::default();
+        for number in 0..3 * MOST {
+            echoes.put(token(number), echo(1, 1_000));
+        }
+        assert_eq!(echoes.kept.len(), MOST);
+        assert!(echoes.find(&token(2 * MOST - 1), at(1_000)).is_none());
+        assert!(echoes.find(&token(2 * MOST), at(1_000)).is_some());
+        for number in 0..100 {
+            let mut large = echo(MAX_PAYLOAD, 1_000);
+            large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
+            echoes.put(token(number), large);
+            assert!(echoes.bytes <= MOST_BYTES);
+            assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
+        }
+        let counted: usize = echoes.kept.iter().map(|(token, echo)| echo.weight(token)).sum();
+        assert_eq!(echoes.bytes, counted);
+    }
+}

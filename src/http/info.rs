@@ -1,0 +1,22 @@
+//! `/v1/info`: which program this is and how it was set up, for whoever is about to use it. No secrets.
+
+use serde_json::json;
+
+use super::reply::Reply;
+use super::request::Request;
+use crate::error::Result;
+
+/// `GET /v1/info`
+pub async fn info(request: Request) -> Result<Reply> {
+    let (app, settings) = (&request.app, &request.app.settings);
+    Ok(Reply::ok(&json!({
+        "name": "cued",
+        "version": env!("CARGO_PKG_VERSION"),
+        "registration": settings.registration.word(),
+        "limits": settings.plans.are_limited(),
+        "billing": if settings.stripe.is_some() { "stripe" } else { "manual" },
+        "mail": settings.mail.word(),
+        "callbacks": settings.callbacks.words(),
+        "test_clock": app.clock.is_test(),
+    })))
+}

@@ -1,0 +1,30 @@
+# Sourced by the runners of programs that are not ours: finds the built cued and makes Python environments.
+
+# Prints the path that was given, else that of a cued that is built.
+built_cued() {
+  local candidates=(target/release/cued target/debug/cued) built
+  if [ -n "$1" ]; then
+    candidates=("$1")
+  fi
+  for built in "${candidates[@]}"; do
+    if [ -x "$built" ]; then
+      echo "$built"
+      return
+    fi
+  done
+  echo "no built cued at ${candidates[*]}: run cargo build first, or name one" >&2
+  return 2
+}
+
+# environment FOLDER REQUIREMENTS: a Python environment with exactly these packages, made anew only when they change.
+environment() {
+  local folder=$1 requirements=$2
+  if [ -x "$folder/bin/python" ] && cmp -s "$requirements" "$folder/installed"; then
+    return
+  fi
+  rm -rf "$folder"
+  mkdir -p "$(dirname "$folder")"
+  python3 -m venv "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+  cp "$requirements" "$folder/installed"
+}
