@@ -11,6 +11,7 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+LOGIN = "/v1/auth/verify?"
 LISTENING = "cued listening on "
 # What a person who tries it alone starts with.
 ALONE = ("--dev", "--limits", "off")
@@ -75,10 +76,12 @@ class Cued:
                 self._mails.put(line.removeprefix("mail to ").strip().split(": ", 1))
 
     def mail(self, address):
-        """The link in the next mail, which must be to this address."""
-        reader, link = self._mails.get(timeout=PATIENCE)
-        assert reader == address, f"a mail to {reader}"
-        return link
+        """The link of the next mail about a login, which must be to this address; others tell of failures."""
+        while True:
+            reader, about = self._mails.get(timeout=PATIENCE)
+            if LOGIN in about:
+                assert reader == address, f"a mail to {reader}"
+                return about
 
     def administer(self, *arguments):
         """A command of the program on the database file: what it prints."""
