@@ -11,6 +11,7 @@
 //! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
 //! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
+//! - `bench` measures what the machine carries: the program as a process, beside the same work without it.
 //! - `mail` is what the program writes to people: SMTP off the request path, or the log.
 //! - `http` turns bytes into actions and back; the table of doors is `http/routes.rs`.
 //! - `error` is the one error type, `random` the one source of randomness.
@@ -23,6 +24,7 @@
 
 pub mod actions;
 pub mod app;
+pub mod bench;
 pub mod billing;
 pub mod cli;
 pub mod clock;

@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod admin;
+pub mod bench;
 pub mod billing;
 pub mod key;
 pub mod serve;
@@ -36,6 +37,8 @@ enum Command {
     Key(key::KeyCommand),
     /// List, approve and decline requests for a plan
     Billing(billing::BillingCommand),
+    /// Measure what this machine carries, on temporary files; takes about two minutes
+    Bench(bench::BenchCommand),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,7 +97,7 @@ impl Cli {
     pub fn run(self) -> Result<(), Failure> {
         let level = match &self.command {
             Command::Serve(serve) => serve.log_level(),
-            Command::User(_) | Command::Key(_) | Command::Billing(_) => Level::INFO,
+            Command::User(_) | Command::Key(_) | Command::Billing(_) | Command::Bench(_) => Level::INFO,
         };
         log::start(level);
         match self.command {
@@ -102,6 +105,7 @@ impl Cli {
             Command::User(user) => user.run(),
             Command::Key(key) => key.run(),
             Command::Billing(billing) => billing.run(),
+            Command::Bench(bench) => bench.run(),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod idempotency;
 pub mod keys;
 mod lanes;
 pub mod logins;
+pub mod measure;
 pub mod meta;
 pub mod months;
 pub mod outbox;

@@ -235,6 +235,15 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Ring
     Ok(rings)
 }
 
+/// Runs one job in a transaction of its own, on a connection that no writer thread has.
+pub(super) fn commit_alone<T>(connection: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+    execute(connection, "BEGIN IMMEDIATE")?;
+    let tx = Tx { read: Read::new(connection), rings: Cell::default(), tally: Tally::default() };
+    let done = job(&tx).and_then(|done| tally::settle(&tx).map(|()| done));
+    execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    done
+}
+
 fn execute(connection: &Connection, sql: &str) -> Result<()> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())

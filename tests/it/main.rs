@@ -8,6 +8,7 @@ mod administration;
 mod api;
 mod architecture;
 mod bad_input;
+mod bench;
 mod billing;
 mod canonical;
 mod claims;

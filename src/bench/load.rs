@@ -1,0 +1,139 @@
+//! Clients: each a thread on a connection of its own, which sends its next request when the answer has come.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::{BenchError, Result};
+use crate::clock::Clock;
+
+/// A connection that is kept.
+pub struct Client {
+    stream: TcpStream,
+    answer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(to: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self { stream, answer: Vec::with_capacity(4_096) })
+    }
+
+    /// Sends a request and answers the body of its answer, whose status has to be of the 2xx.
+    pub fn call(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        let (status, body) = self.exchange(request)?;
+        if status / 100 == 2 {
+            return Ok(body);
+        }
+        Err(io::Error::other(format!("answered {status}: {}", String::from_utf8_lossy(body))))
+    }
+
+    /// Sends a request; the status and the body of its answer.
+    pub fn exchange(&mut self, request: &[u8]) -> io::Result<(u16, &[u8])> {
+        self.stream.write_all(request)?;
+        self.answer.clear();
+        let mut chunk = [0; 16_384];
+        loop {
+            if let Some((status, begin, end)) = frame(&self.answer)
+                && self.answer.len() >= end
+            {
+                return Ok((status, &self.answer[begin..end]));
+            }
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.answer.extend_from_slice(&chunk[..read]),
+            }
+        }
+    }
+}
+
+/// Status, beginning and end of the body of an answer whose head is whole.
+fn frame(answer: &[u8]) -> Option<(u16, usize, usize)> {
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&answer[..head]).ok()?;
+    let status = text.get(9..12)?.parse().ok()?;
+    let length = text
+        .split("\r\n")
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0);
+    Some((status, head, head + length))
+}
+
+/// A request as HTTP/1.1 writes it.
+pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
+    let authorization = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: bench\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// How often a second `clients` clients together do what `work` makes one of them do, over the time `each`. A client
+/// whose work answers `false` has run out of it; the measuring ends then.
+pub fn rate(
+    clock: &Clock,
+    to: SocketAddr,
+    clients: usize,
+    each: Duration,
+    work: impl Fn(usize, &mut Client) -> io::Result<bool> + Sync,
+) -> Result<f64> {
+    let connected = (0..clients).map(|_| Client::connect(to)).collect::<io::Result<Vec<_>>>()?;
+    let (over, work) = (AtomicBool::new(false), &work);
+    let began = clock.monotonic();
+    let done = thread::scope(|scope| {
+        let run = |(number, mut client): (usize, Client)| {
+            let over = &over;
+            scope.spawn(move || {
+                let mut done = 0_u32;
+                while !over.load(Ordering::Relaxed) {
+                    if clock.monotonic() - began >= each || !work(number, &mut client)? {
+                        over.store(true, Ordering::Relaxed);
+                        break;
+                    }
+                    done += 1;
+                }
+                io::Result::Ok(done)
+            })
+        };
+        let threads: Vec<_> = connected.into_iter().enumerate().map(run).collect();
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a client's thread panicked")))
+        });
+        ended.sum::<io::Result<u32>>()
+    })?;
+    let took = (clock.monotonic() - began).as_secs_f64();
+    if done == 0 {
+        return Err(BenchError("nothing was done in the time".to_owned()));
+    }
+    Ok(f64::from(done) / took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_when_its_body_is() {
+        let answer = b"HTTP/1.1 201 Created\r\ncontent-type: x\r\ncontent-length: 2\r\n\r\nok";
+        assert_eq!(frame(&answer[..20]), None);
+        let (status, begin, end) = frame(answer).unwrap();
+        assert_eq!((status, &answer[begin..end]), (201, &b"ok"[..]));
+        let (_, begin, end) = frame(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        assert_eq!(begin, end, "no body");
+    }
+
+    #[test]
+    fn a_request_names_its_length_and_its_key() {
+        let request = String::from_utf8(request("POST", "/v1/cues", Some("k"), "{}")).unwrap();
+        assert!(request.starts_with("POST /v1/cues HTTP/1.1\r\n"));
+        assert!(request.ends_with("Authorization: Bearer k\r\nContent-Length: 2\r\n\r\n{}"));
+    }
+}

@@ -1,0 +1,78 @@
+//! `cued bench`: what this machine carries, measured on the program itself, each figure beside the machine's own limit
+//! in the same run, so that figures of two machines, or of two versions, can be compared.
+//!
+//! The program runs as a process of its own on a temporary file (`program`), clients (`load`) and a receiver
+//! (`receiver`) run here; `limits` measures the same work without the service; `stage` is what the measures of `work`
+//! work with, `report` the figures.
+
+mod limits;
+mod load;
+mod program;
+mod receiver;
+pub mod report;
+mod stage;
+mod work;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use report::Report;
+
+/// What is measured, and for how long.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder whose disk is measured; a folder for the temporary files is made in it and removed again.
+    pub folder: PathBuf,
+    /// How long each rate is measured.
+    pub each: Duration,
+    /// Cues that are due at one instant.
+    pub herd: usize,
+    /// Cues that are due one after the other, ten a second.
+    pub trickle: usize,
+}
+
+/// Why the measuring ended early.
+#[derive(Debug)]
+pub struct BenchError(String);
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for BenchError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Error> for BenchError {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+type Result<T> = std::result::Result<T, BenchError>;
+
+/// Measures everything; `progress` is told what comes next, and how many of how many are done.
+///
+/// # Errors
+/// Says what stood in the way. The temporary files are removed either way.
+pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<Report> {
+    let clock = Arc::new(Clock::system());
+    let folder = program::Folder::make(&options.folder)?;
+    let mut report = Report::default();
+    let steps = work::STEPS;
+    let mut bench = stage::Bench::start(options.clone(), &clock, folder)?;
+    for (done, (what, step)) in steps.iter().enumerate() {
+        progress(what, done, steps.len());
+        step(&mut bench, &mut report).map_err(|error| BenchError(format!("{what}: {error}")))?;
+    }
+    progress("done", steps.len(), steps.len());
+    Ok(report)
+}
