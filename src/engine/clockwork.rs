@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::delivery::Desk;
 use super::scheduler::Scheduler;
 use super::{delivery, upkeep};
 use crate::app::{App, Bells};
@@ -25,17 +26,17 @@ pub struct Clockwork {
 }
 
 impl Clockwork {
-    /// Starts the thread.
+    /// Starts the thread; what it fires is taken up at `desk`.
     ///
     /// # Errors
     /// When the file cannot be read, or the system starts no more threads.
-    pub fn start(app: &Arc<App>) -> Result<Self> {
+    pub fn start(app: &Arc<App>, desk: Arc<Desk>) -> Result<Self> {
         let mut scheduler = Scheduler::start(app)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
-            .spawn(move || run(&shared, &mut scheduler, &stopped))
+            .spawn(move || run(&shared, &mut scheduler, &desk, &stopped))
             .map_err(|error| Error::Fault(format!("the scheduler cannot start: {error}")))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
@@ -59,10 +60,10 @@ impl Clockwork {
     }
 }
 
-fn run(app: &App, scheduler: &mut Scheduler, stop: &AtomicBool) {
+fn run(app: &App, scheduler: &mut Scheduler, desk: &Desk, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let seen = app.bells.schedule.rung();
-        match caught(|| turn(app, scheduler)) {
+        match caught(|| turn(app, scheduler, desk)) {
             Ok(deadline) => app.clock.park(&app.bells.schedule, seen, deadline),
             Err(error) => {
                 tracing::error!("what fell due could not be taken up, and will be: {error}");
@@ -73,9 +74,9 @@ fn run(app: &App, scheduler: &mut Scheduler, stop: &AtomicBool) {
 }
 
 /// One pass over everything that falls due by the clock; answers when the next thing does.
-fn turn(app: &App, scheduler: &mut Scheduler) -> Result<Option<Timestamp>> {
+fn turn(app: &App, scheduler: &mut Scheduler, desk: &Desk) -> Result<Option<Timestamp>> {
     let _pass = app.pulse.pass(&app.bells.progress);
-    scheduler.run_once(app)?;
+    scheduler.run_once_at(app, Some(desk))?;
     while delivery::promote(app)? > 0 {}
     while upkeep::return_lost_claims(&app.store, app.clock.now())? > 0 {}
     upkeep::forget_answers(&app.store, app.clock.now())?;

@@ -4,7 +4,7 @@
 //! those that an earlier process left under way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::dispatcher::{Dispatcher, Intake, Returned};
 use super::pool::Pool;
 use crate::app::App;
 use crate::error::Result;
+use crate::store::Tx;
 use crate::store::queue::{self, Taken};
 
 /// How long a stop waits for running deliveries (contract §1).
@@ -31,8 +32,41 @@ const BATCH: u32 = 500;
 /// The running delivery of webhooks.
 pub struct Delivery {
     app: Arc<App>,
-    stopping: Arc<AtomicBool>,
+    desk: Arc<Desk>,
     thread: JoinHandle<()>,
+}
+
+/// Where executions are taken up: by the dispatcher's thread, or by a write that makes them.
+pub struct Desk {
+    dispatcher: Mutex<Dispatcher>,
+    pool: Pool<Taken>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Desk {
+    /// Does `first`, and unless a pass is under way takes up what is ready in the same write: a cue that is due alone
+    /// is fired and taken up by one commit, not by two. Whoever calls this rings the bell for what is left.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, and what `first` answers.
+    pub fn write<T: Send + 'static>(
+        &self,
+        app: &App,
+        first: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let dispatcher = self.dispatcher.try_lock().ok();
+        let Some(mut dispatcher) = dispatcher.filter(|_| !self.stopping.load(Ordering::Acquire)) else {
+            return app.store.write(first).wait();
+        };
+        let (done, taken) = dispatcher.write(app, true, first)?;
+        taken.into_iter().for_each(|taken| self.pool.submit(taken));
+        Ok(done)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Dispatcher> {
+        // A pass that panics has changed nothing: what it would have changed is given back by the write's end.
+        self.dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Delivery {
@@ -42,26 +76,34 @@ impl Delivery {
     /// When the system starts no more threads.
     pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> std::io::Result<Self> {
         let returned = Arc::new(Mutex::new(Vec::new()));
-        let pool = start_pool(app, courier, &returned)?;
-        let stopping = Arc::new(AtomicBool::new(false));
+        let desk = Arc::new(Desk {
+            dispatcher: Mutex::new(Dispatcher::new(app.settings.delivery_threads)),
+            pool: start_pool(app, courier, &returned)?,
+            stopping: Arc::new(AtomicBool::new(false)),
+        });
         let thread = {
-            let (app, stopping) = (Arc::clone(app), Arc::clone(&stopping));
+            let (app, desk) = (Arc::clone(app), Arc::clone(&desk));
             std::thread::Builder::new()
                 .name("dispatcher".to_owned())
-                .spawn(move || run(&app, &stopping, &pool, &returned))?
+                .spawn(move || run(&app, &desk, &returned))?
         };
-        Ok(Self { app: Arc::clone(app), stopping, thread })
+        Ok(Self { app: Arc::clone(app), desk, thread })
+    }
+
+    /// Where the scheduler has what it fires taken up.
+    pub(super) fn desk(&self) -> Arc<Desk> {
+        Arc::clone(&self.desk)
     }
 
     /// Set to take up nothing more; ring the bell for sending then.
     pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stopping)
+        Arc::clone(&self.desk.stopping)
     }
 
     /// Takes up nothing more, and returns when what is under way has ended and is recorded, or after 30 s. What is
     /// cut short then is delivered again after the next start.
     pub fn stop(self) {
-        self.stopping.store(true, Ordering::Release);
+        self.desk.stopping.store(true, Ordering::Release);
         self.app.bells.send.ring();
         if self.thread.join().is_err() {
             tracing::error!("the dispatcher ended by a panic");
@@ -112,17 +154,17 @@ fn start_pool(
     })
 }
 
-fn run(app: &App, stopping: &AtomicBool, pool: &Pool<Taken>, returned: &Inbox) {
-    let mut dispatcher = Dispatcher::new(app.settings.delivery_threads);
-    while !stopping.load(Ordering::Acquire) {
+fn run(app: &App, desk: &Desk, returned: &Inbox) {
+    while !desk.stopping.load(Ordering::Acquire) {
         let seen = app.bells.send.rung();
-        match caught(|| dispatcher.pass(app, drain(returned), Intake::Open)) {
+        let passed = caught(|| desk.lock().pass(app, drain(returned), Intake::Open));
+        match passed {
             Ok(taken) if taken.is_empty() => app.clock.park(&app.bells.send, seen, None),
-            Ok(taken) => taken.into_iter().for_each(|taken| pool.submit(taken)),
+            Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
             Err(error) => pause_after(app, &error),
         }
     }
-    finish(app, &mut dispatcher, returned);
+    finish(app, &mut desk.lock(), returned);
 }
 
 fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {

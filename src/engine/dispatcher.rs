@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::shares::Shares;
 use crate::app::App;
 use crate::error::{Error, Result};
+use crate::store::Tx;
 use crate::store::queue::{self, Ended, Taken};
 
 /// An attempt that has come back from a thread.
@@ -63,7 +64,7 @@ impl Dispatcher {
             && (!self.unstored.is_empty() || app.store.read_promptly(queue::any_to_send).wait()?);
         let taken = match (self.unstored.is_empty(), takes) {
             (true, false) => Ok(Vec::new()),
-            (_, takes) => self.record_and_take(app, takes),
+            (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),
         };
         // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
         if matches!(taken, Err(Error::Fault(_))) {
@@ -73,7 +74,16 @@ impl Dispatcher {
         taken
     }
 
-    fn record_and_take(&mut self, app: &App, takes: bool) -> Result<Vec<Taken>> {
+    /// One write: records what came back, does `first`, and takes up what is ready then, where it `takes`.
+    ///
+    /// # Errors
+    /// As [`Dispatcher::pass`], and what `first` answers.
+    pub fn write<T: Send + 'static>(
+        &mut self,
+        app: &App,
+        takes: bool,
+        first: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<(T, Vec<Taken>)> {
         let (now, unstored) = (app.clock.now(), self.unstored.clone());
         let (mut shares, mut lane) = (self.shares.clone(), self.lane);
         let most = if takes { shares.free() } else { 0 };
@@ -81,14 +91,15 @@ impl Dispatcher {
             for ended in &unstored {
                 queue::record(tx, ended, now)?;
             }
+            let done = first(tx)?;
             let taken = queue::take(tx, now, most, &mut lane, |lane| shares.claim(lane))?;
-            Ok((taken, shares, lane))
+            Ok((done, taken, shares, lane))
         });
-        let taken;
-        (taken, self.shares, self.lane) = write.wait()?;
+        let (done, taken);
+        (done, taken, self.shares, self.lane) = write.wait()?;
         let recorded = std::mem::take(&mut self.unstored).len();
         count(app, recorded);
-        Ok(taken)
+        Ok((done, taken))
     }
 
     /// Records one by one what could not be recorded together. The result at fault is given up: the next start

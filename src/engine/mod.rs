@@ -44,7 +44,7 @@ impl Engine {
         let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
         let escalation = Escalation::start(app, Arc::clone(&courier)).map_err(failed)?;
         let delivery = Delivery::start(app, courier).map_err(failed)?;
-        Ok(Self { clockwork: Clockwork::start(app)?, delivery, escalation })
+        Ok(Self { clockwork: Clockwork::start(app, delivery.desk())?, delivery, escalation })
     }
 
     /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clockwork::caught;
+use super::delivery::Desk;
 use crate::app::App;
 use crate::domain::cue::When;
 use crate::domain::execution::{NewExecution, Trigger};
@@ -77,11 +78,16 @@ impl Scheduler {
     /// # Errors
     /// When the file cannot be read or written; what was not fired is fired by the next pass.
     pub fn run_once(&mut self, app: &App) -> Result<Fired> {
+        self.run_once_at(app, None)
+    }
+
+    /// As [`Scheduler::run_once`]; what it fires is taken up at `desk`.
+    pub(super) fn run_once_at(&mut self, app: &App, desk: Option<&Desk>) -> Result<Fired> {
         let (now, begun) = (app.clock.now(), app.clock.monotonic());
         self.look_at_the_clock(app, now);
         let mut fired = Fired::default();
         while now >= self.seen && app.store.read_promptly(due::next).wait()?.is_some_and(|next| next <= now) {
-            let batch = fire_batch(app, now, self.gap)?;
+            let batch = fire_batch(app, desk, now, self.gap)?;
             fired.cues += batch.cues;
             fired.executions += batch.executions;
             // At once: a fault may end the pass before the next batch.
@@ -124,9 +130,13 @@ impl Scheduler {
     }
 }
 
-fn fire_batch(app: &App, now: Timestamp, gap: Gap) -> Result<Fired> {
+fn fire_batch(app: &App, desk: Option<&Desk>, now: Timestamp, gap: Gap) -> Result<Fired> {
     let (ids, plans) = (Arc::clone(&app.ids), app.settings.plans.clone());
-    app.store.write(move |tx| fire_due(tx, &ids, &plans, now, gap)).wait()
+    let fire = move |tx: &Tx<'_>| fire_due(tx, &ids, &plans, now, gap);
+    match desk {
+        Some(desk) => desk.write(app, fire),
+        None => app.store.write(fire).wait(),
+    }
 }
 
 fn fire_due(tx: &Tx<'_>, ids: &ExecutionIdSource, plans: &Plans, now: Timestamp, gap: Gap) -> Result<Fired> {

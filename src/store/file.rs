@@ -14,6 +14,12 @@ use super::lanes::Pool;
 
 const SCHEMA: &str = include_str!("../../schema.sql");
 
+/// The size of a page. At 4,096 a lone delivery writes twice as much, at 512 rows no longer fit.
+const PAGE_BYTES: i64 = 1_024;
+
+/// The write-ahead log is put back into the file when it has grown to this.
+const CHECKPOINT_BYTES: i64 = 4 << 20;
+
 /// `PRAGMA user_version` of a file that this program writes.
 pub const SCHEMA_VERSION: i64 = 1;
 
@@ -272,7 +278,10 @@ fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
 fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(256);
+    // Of a new file only. A lone delivery touches a page or two of each of ten indexes, and the log takes whole pages.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     enter_wal(connection)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / PAGE_BYTES)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
