@@ -168,7 +168,8 @@ CREATE TABLE executions (
 ) STRICT;
 
 CREATE INDEX executions_by_cue ON executions (cue_key, key);
-CREATE INDEX executions_by_user ON executions (user_key, key);
+-- What made them stands in it, for lists of those that the schedule made, which are nearly all.
+CREATE INDEX executions_by_user ON executions (user_key, key, triggered_by);
 -- For lists that show some executions only: none of these has an entry that a delivery writes twice.
 CREATE INDEX executions_over ON executions (user_key, status, key) WHERE status = 'success' OR status = 'failed';
 CREATE INDEX executions_by_worker ON executions (user_key, claimed_by, key) WHERE claimed_by IS NOT NULL;

@@ -8,7 +8,8 @@
 //! - `app` is what the rooms share: store, `clock`, bells, `pulse` (what the engine did), settings.
 //! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
-//! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine.
+//! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine, one for
+//!   long lists.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
 //! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
 //! - `bench` measures what the machine carries: the program as a process, beside the same work without it.

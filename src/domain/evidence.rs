@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::destination::Destination;
+
 /// The texts of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
 
@@ -36,6 +38,13 @@ impl Evidence {
             Some(Value::Array(items)) => !items.is_empty(),
             _ => false,
         }
+    }
+
+    /// Whether `field` is an address that can be opened: absolute, `http` or `https`.
+    #[must_use]
+    pub fn shows_url(&self, field: &str) -> bool {
+        let text = self.0.get(field).and_then(Value::as_str);
+        text.is_some_and(|text| Destination::parse(text.trim()).is_ok())
     }
 
     /// Whether `field` was given and shows nothing.

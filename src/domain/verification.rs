@@ -18,7 +18,7 @@ pub enum Mode {
     None,
     /// An `external_id` that is given.
     RequireExternalId,
-    /// A `result_url` that is given.
+    /// A `result_url` that can be opened.
     RequireResultUrl,
     /// At least one entry in `artifacts`.
     RequireArtifacts,
@@ -59,7 +59,7 @@ impl Mode {
         match self {
             Self::None | Self::Manual => false,
             Self::RequireExternalId => evidence.shows("external_id"),
-            Self::RequireResultUrl => evidence.shows("result_url"),
+            Self::RequireResultUrl => evidence.shows_url("result_url"),
             Self::RequireArtifacts => evidence.shows(ARTIFACTS),
         }
     }
@@ -226,6 +226,10 @@ mod tests {
         let id = evidence(json!({"external_id": "charge-1"}));
         let url = evidence(json!({"result_url": "https://example.com/1"}));
         let artifacts = evidence(json!({"artifacts": [{"name": "a.csv"}]}));
+        for no_address in ["not a url", "javascript:alert(1)", "/reports/7", "ftp://example.com/7"] {
+            let text = evidence(json!({ "result_url": no_address }));
+            assert!(!Mode::RequireResultUrl.is_satisfied_by(&text), "{no_address}");
+        }
         let blank = evidence(json!({"external_id": " ", "result_url": "", "artifacts": []}));
         let other = evidence(json!({"result_ref": "1", "result_type": "report", "summary": "done"}));
         let all = [&nothing, &id, &url, &artifacts, &blank, &other];

@@ -16,7 +16,7 @@ use crate::domain::cue::{Cue, Status, When};
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::domain::refusal::{Problem, Refusal};
 use crate::error::Result;
-use crate::store::{cues, due, history};
+use crate::store::{Read, cues, due, history};
 
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Reply> {
@@ -56,17 +56,16 @@ pub async fn show(request: Request) -> Result<Reply> {
     let limit = query.integer("execution_limit", 1..=100, 10);
     let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
     query.finish()?;
-    let (shown, (page, total)) = request
-        .app
-        .store
-        .read(move |read| {
-            let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-            let payload = cues::payload(read, cue.payload_key)?;
-            let limit = u32::try_from(limit).unwrap_or(100);
-            let page = history::list_of_cue(read, cue.key, limit, offset.unsigned_abs())?;
-            Ok((CueWithPayload { cue, payload }, page))
-        })
-        .await?;
+    let store = &request.app.store;
+    let look = move |read: &Read<'_>| {
+        let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
+        let payload = cues::payload(read, cue.payload_key)?;
+        let limit = u32::try_from(limit).unwrap_or(100);
+        let page = history::list_of_cue(read, cue.key, limit, offset.unsigned_abs())?;
+        Ok((CueWithPayload { cue, payload }, page))
+    };
+    let pages = offset > 0;
+    let (shown, (page, total)) = if pages { store.read_at_length(look) } else { store.read(look) }.await?;
     let mut body = render(&shown);
     body["executions"] = page.iter().map(render_execution).collect();
     body["execution_total"] = total.into();
@@ -98,6 +97,8 @@ pub async fn fire(request: Request) -> Result<Reply> {
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override").cloned().map(Value::Object);
     let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
+    // A misspelt `send_at` would run the cue at once.
+    fields.forbid_rest();
     fields.finish()?;
     let fire = FireRequest { send_at, payload_override, replace };
     let call = idempotent_call(&request, &format!("POST /v1/cues/{id}/fire"))?;

@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use hyper::HeaderMap;
+use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
 use super::problems::clipped;
@@ -55,12 +55,17 @@ fn token(request: &Request) -> Result<EchoToken> {
     })
 }
 
-/// Names and values; those of a name that comes more than once in one, as HTTP reads them.
+/// Names and values; those of a name that comes more than once in one, as HTTP reads them. What may be a key of the
+/// sender's is not for whoever knows the token.
 fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |name| {
+    let text = |name: &HeaderName| {
         let values: Vec<_> =
             headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-        values.join(", ")
+        if [header::AUTHORIZATION, header::COOKIE].contains(name) {
+            "(hidden)".to_owned()
+        } else {
+            values.join(", ")
+        }
     };
     headers.keys().map(|name| (name.as_str().to_owned(), text(name))).collect()
 }

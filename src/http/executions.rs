@@ -48,7 +48,7 @@ pub async fn list(request: Request) -> Result<Reply> {
     let (page, total) = request
         .app
         .store
-        .read(move |read| {
+        .read_at_length(move |read| {
             let limit = u32::try_from(limit).unwrap_or(100);
             history::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })

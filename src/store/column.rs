@@ -1,7 +1,7 @@
 //! Instants, JSON and enums as they stand in columns, and back.
 
 use jiff::Timestamp;
-use rusqlite::types::Type;
+use rusqlite::types::{FromSql, Type};
 use rusqlite::{Result, Row};
 use serde_json::Value;
 
@@ -69,6 +69,63 @@ pub fn maybe_word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Opti
 
 fn read_word<T>(text: &str, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
     parse(text).ok_or_else(|| broken(&format!("{name} holds the unknown word {text:?}")))
+}
+
+/// The columns of a row one after the other, as their statement names them. Looking each up by its name takes longer
+/// than reading a row of twenty-six.
+pub struct Columns<'row, 'statement> {
+    row: &'row Row<'statement>,
+    next: usize,
+}
+
+impl<'row, 'statement> Columns<'row, 'statement> {
+    /// All columns of `row`.
+    pub fn of(row: &'row Row<'statement>) -> Self {
+        Self { row, next: 0 }
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// It holds something else.
+    pub fn get<T: FromSql>(&mut self) -> Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    /// The next one, a text.
+    ///
+    /// # Errors
+    /// It holds no text.
+    pub fn text(&mut self) -> Result<&'row str> {
+        self.next += 1;
+        Ok(self.row.get_ref(self.next - 1)?.as_str()?)
+    }
+
+    /// The next one, an instant.
+    ///
+    /// # Errors
+    /// It holds no instant that can be represented.
+    pub fn instant(&mut self) -> Result<Timestamp> {
+        read_instant(self.get()?)
+    }
+
+    /// The next one, an instant, or none where it is null.
+    ///
+    /// # Errors
+    /// It holds no instant that can be represented.
+    pub fn maybe_instant(&mut self) -> Result<Option<Timestamp>> {
+        self.get::<Option<i64>>()?.map(read_instant).transpose()
+    }
+
+    /// The next one, a word read by `parse`.
+    ///
+    /// # Errors
+    /// It holds no word of the set.
+    pub fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+        let text = self.text()?;
+        parse(text).ok_or_else(|| broken(&format!("a column holds the unknown word {text:?}")))
+    }
 }
 
 fn read_json(text: &str) -> Result<Value> {

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::column::{broken, instant, json, maybe_instant, maybe_json, millis, read_instant, word};
+use super::column::{Columns, broken, maybe_json, millis, read_instant};
 use super::due::account_for_overdue;
 use super::{Read, Tx};
 use crate::domain::callback::{Callback, Method};
 use crate::domain::canonical::canonical;
-use crate::domain::cue::{Cue, OnFailure, ScheduleText, Status, Transport, When, after_only_run};
+use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Retry;
 use crate::domain::schedule::CatchUp;
@@ -154,6 +154,15 @@ pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
+/// The row of the user's cue with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn key_of(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+    let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
+    Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
+}
+
 /// The cue in this row.
 ///
 /// # Errors
@@ -252,31 +261,17 @@ pub fn pause(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// The schedule in the columns of a row.
+/// The schedule in the columns `cron`, `at`, `timezone` and `catch_up`, which come next.
 ///
 /// # Errors
 /// When the columns hold what this program never writes.
-pub fn read_schedule(row: &Row<'_>) -> rusqlite::Result<ScheduleText> {
-    let when = match (row.get::<_, Option<String>>("cron")?, row.get::<_, Option<i64>>("at")?) {
+pub fn read_schedule(columns: &mut Columns<'_, '_>) -> rusqlite::Result<ScheduleText> {
+    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
         (Some(cron), None) => When::Recurring(cron),
         (None, Some(at)) => When::Once(read_instant(at)?),
         _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
     };
-    Ok(ScheduleText {
-        when,
-        timezone: row.get("timezone")?,
-        catch_up: word(row, "catch_up", CatchUp::parse)?,
-    })
-}
-
-/// The callback in the columns of a row; none where there is no URL.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
-pub fn read_callback(row: &Row<'_>) -> rusqlite::Result<Option<Callback>> {
-    let Some(url) = row.get::<_, Option<String>>("callback_url")? else { return Ok(None) };
-    let (method, headers) = (row.get_ref("callback_method")?, row.get_ref("callback_headers")?);
-    callback(url, method.as_str()?, headers.as_str()?).map(Some)
+    Ok(ScheduleText { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
 }
 
 /// A callback of what its columns hold.
@@ -289,14 +284,6 @@ pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Re
     Ok(Callback { url, method, headers })
 }
 
-/// The retry policy in the columns of a row.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
-pub fn read_retry(row: &Row<'_>) -> rusqlite::Result<Retry> {
-    retry(row.get("max_attempts")?, row.get_ref("backoff_minutes")?.as_str()?)
-}
-
 /// A retry policy of what its columns hold.
 ///
 /// # Errors
@@ -307,33 +294,36 @@ pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Resul
     Ok(Retry { max_attempts, backoff_minutes })
 }
 
+/// The cue in the columns of [`COLUMNS`].
 fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
+    let mut columns = Columns::of(row);
     Ok(Cue {
-        key: row.get("key")?,
-        id: row.get("id")?,
-        user_key: row.get("user_key")?,
-        name: row.get("name")?,
-        description: row.get("description")?,
-        status: word(row, "status", Status::parse)?,
-        next_run: maybe_instant(row, "next_run")?,
-        last_run: maybe_instant(row, "last_run")?,
-        run_count: row.get("run_count")?,
-        missed_count: row.get("missed_count")?,
-        schedule: read_schedule(row)?,
-        transport: word(row, "transport", Transport::parse)?,
-        callback: read_callback(row)?,
-        payload_key: row.get("payload_key")?,
-        retry: read_retry(row)?,
-        on_failure: read_on_failure(row)?,
-        verification: word(row, "verification", Mode::parse)?,
-        warning: row.get("warning")?,
-        created_at: instant(row, "created_at")?,
-        updated_at: instant(row, "updated_at")?,
+        key: columns.get()?,
+        id: columns.get()?,
+        user_key: columns.get()?,
+        name: columns.get()?,
+        description: columns.get()?,
+        status: columns.word(Status::parse)?,
+        next_run: columns.maybe_instant()?,
+        last_run: columns.maybe_instant()?,
+        run_count: columns.get()?,
+        missed_count: columns.get()?,
+        schedule: read_schedule(&mut columns)?,
+        transport: columns.word(Transport::parse)?,
+        callback: read_callback(&mut columns)?,
+        payload_key: columns.get()?,
+        retry: retry(columns.get()?, columns.text()?)?,
+        on_failure: serde_json::from_str(columns.text()?).map_err(|error| broken(&error.to_string()))?,
+        verification: columns.word(Mode::parse)?,
+        warning: columns.get()?,
+        created_at: columns.instant()?,
+        updated_at: columns.instant()?,
     })
 }
 
-fn read_on_failure(row: &Row<'_>) -> rusqlite::Result<OnFailure> {
-    serde_json::from_value(json(row, "on_failure")?).map_err(|error| broken(&error.to_string()))
+fn read_callback(columns: &mut Columns<'_, '_>) -> rusqlite::Result<Option<Callback>> {
+    let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
+    url.map(|url| callback(url, method, headers)).transpose()
 }
 
 fn cron(cue: &Cue) -> Option<&str> {

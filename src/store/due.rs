@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::column::{instant, millis, read_instant};
+use super::column::{Columns, instant, millis, read_instant};
 use super::cues::read_schedule;
 use super::{Read, Tx};
 use crate::domain::cue::{Cue, ScheduleText};
@@ -46,22 +46,25 @@ pub fn list(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, r
     let due = read
         .prepare_cached(LIST)?
         .query_map(params![millis(now), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok((row.get("key")?, read_due(row)))
+            Ok((row.get(0)?, read_due(row)))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(due)
 }
 
+/// The cue in the columns of [`LIST`].
 fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
+    let mut columns = Columns::of(row);
+    columns.get::<i64>()?;
     Ok(DueCue {
-        user_key: row.get("user_key")?,
-        next_run: instant(row, "next_run")?,
-        schedule: read_schedule(row)?,
-        is_worker: row.get("is_worker")?,
-        lane: row.get("lane")?,
-        payload_key: row.get("payload_key")?,
-        task: row.get("task")?,
-        agent: row.get("agent")?,
+        user_key: columns.get()?,
+        next_run: columns.instant()?,
+        schedule: read_schedule(&mut columns)?,
+        is_worker: columns.get()?,
+        lane: columns.get()?,
+        payload_key: columns.get()?,
+        task: columns.get()?,
+        agent: columns.get()?,
     })
 }
 

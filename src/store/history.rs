@@ -3,14 +3,25 @@
 //! A page is found in two steps: the keys, along an index that holds them in order, from whichever end is nearer; then
 //! the rows of the page. So the last page of a million costs what the first one does, and neither reads other rows.
 
-use rusqlite::params_from_iter;
 use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, params_from_iter};
 
 use super::Read;
+use super::cues;
 use super::executions::{Listed, find_by_key};
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::verification::OutcomeState;
 use crate::error::Result;
+
+/// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.
+const PAGE_BYTES: i64 = 8 << 20;
+
+const TEXT_BYTES: &str =
+    "SELECT coalesce(octet_length(e.response_body), 0) + coalesce(octet_length(e.error_message), 0)
+        + coalesce(octet_length(o.result), 0) + coalesce(octet_length(o.error), 0)
+        + coalesce(octet_length(o.metadata), 0) + coalesce(octet_length(o.evidence), 0)
+        + coalesce(octet_length(o.reason), 0)
+   FROM executions e LEFT JOIN outcomes o ON o.execution_key = e.key WHERE e.key = ?1";
 
 /// Which executions a list shows; what is `None` or empty filters nothing.
 #[derive(Debug, Clone, Default)]
@@ -35,11 +46,19 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Listed>, i64)> {
+    let cue_key = match &filter.cue_id {
+        None => None,
+        Some(id) => match cues::key_of(read, user_key, id)? {
+            None => return Ok((Vec::new(), 0)),
+            found => found,
+        },
+    };
+    let filter = Narrowed { user_key, cue_key, filter };
     let mut total = 0;
-    for walk in filter.parts(user_key) {
+    for walk in filter.parts() {
         total += walk.count(read)?;
     }
-    let page = filter.walk(user_key).page(read, total, limit, offset)?;
+    let page = filter.walk().page(read, total, limit, offset)?;
     Ok((rows(read, &page)?, total))
 }
 
@@ -55,8 +74,19 @@ pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Re
     Ok((rows(read, &page)?, total))
 }
 
+/// The rows of a page, fewer where they are very large.
 fn rows(read: &Read<'_>, keys: &[i64]) -> Result<Vec<Listed>> {
-    keys.iter().filter_map(|key| find_by_key(read, *key).transpose()).collect()
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for key in keys {
+        let size =
+            read.prepare_cached(TEXT_BYTES)?.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
+        bytes += size.unwrap_or(0);
+        if bytes > PAGE_BYTES && !rows.is_empty() {
+            break;
+        }
+        rows.extend(find_by_key(read, *key)?);
+    }
+    Ok(rows)
 }
 
 /// Executions in the order of an index, and the conditions that hold for them, made of fixed text only.
@@ -104,22 +134,30 @@ impl Walk {
     }
 }
 
-/// Those that are not over, of all users: the partial indexes of the queue hold them, and nothing else.
-const OPEN: &str = "SELECT key FROM executions WHERE queue = 'send'
-    UNION ALL SELECT key FROM executions WHERE queue = 'claim'
+/// Those that are not over: the partial indexes of the queue hold them, and nothing else. What waits for a worker may be
+/// many, and is the user's own; the others are of all users, on their way.
+const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue = 'claim' AND user_key = ?
+    UNION ALL SELECT key FROM executions WHERE queue = 'send'
     UNION ALL SELECT key FROM executions WHERE queue = 'waiting'
-    UNION ALL SELECT key FROM executions WHERE status = 'delivering'";
+    UNION ALL SELECT key FROM executions WHERE status = 'delivering')";
 
-impl Filter {
+/// A filter for a user, whose cue has been looked up.
+struct Narrowed<'a> {
+    user_key: i64,
+    cue_key: Option<i64>,
+    filter: &'a Filter,
+}
+
+impl Narrowed<'_> {
     /// All that fit, in order.
-    fn walk(&self, user_key: i64) -> Walk {
-        let mut parts = self.parts(user_key);
+    fn walk(&self) -> Walk {
+        let mut parts = self.parts();
         match parts.pop() {
             Some(part) if parts.is_empty() => part,
             // Ended ones and others: nearly all, then.
             _ => {
                 let mut all = Walk::along("executions_by_user");
-                all.with("e.user_key = ?", user_key);
+                all.with("e.user_key = ?", self.user_key);
                 self.narrow(&mut all);
                 all
             }
@@ -127,16 +165,19 @@ impl Filter {
     }
 
     /// All that fit, as parts that have nothing in common, each of which is quick to count.
-    fn parts(&self, user_key: i64) -> Vec<Walk> {
-        let index = self.narrowest_index();
-        if index != "executions_by_user" || self.statuses.is_empty() {
+    fn parts(&self) -> Vec<Walk> {
+        let (index, user_key, statuses) = (self.narrowest_index(), self.user_key, &self.filter.statuses);
+        if index != "executions_by_user" || statuses.is_empty() {
             let mut walk = Walk::along(index);
-            walk.with("e.user_key = ?", user_key);
+            match self.cue_key {
+                // It is the user's: the index need not be left to see that.
+                Some(cue_key) => walk.with("e.cue_key = ?", cue_key),
+                None => walk.with("e.user_key = ?", user_key),
+            }
             self.narrow(&mut walk);
             return vec![walk];
         }
-        let (over, open): (Vec<Status>, Vec<Status>) =
-            self.statuses.iter().partition(|status| status.is_over());
+        let (over, open): (Vec<Status>, Vec<Status>) = statuses.iter().partition(|status| status.is_over());
         let mut parts = Vec::new();
         for status in over {
             let mut walk = Walk::along("executions_over");
@@ -149,7 +190,7 @@ impl Filter {
         if !open.is_empty() {
             let mut walk = Walk::along("");
             walk.with("e.user_key = ?", user_key);
-            walk.conditions.push(format!("e.key IN ({OPEN})"));
+            walk.with(OPEN, user_key);
             walk.conditions.push(is_one_of(&open));
             walk.conditions.extend(self.trigger());
             parts.push(walk);
@@ -159,34 +200,33 @@ impl Filter {
 
     /// The index whose entries are fewest for what is asked. One that says nothing of the status is walked to its end.
     fn narrowest_index(&self) -> &'static str {
-        match self {
-            Self { cue_id: Some(_), .. } => "executions_by_cue",
-            Self { worker_id: Some(_), .. } => "executions_by_worker",
-            Self { outcome_state: Some(_), .. } => "executions_by_outcome",
-            Self { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => "executions_by_trigger",
+        match self.filter {
+            Filter { cue_id: Some(_), .. } => "executions_by_cue",
+            Filter { worker_id: Some(_), .. } => "executions_by_worker",
+            Filter { outcome_state: Some(_), .. } => "executions_by_outcome",
+            Filter { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => {
+                "executions_by_trigger"
+            }
             _ => "executions_by_user",
         }
     }
 
-    /// Adds the conditions of the filter.
+    /// Adds the conditions of the filter but for the cue.
     fn narrow(&self, walk: &mut Walk) {
-        if let Some(cue_id) = &self.cue_id {
-            walk.with("e.cue_key = (SELECT key FROM cues WHERE id = ?)", cue_id.clone());
-        }
-        if let Some(worker_id) = &self.worker_id {
+        if let Some(worker_id) = &self.filter.worker_id {
             walk.with("e.claimed_by = ?", worker_id.clone());
         }
-        if let Some(state) = self.outcome_state {
+        if let Some(state) = self.filter.outcome_state {
             walk.with("e.outcome_state = ?", state.as_str().to_owned());
         }
         walk.conditions.extend(self.trigger());
-        if !self.statuses.is_empty() {
-            walk.conditions.push(is_one_of(&self.statuses));
+        if !self.filter.statuses.is_empty() {
+            walk.conditions.push(is_one_of(&self.filter.statuses));
         }
     }
 
     fn trigger(&self) -> Option<String> {
-        self.triggered_by.map(|trigger| format!("e.triggered_by = '{}'", trigger.as_str()))
+        self.filter.triggered_by.map(|trigger| format!("e.triggered_by = '{}'", trigger.as_str()))
     }
 }
 
@@ -210,7 +250,9 @@ mod tests {
             steps.map(rusqlite::Result::unwrap).collect()
         };
         let is = |filter: Filter, step: &str| {
-            let steps = plan(&filter.walk(1));
+            let narrowed =
+                Narrowed { user_key: 1, cue_key: filter.cue_id.as_ref().map(|_| 7), filter: &filter };
+            let steps = plan(&narrowed.walk());
             assert!(
                 steps[0].starts_with("SEARCH e USING") && steps[0].contains(step),
                 "{filter:?}: {steps:?}"

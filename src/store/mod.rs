@@ -1,4 +1,5 @@
-//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers and a prompt one, one file.
+//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers, one for the engine
+//! and one for long lists, one file.
 //!
 //! Calls `domain` only. No function here reads the clock: instants arrive as arguments. A bound limit is written
 //! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
@@ -59,6 +60,7 @@ struct Lanes {
     writer: Writer,
     readers: Readers,
     prompt: Readers,
+    patient: Readers,
     writer_thread: JoinHandle<Connection>,
     reader_threads: Vec<JoinHandle<()>>,
 }
@@ -90,13 +92,14 @@ impl Store {
         lock: Option<file::ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
         let connection = file::open_writer(path)?;
-        let pool = file::open_readers(path, READERS + 1)?;
+        let pool = file::open_readers(path, READERS + 2)?;
         let (writer, writer_thread) = Writer::start(connection, ring)?;
         let (readers, mut reader_threads) = Readers::start(&pool, READERS)?;
         let (prompt, prompt_threads) = Readers::start(&pool, 1)?;
-        reader_threads.extend(prompt_threads);
+        let (patient, patient_threads) = Readers::start(&pool, 1)?;
+        reader_threads.extend(prompt_threads.into_iter().chain(patient_threads));
         Ok(Self {
-            lanes: Some(Lanes { writer, readers, prompt, writer_thread, reader_threads }),
+            lanes: Some(Lanes { writer, readers, prompt, patient, writer_thread, reader_threads }),
             _lock: lock,
         })
     }
@@ -130,6 +133,19 @@ impl Store {
         }
     }
 
+    /// As [`Store::read`], on a lane of its own, for what may walk a long history: requests that look at a row or two
+    /// never wait behind it.
+    pub fn read_at_length<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        match &self.lanes {
+            Some(lanes) => lanes.patient.submit(job),
+            None => Pending::closed(),
+        }
+    }
+
     /// As [`Store::read`], on a lane of its own: a look of the engine never waits behind a caller's long list.
     pub fn read_promptly<T, F>(&self, job: F) -> Pending<T>
     where
@@ -146,10 +162,12 @@ impl Store {
 impl Drop for Store {
     /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
     fn drop(&mut self) {
-        let Some(Lanes { writer, readers, prompt, writer_thread, reader_threads }) = self.lanes.take() else {
+        let Some(Lanes { writer, readers, prompt, patient, writer_thread, reader_threads }) =
+            self.lanes.take()
+        else {
             return;
         };
-        drop((writer, readers, prompt));
+        drop((writer, readers, prompt, patient));
         for thread in reader_threads {
             // The last owner of a store may be a job on one of its own lanes, which cannot wait for itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{cron, id, webhook, worker};
 use crate::client::Client;
 use crate::recorder::{Delivery, Reaction, Recorder};
-use crate::server::{ALONE, Process, Server, run, signal, until};
+use crate::server::{ALONE, Process, Server, full, run, signal, until};
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
 
@@ -86,6 +86,7 @@ fn that_run<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
         };
         let missing = needed.iter().find(|program| !is_there(program));
         if let Some(program) = missing {
+            assert!(!full(), "examples/{file} cannot be tried: there is no {program}");
             eprintln!("examples/{file} is not tried: there is no {program}");
         }
         missing.is_none()

@@ -3,6 +3,7 @@
 mod deliveries;
 mod evidence;
 mod examples;
+mod paging;
 mod readme;
 mod schedules;
 mod stops;

@@ -1,0 +1,89 @@
+//! Lists of executions, page by page, as a dashboard asks for them.
+
+use serde_json::{Value, json};
+
+use super::{cron, id, look, worker};
+use crate::client::Client;
+use crate::server::Server;
+
+const START: &str = "2026-01-05T00:00:00Z";
+
+fn ids(page: &Value) -> Vec<&str> {
+    page["executions"].as_array().unwrap().iter().map(id).collect()
+}
+
+/// A cue with five executions: one success and one failure of the worker `w`, three that wait.
+fn five() -> (Server, Client, Value) {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker(cron("0 * * * *")));
+    user.advance("PT5H");
+    for success in [true, false] {
+        let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+        let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+        user.post(&outcome, &json!({"success": success})).expect(200);
+    }
+    (server, user, cue)
+}
+
+#[test]
+fn the_executions_of_a_cue_are_paged_inside_it() {
+    let (_server, user, cue) = five();
+    let all = look(&user, &cue);
+    let page = user.get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue))).expect(200);
+    assert_eq!(ids(&page), ids(&all)[3..]);
+    assert_eq!(
+        (&page["execution_total"], &page["execution_limit"], &page["execution_offset"]),
+        (&json!(5), &json!(2), &json!(3))
+    );
+    let behind = user.get(&format!("/v1/cues/{}?execution_offset=5", id(&cue))).expect(200);
+    assert_eq!((ids(&behind), &behind["execution_total"]), (vec![], &json!(5)));
+}
+
+#[test]
+fn a_list_says_whether_there_is_more() {
+    let (_server, user, _) = five();
+    let all = user.get("/v1/executions").expect(200);
+    assert_eq!((ids(&all).len(), &all["has_more"]), (5, &json!(false)));
+    let first = user.get("/v1/executions?limit=2").expect(200);
+    assert_eq!((ids(&first), &first["has_more"]), (ids(&all)[..2].to_vec(), &json!(true)));
+    let last = user.get("/v1/executions?limit=2&offset=3").expect(200);
+    assert_eq!((ids(&last), &last["has_more"]), (ids(&all)[3..].to_vec(), &json!(false)));
+}
+
+#[test]
+fn lists_are_narrowed_by_worker_and_by_several_statuses() {
+    let (_server, user, cue) = five();
+    let total = |filter: &str| user.get(&format!("/v1/executions?{filter}")).expect(200)["total"].clone();
+    assert_eq!(total("worker_id=w"), 2);
+    assert_eq!(total("worker_id=other"), 0);
+    assert_eq!(total("status__in=success,failed"), 2);
+    assert_eq!(total("status__in=pending,failed"), 4);
+    assert_eq!(total("status=pending"), 3);
+    assert_eq!(total("worker_id=w&status=failed"), 1);
+    assert_eq!(total(&format!("cue_id={}&status=success", id(&cue))), 1);
+    assert_eq!(total("triggered_by=schedule"), 5);
+    assert_eq!(total("cue_id=cue_unknown00000"), 0);
+}
+
+#[test]
+fn a_page_of_very_large_outcomes_is_shorter_and_says_that_there_is_more() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker(cron("0 * * * *")));
+    let large = "x".repeat(65_536);
+    for _ in 0..30 {
+        let run = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+        let outcome = format!("/v1/executions/{}/outcome", run["execution_id"].as_str().unwrap());
+        let report = json!({
+            "success": true, "result": large, "error": large, "external_id": large, "summary": large, "result_ref": large,
+        });
+        user.post(&outcome, &report).expect(200);
+    }
+    let page = user.get("/v1/executions?limit=100").expect(200);
+    let shown = ids(&page).len();
+    assert!((20..30).contains(&shown), "{shown}");
+    assert_eq!((&page["total"], &page["has_more"]), (&json!(30), &json!(true)));
+    let rest = user.get(&format!("/v1/executions?limit=100&offset={shown}")).expect(200);
+    assert_eq!((ids(&rest).len(), &rest["has_more"]), (30 - shown, &json!(false)));
+}
