@@ -255,6 +255,7 @@ fn what_workers_send_is_checked() {
             fire(json!({"payload_override": []})).invalid("dict_type", "body.payload_override"),
             fire(json!({"merge_strategy": "mix"})).invalid("literal_error", "body.merge_strategy"),
             fire(json!({"send_at": 5})).invalid("string_type", "body.send_at"),
+            fire(json!({"sendat": "2027-01-01T00:00:00Z"})).invalid("extra_forbidden", "body.sendat"),
             Case::post("/v1/auth/keys", &json!({"name": 5})).invalid("string_type", "body.name"),
         ],
     );
