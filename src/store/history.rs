@@ -3,8 +3,8 @@
 use rusqlite::types::Value;
 use rusqlite::{ToSql, params_from_iter};
 
-use super::Read;
 use super::executions::{Listed, listed, select};
+use super::{Read, removal};
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::verification::OutcomeState;
 use crate::error::Result;
@@ -32,7 +32,11 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Listed>, i64)> {
-    let (conditions, mut values) = filter.conditions(user_key);
+    let (mut conditions, mut values) = filter.conditions(user_key);
+    if removal::any_of(read, user_key)? {
+        // The page is read with `cues`, where they are gone; the count is not.
+        conditions += " AND e.cue_key NOT IN (SELECT key FROM removed_cues)";
+    }
     let total = read
         .prepare_cached(&format!("SELECT count(*) FROM executions e WHERE {conditions}"))?
         .query_row(params_from_iter(&values), |row| row.get(0))?;

@@ -8,8 +8,7 @@ use super::{Read, Tx};
 use crate::domain::login::{Login, State};
 use crate::error::Result;
 
-const CODES_OF: &str =
-    "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
+const CODES_OF: &str = "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
 const MAILS_TO: &str =
     "SELECT asked_at FROM login_mails WHERE email = ?1 AND asked_at > ?2 ORDER BY asked_at DESC LIMIT ?3 + 0";
 // Asked at every pass of the scheduler: the first entry of two indexes.

@@ -10,6 +10,7 @@ mod architecture;
 mod bad_input;
 mod billing;
 mod canonical;
+mod care;
 mod claims;
 mod client;
 mod counters;
