@@ -5,7 +5,9 @@
 -- indexes stay narrow and herds touch neighbouring pages); `id` columns are what callers see. The tables that every
 -- delivery writes check their words by `=`: for an `IN` of three and more SQLite fills a table at every write.
 
--- Single figures about the file itself. `last_seen`: the newest instant at which the scheduler fired.
+-- Single figures about the file itself. `last_seen`: the newest instant at which the scheduler fired. `held_since`:
+-- when this copy of another file was made; while it is there, nothing fires (see `cued promote`). `runs_kept`: how many
+-- executions of a cue were kept when the histories were last looked at as a whole.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -58,7 +60,8 @@ CREATE TABLE months (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cues (
-    key              INTEGER PRIMARY KEY,
+    -- Never used again: what a deleted cue leaves behind goes bit by bit, and must not fall to another one.
+    key              INTEGER PRIMARY KEY AUTOINCREMENT,
     id               TEXT    NOT NULL UNIQUE,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     status           TEXT    NOT NULL CHECK (status = 'active' OR status = 'paused' OR status = 'completed'
@@ -103,23 +106,40 @@ BEGIN
     UPDATE users SET active_cues = active_cues - 1 WHERE key = old.user_key;
 END;
 
+-- Deleted cues whose executions, payloads and missed runs have not all been taken away yet. Whoever reads those
+-- tables reads them with `cues`, so that they are out of sight at once.
+CREATE TABLE removed_cues (
+    key      INTEGER PRIMARY KEY,
+    user_key INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX removed_cues_by_user ON removed_cues (user_key, key);
+
+-- Cues whose history may have grown over what is kept of it.
+CREATE TABLE overgrown_cues (
+    key INTEGER PRIMARY KEY
+) STRICT;
+
 -- Payloads as the canonical JSON that is sent. Rows never change: a new payload is a new row, so that an execution
 -- keeps the one it was made with, and the row of a cue, rewritten at every run, stays short.
 CREATE TABLE payloads (
     key     INTEGER PRIMARY KEY,
-    cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    cue_key INTEGER NOT NULL,
+    -- 1: made for one execution, and goes with it. 0: the cue's, of which each replaces the one before; executions
+    -- share it.
+    own     INTEGER NOT NULL,
     -- The strings `task` and `agent` of the body, which claims filter by.
     task    TEXT,
     agent   TEXT,
     body    TEXT    NOT NULL
 ) STRICT;
 
-CREATE INDEX payloads_by_cue ON payloads (cue_key);
+CREATE INDEX payloads_by_cue ON payloads (cue_key, own, key);
 
 -- Runs that made no execution, one row per gap: with the executions they account for every due instant.
 CREATE TABLE missed (
     key     INTEGER PRIMARY KEY,
-    cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    cue_key INTEGER NOT NULL,
     first   INTEGER NOT NULL,
     last    INTEGER NOT NULL,
     count   INTEGER NOT NULL,
@@ -129,11 +149,12 @@ CREATE TABLE missed (
 CREATE INDEX missed_by_cue ON missed (cue_key, key);
 
 -- The queue and the history in one. `status` is what callers see; `queue` is where the execution waits:
--- 'waiting' (for `due`), 'send' (for a delivery thread), 'claim' (for a worker), null (under way or over).
+-- 'waiting' (for `due`), 'send' (for a delivery thread), 'claim' (for a worker), null (under way or over). Rows are
+-- made in the order of their keys, so that the oldest are found without an index.
 CREATE TABLE executions (
     key              INTEGER PRIMARY KEY,
     id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
-    cue_key          INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    cue_key          INTEGER NOT NULL,
     user_key         INTEGER NOT NULL,
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
     status           TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'

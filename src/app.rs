@@ -12,6 +12,7 @@ use crate::domain::echo::Echoes;
 use crate::domain::plan::Plans;
 use crate::domain::polls::Polls;
 use crate::domain::reach::{AddressPolicy, Cidr};
+use crate::domain::retention::Retention;
 use crate::mail::{MailRoute, Post};
 use crate::pulse::Pulse;
 use crate::random::ExecutionIdSource;
@@ -127,6 +128,8 @@ pub struct Settings {
     pub callbacks: AddressPolicy,
     /// The plans and whether their limits are in force.
     pub plans: Plans,
+    /// How much history is kept.
+    pub retention: Retention,
     /// The payment provider; none is manual billing.
     pub stripe: Option<StripeSettings>,
     /// The most deliveries at a time.
@@ -149,6 +152,7 @@ impl Settings {
             registration: Registration::FirstUser,
             callbacks: AddressPolicy::default(),
             plans: Plans::default(),
+            retention: Retention::default(),
             stripe: None,
             delivery_threads: 64,
             callback_ca: None,

@@ -1,7 +1,7 @@
 //! Mail: handed over by whoever has something to say, sent by a thread of its own, tried again on passing faults.
 //!
 //! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. What a mail says,
-//! and whom it goes to, never reaches the log while there is a server to send it to.
+//! and whom it goes to, never reaches the log while there is a server to send it to and the file is not held.
 
 mod smtp;
 
@@ -38,6 +38,8 @@ pub struct Mail {
     pub link: Option<String>,
     /// When it was written.
     pub at: Timestamp,
+    /// It is shown as if there were no server for mail: the file is held, and calls nobody.
+    pub stays: bool,
 }
 
 impl std::fmt::Debug for Mail {
@@ -160,8 +162,9 @@ impl Postman {
 
     fn deliver(&mut self, mail: Mail, failures: usize) {
         let smtp = match &self.route {
+            MailRoute::Smtp(_) if mail.stays => return show(&mail, "this copy is held", false),
             MailRoute::Smtp(smtp) => smtp,
-            MailRoute::Log { stdout } => return show(&mail, *stdout),
+            MailRoute::Log { stdout } => return show(&mail, "no --smtp-url", *stdout),
         };
         let Err(fault) = smtp.send(&mail) else {
             return tracing::debug!("a mail was sent");
@@ -196,9 +199,9 @@ impl Postman {
 }
 
 /// Without a server for mail the operator is the postman.
-fn show(Mail { to, subject, link, .. }: &Mail, stdout: bool) {
+fn show(Mail { to, subject, link, .. }: &Mail, reason: &str, stdout: bool) {
     let link = link.as_deref().unwrap_or("(no link)");
-    tracing::info!("no --smtp-url, so this mail stays here: to {to}: {subject}: {link}");
+    tracing::info!("{reason}, so this mail stays here: to {to}: {subject}: {link}");
     if stdout {
         let mut out = io::stdout().lock();
         if let Err(error) = writeln!(out, "mail to {to}: {link}").and_then(|()| out.flush()) {

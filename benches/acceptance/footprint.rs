@@ -52,7 +52,7 @@ fn insert_cues(file: &Connection) {
              '{\"Authorization\":\"Bearer 0123456789abcdef0123456789abcdef\"}', ?6, ?7, ?8, ?8)",
         )
         .unwrap();
-    let mut payload = file.prepare("INSERT INTO payloads (cue_key, body) VALUES (?1, ?2)").unwrap();
+    let mut payload = file.prepare("INSERT INTO payloads (cue_key, own, body) VALUES (?1, 0, ?2)").unwrap();
     let mut link = file.prepare("UPDATE cues SET payload_key = ?1 WHERE key = ?2").unwrap();
     let now = jiff::Timestamp::now().as_millisecond();
     for number in 0..CUES {

@@ -57,7 +57,7 @@ fn insert_users(file: &Connection) -> Vec<String> {
         random[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
         let (key, name) = (ApiKey::from_random(random), format!("user{number}@example.com"));
         file.execute(
-            "INSERT INTO users (id, email, plan, webhook_secret, active_cues, created_at) VALUES (?1, ?1, 'scale', '', 0, 0)",
+            "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at) VALUES (?1, ?1, 'scale', '', '', 0, 0)",
             [&name],
         )
         .unwrap();

@@ -13,7 +13,7 @@ use crate::domain::json::compact;
 use crate::domain::refusal::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::random;
-use crate::store::{Pending, Rings, Tx, accounts, cues, due};
+use crate::store::{Pending, Rings, Tx, accounts, cues, due, payloads, removal};
 
 /// The largest payload, in bytes of compact UTF-8 (contract §4).
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -75,10 +75,10 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
         }
         cues::save(tx, &cue)?;
         if let Some(payload) = &change.payload {
-            cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
+            cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
         }
         tx.ring(Rings { schedule: true, ..Rings::default() });
-        let payload = cues::payload(tx, cue.payload_key)?;
+        let payload = payloads::find(tx, cue.payload_key)?;
         Ok(CueWithPayload { cue, payload })
     }))
 }
@@ -89,7 +89,8 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
 /// `cue_not_found`.
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store.write(move |tx| if cues::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) })
+    app.store
+        .write(move |tx| if removal::remove(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) })
 }
 
 /// The user's cue, in a write.

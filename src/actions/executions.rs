@@ -12,7 +12,10 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::verification::after_report;
 use crate::error::{Error, Result};
 use crate::store::executions::{Listed, tell_cue};
-use crate::store::{Pending, Tx, claims, cues, executions, months, outcomes};
+use crate::store::{Pending, Tx, claims, executions, hold, months, outcomes, payloads};
+
+/// Seconds after which a worker may ask a server again that is held.
+const HELD_RETRY_AFTER: u32 = 30;
 
 /// What a worker gets with a claim.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,20 +32,26 @@ pub struct Claimed {
 
 /// Gives the user's execution `id` to a worker.
 ///
-/// Refused with `execution_not_found`, and with `already_claimed` unless it waits for a worker.
+/// Refused with `held`, with `execution_not_found`, and with `already_claimed` unless it waits for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<Claimed> {
     let now = app.clock.now();
-    app.store.write(move |tx| claim_one(tx, user_key, id, &worker_id, now))
+    app.store.write(move |tx| {
+        refuse_if_held(tx)?;
+        claim_one(tx, user_key, id, &worker_id, now)
+    })
 }
 
 /// Gives the user's oldest execution that waits for a worker, of those with `task` where one is given, to a worker.
 ///
-/// Refused with `claim_failed` when there is none.
+/// Refused with `held`, and with `claim_failed` when there is none.
 pub fn claim_next(app: &App, user_key: i64, task: Option<String>, worker_id: String) -> Pending<Claimed> {
     let now = app.clock.now();
-    app.store.write(move |tx| match claims::oldest(tx, user_key, task.as_deref())? {
-        Some(id) => claim_one(tx, user_key, id, &worker_id, now),
-        None => Err(Error::refused(Code::ClaimFailed, "No execution waits for a worker")),
+    app.store.write(move |tx| {
+        refuse_if_held(tx)?;
+        match claims::oldest(tx, user_key, task.as_deref())? {
+            Some(id) => claim_one(tx, user_key, id, &worker_id, now),
+            None => Err(Error::refused(Code::ClaimFailed, "No execution waits for a worker")),
+        }
     })
 }
 
@@ -94,6 +103,16 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pend
     })
 }
 
+/// A copy that is held hands out no work: whoever has the original does it.
+fn refuse_if_held(tx: &Tx<'_>) -> Result<()> {
+    if !hold::is_held(tx)? {
+        return Ok(());
+    }
+    let message = "This server shows a restored copy that its operator has not promoted (cued promote): it hands out no \
+                   work";
+    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(Code::Held, message) }.into())
+}
+
 fn claim_one(
     tx: &Tx<'_>,
     user_key: i64,
@@ -112,7 +131,7 @@ fn claim_one(
         cue_name,
         scheduled_for: execution.scheduled_for,
         attempt: execution.attempts + 1,
-        payload: cues::payload(tx, execution.payload_key)?,
+        payload: payloads::find(tx, execution.payload_key)?,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
 use crate::store::accounts::{self, NewUser};
-use crate::store::{Pending, Tx, logins};
+use crate::store::{Pending, Tx, hold, logins};
 
 /// What a poll finds, with the only sight of the key.
 #[derive(Debug, Clone)]
@@ -82,7 +82,8 @@ pub fn submit_email(
             return Ok(None);
         }
         logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
-        Ok(admitted.then_some(mail))
+        let stays = hold::is_held(tx)?;
+        Ok(admitted.then_some(Mail { stays, ..mail }))
     }))
 }
 
@@ -168,6 +169,7 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
         ),
         link: Some(link),
         at: now,
+        stays: false,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::zone::Zone;
 use crate::error::{Error, Result};
-use crate::store::{Pending, Rings, Tx, cues, executions, months};
+use crate::store::{Pending, Rings, Tx, cues, executions, months, payloads, retention};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
@@ -56,13 +56,14 @@ pub fn fire(
     render: fn(&ManualRun) -> Answer,
 ) -> Pending<Answer> {
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
-    let plans = app.settings.plans.clone();
+    let (plans, retention) = (app.settings.plans.clone(), app.settings.retention);
     app.store.write(move |tx| {
         once(tx, user_key, call.as_ref(), now, || {
             let cue = find(tx, user_key, &id)?;
             spend(tx, &plans, user_key, now)?;
             let run = fired(tx, &cue, request, ids.next(now)?, now)?;
             cues::count_run(tx, cue.key, now)?;
+            retention::note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&made(tx, &cue, &run)?))
         })
     })
@@ -83,8 +84,10 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         }
         spend(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
+        // A replay is no run of the cue's, so that no count tells when its history is too long.
+        retention::mark(tx, cue.key)?;
         let run = NewExecution {
-            payload_key: old.payload_key,
+            payload_key: payloads::for_another(tx, old.payload_key, cue.payload_key)?,
             task: old.task,
             agent: old.agent,
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
@@ -113,12 +116,12 @@ fn fired(
     now: Timestamp,
 ) -> Result<NewExecution> {
     let send_at = request.send_at.map(|text| read_send_at(&text, cue)).transpose()?;
-    let own = cues::payload(tx, cue.payload_key)?;
+    let own = payloads::find(tx, cue.payload_key)?;
     let overrides = request.payload_override.is_some();
     let payload = overridden(own, request.payload_override, request.replace);
     check_size(payload.as_ref())?;
     let payload_key = match &payload {
-        Some(payload) if overrides => Some(cues::insert_payload(tx, cue.key, payload)?),
+        Some(payload) if overrides => Some(payloads::insert_own(tx, cue.key, payload)?),
         _ => cue.payload_key,
     };
     // Only claims filter by these.

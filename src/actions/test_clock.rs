@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::error::{Error, Result};
-use crate::store::{Read, claims, counts, due, outbox, queue};
+use crate::store::{Read, claims, counts, due, hold, outbox, queue, removal, retention};
 
 /// What a move of the clock caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Res
         step_to(app, next, stopping)?;
     }
     step_to(app, target, stopping)?;
+    await_turn(app, stopping)?;
     Ok(Moved {
         now: app.clock.now(),
         fired: app.pulse.fired() - fired,
@@ -48,10 +49,24 @@ fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result
     come_to_rest(app, stopping)
 }
 
+/// Waits until the engine has looked at this instant: history that ends by its age is no deadline.
+fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    loop {
+        let seen = app.bells.progress.rung();
+        if app.pulse.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
+            return come_to_rest(app, stopping);
+        }
+        if stopping() {
+            return Err(stops());
+        }
+        app.clock.park(&app.bells.progress, seen, None);
+    }
+}
+
 fn come_to_rest(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         if stopping() {
-            return Err(Error::Storage("the server stops before the clock has been moved".to_owned()));
+            return Err(stops());
         }
         // Taken before the look, so that progress made in between is not missed.
         let seen = app.bells.progress.rung();
@@ -66,9 +81,17 @@ fn is_at_rest(app: &App) -> Result<bool> {
     let (now, seen) = (app.clock.now(), app.pulse.seen());
     let look = app.store.read(move |read| {
         let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
-        Ok(!waits && !counts::is_delivering(read)? && !outbox::any_ready(read)?)
+        if waits || hold::is_held(read)? {
+            return Ok(!waits);
+        }
+        let is_swept = removal::first(read)?.is_none() && retention::first_marked(read)?.is_none();
+        Ok(is_swept && !counts::is_delivering(read)? && !outbox::any_ready(read)?)
     });
     look.wait()
+}
+
+fn stops() -> Error {
+    Error::Storage("the server stops before the clock has been moved".to_owned())
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
@@ -76,8 +99,12 @@ fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     app.store.read(move |read| deadline(read, seen)).wait()
 }
 
-/// The earliest instant at which the engine has something to do. Before `seen` nothing fires by schedule.
+/// The earliest instant at which the engine has something to do; none while the file is held. Before `seen` nothing
+/// fires by schedule.
 fn deadline(read: &Read<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
+    if hold::is_held(read)? {
+        return Ok(None);
+    }
     let cue = due::next(read)?.map(|next| next.max(seen));
     let others = [queue::next_waiting(read)?, claims::next_lost(read)?, outbox::next_waiting(read)?];
     Ok(others.into_iter().chain([cue]).flatten().min())

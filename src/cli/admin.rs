@@ -1,7 +1,7 @@
 //! What the administration commands share: the file that they work on, and tables on standard output.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -22,13 +22,28 @@ impl Database {
     /// # Errors
     /// When there is none, or it is not ours.
     pub fn open(&self) -> Result<Store, Failure> {
-        if !self.db.exists() {
-            return Err(Failure::Failed(format!(
-                "{} does not exist: give the server's file with --db, or make one with `cued user add`",
-                self.db.display()
-            )));
-        }
+        self.existing()?;
         self.open_or_make()
+    }
+
+    /// The path of a file that exists.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn existing(&self) -> Result<&Path, Failure> {
+        if self.db.exists() {
+            return Ok(&self.db);
+        }
+        Err(Failure::Failed(format!(
+            "{} does not exist: give the server's file with --db, or make one with `cued user add`",
+            self.db.display()
+        )))
+    }
+
+    /// The path, whether or not there is a file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.db
     }
 
     /// Opens the file, or makes it.

@@ -1,9 +1,14 @@
 //! The command line: one file per command.
 
 mod admin;
+pub mod backup;
 pub mod bench;
 pub mod billing;
+pub mod check;
 pub mod key;
+mod progress;
+pub mod promote;
+pub mod restore;
 pub mod serve;
 pub mod stripe;
 pub mod user;
@@ -39,6 +44,14 @@ enum Command {
     Billing(billing::BillingCommand),
     /// Measure what this machine carries, on temporary files; takes about two minutes
     Bench(bench::BenchCommand),
+    /// Copy the database into a new file, beside the server that writes it
+    Backup(backup::BackupCommand),
+    /// Say what is in a database and whether it is sound; exit code 1 if not
+    Check(check::CheckCommand),
+    /// Put a backup in place; it is held, and fires nothing, until it is promoted
+    Restore(restore::RestoreCommand),
+    /// Let a restored copy fire from now on
+    Promote(promote::PromoteCommand),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,7 +110,7 @@ impl Cli {
     pub fn run(self) -> Result<(), Failure> {
         let level = match &self.command {
             Command::Serve(serve) => serve.log_level(),
-            Command::User(_) | Command::Key(_) | Command::Billing(_) | Command::Bench(_) => Level::INFO,
+            _ => Level::INFO,
         };
         log::start(level);
         match self.command {
@@ -106,6 +119,10 @@ impl Cli {
             Command::Key(key) => key.run(),
             Command::Billing(billing) => billing.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Backup(backup) => backup.run(),
+            Command::Check(check) => check.run(),
+            Command::Restore(restore) => restore.run(),
+            Command::Promote(promote) => promote.run(),
         }
     }
 }

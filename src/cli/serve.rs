@@ -16,6 +16,7 @@ use crate::domain::account::Registration;
 use crate::domain::destination::Destination;
 use crate::domain::plan::Plans;
 use crate::domain::reach::{AddressPolicy, Allowance, Cidr};
+use crate::domain::retention::Retention;
 use crate::mail::{MailRoute, Smtp};
 use crate::serve;
 
@@ -67,6 +68,11 @@ pub struct Serve {
     /// Whether the plans' limits are in force; off suits a person who runs it alone
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
     limits: Switch,
+
+    /// How much history is kept: how long after an execution was over, and how many executions of a cue, whichever
+    /// keeps less; one of the two alone, such as 30d, 12h or 500; or off
+    #[arg(long, env = "CUED_RETAIN", value_name = "AGE,NUMBER", default_value = "90d,1000")]
+    retain: Retention,
 
     /// The most deliveries at a time
     #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -208,6 +214,7 @@ impl Serve {
             registration,
             callbacks: allowed,
             plans: self.plans()?,
+            retention: self.retain,
             stripe: self.stripe.settings()?,
             delivery_threads: usize::from(self.delivery_threads),
             callback_ca: self.callback_ca.as_deref().map(read).transpose()?,

@@ -30,6 +30,7 @@ pub mod quota;
 pub mod rate;
 pub mod reach;
 pub mod refusal;
+pub mod retention;
 pub mod retry_after;
 pub mod schedule;
 pub mod signature;

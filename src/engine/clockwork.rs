@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::delivery::Desk;
 use super::scheduler::Scheduler;
+use super::sweeper::{Next, Sweeper};
 use super::{delivery, upkeep};
 use crate::app::{App, Bells};
 use crate::error::{Error, Result};
-use crate::store::queue;
+use crate::store::{hold, queue};
 
 /// The pause after a fault of the machine, before the pass is tried again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
@@ -31,12 +30,12 @@ impl Clockwork {
     /// # Errors
     /// When the file cannot be read, or the system starts no more threads.
     pub fn start(app: &Arc<App>, desk: Arc<Desk>) -> Result<Self> {
-        let mut scheduler = Scheduler::start(app)?;
+        let (mut scheduler, mut sweeper) = (Scheduler::start(app)?, Sweeper::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
-            .spawn(move || run(&shared, &mut scheduler, &desk, &stopped))
+            .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &desk, &stopped))
             .map_err(|error| Error::Fault(format!("the scheduler cannot start: {error}")))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
@@ -60,12 +59,20 @@ impl Clockwork {
     }
 }
 
-fn run(app: &App, scheduler: &mut Scheduler, desk: &Desk, stop: &AtomicBool) {
+fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk, stop: &AtomicBool) {
+    // One pass for a test clock's eyes as long as the sweeper has more to do: the clock is moved on when all is done.
+    let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
         let seen = app.bells.schedule.rung();
-        match caught(|| turn(app, scheduler, desk)) {
-            Ok(deadline) => app.clock.park(&app.bells.schedule, seen, deadline),
+        pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
+        match caught(|| turn(app, scheduler, sweeper, desk)) {
+            Ok(Next::Again) => {}
+            Ok(Next::At(deadline)) => {
+                pass = None;
+                app.clock.park(&app.bells.schedule, seen, deadline);
+            }
             Err(error) => {
+                pass = None;
                 tracing::error!("what fell due could not be taken up, and will be: {error}");
                 app.clock.pause(AFTER_A_FAULT);
             }
@@ -73,17 +80,22 @@ fn run(app: &App, scheduler: &mut Scheduler, desk: &Desk, stop: &AtomicBool) {
     }
 }
 
-/// One pass over everything that falls due by the clock; answers when the next thing does.
-fn turn(app: &App, scheduler: &mut Scheduler, desk: &Desk) -> Result<Option<Timestamp>> {
-    let _pass = app.pulse.pass(&app.bells.progress);
+/// One turn over everything that falls due by the clock; answers when the next thing does. Of a file that is held
+/// nothing does.
+fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk) -> Result<Next> {
+    if app.store.read_promptly(hold::is_held).wait()? {
+        scheduler.rest(app);
+        return Ok(Next::At(None));
+    }
     scheduler.run_once_at(app, Some(desk))?;
     while delivery::promote(app)? > 0 {}
     while upkeep::return_lost_claims(&app.store, app.clock.now())? > 0 {}
     upkeep::forget_answers(&app.store, app.clock.now())?;
     upkeep::forget_logins(&app.store, app.clock.now())?;
+    let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };
     let waiting = app.store.read_promptly(queue::next_waiting).wait()?;
-    let deadlines = [scheduler.deadline(app)?, waiting, upkeep::next(&app.store)?];
-    Ok(deadlines.into_iter().flatten().min())
+    let deadlines = [scheduler.deadline(app)?, waiting, upkeep::next(&app.store)?, sweep];
+    Ok(Next::At(deadlines.into_iter().flatten().min()))
 }
 
 /// What `pass` answers; a panic in it is a fault like others. A thread that it ended would end all that it does for

@@ -29,7 +29,7 @@ use crate::domain::signature::Secrets;
 use crate::error::Result;
 use crate::mail::Mail;
 use crate::store::outbox::{self, Notice};
-use crate::store::{Read, Rings};
+use crate::store::{Read, Rings, hold};
 
 /// POSTs at a time.
 const THREADS: usize = 8;
@@ -207,6 +207,9 @@ impl Desk {
     fn look(&self, app: &App) -> Result<Look> {
         let (under_way, mut shares, mut lane) = (self.under_way.clone(), self.shares.clone(), self.lane);
         let look = move |read: &Read<'_>| {
+            if hold::is_held(read)? {
+                return Ok(Look { waiting: None, mails: Vec::new(), posts: Vec::new(), shares, lane });
+            }
             let (waiting, most) = (outbox::next_waiting(read)?, shares.free());
             let mails = outbox::mails(read, &under_way, MAILS)?;
             let posts = outbox::posts(read, &under_way, most, &mut lane, |lane| shares.claim(lane))?;
@@ -312,6 +315,7 @@ fn offer(app: &App, notice: &Notice, now: Timestamp) -> Next {
         text: mail.text(base),
         link: Some(mail.link(base)),
         at: notice.created_at,
+        stays: false,
     };
     match now.checked_add(NO_ROOM) {
         Ok(later) if !app.post.offer(mail) => Next::RetryAt(later),

@@ -16,11 +16,12 @@ use crate::domain::gap::{Gap, Reason, Step, jumped, step};
 use crate::domain::ids::ExecutionId;
 use crate::domain::plan::Plans;
 use crate::domain::quota::{LIMIT_EXCEEDED, Quota};
+use crate::domain::retention::Retention;
 use crate::error::Result;
 use crate::pulse::Cycle;
 use crate::random::ExecutionIdSource;
 use crate::store::due::DueCue;
-use crate::store::{Rings, Tx, cues, due, executions, meta, months};
+use crate::store::{Rings, Tx, cues, due, executions, hold, meta, months, retention};
 
 /// Cues fired in one transaction: larger ones are no faster and hold up other writes.
 const BATCH: usize = 500;
@@ -33,6 +34,8 @@ pub struct Scheduler {
     gap: Gap,
     wall: Timestamp,
     monotonic: Duration,
+    /// Whether the file was held when it was last looked at.
+    is_held: bool,
 }
 
 /// What a pass did.
@@ -65,12 +68,28 @@ impl Scheduler {
                  set the clock right, or give a new --db if the file was used with --test-clock"
             );
         }
+        let held_since = app.store.read_promptly(hold::held_since).wait()?;
+        if let Some(since) = held_since {
+            tracing::warn!(
+                "this file is a copy that was made at {since} and is held: all of it is shown, and nothing is fired, \
+                 sent or claimed until `cued promote --db {}`",
+                app.settings.db.display()
+            );
+        }
         Ok(Self {
             seen,
             gap: Gap::before(now, Reason::Downtime),
             wall: now,
             monotonic: app.clock.monotonic(),
+            is_held: held_since.is_some(),
         })
+    }
+
+    /// A pass over a file that is held: nothing fires.
+    pub fn rest(&mut self, app: &App) {
+        self.is_held = true;
+        let ended = app.clock.monotonic();
+        app.pulse.turn(Cycle { last_run: Some(app.clock.now()), turned: ended, ..Cycle::default() });
     }
 
     /// Looks at the clock, then fires what is due, batch by batch, until nothing is.
@@ -84,6 +103,11 @@ impl Scheduler {
     /// As [`Scheduler::run_once`]; what it fires is taken up at `desk`.
     pub(super) fn run_once_at(&mut self, app: &App, desk: Option<&Desk>) -> Result<Fired> {
         let (now, begun) = (app.clock.now(), app.clock.monotonic());
+        if std::mem::take(&mut self.is_held) {
+            // Nobody fired in the meantime, whether or not this process ran.
+            tracing::info!("the file was promoted: what was due while it was held catches up");
+            (self.gap, self.wall, self.monotonic) = (Gap::before(now, Reason::Downtime), now, begun);
+        }
         self.look_at_the_clock(app, now);
         let mut fired = Fired::default();
         while now >= self.seen && app.store.read_promptly(due::next).wait()?.is_some_and(|next| next <= now) {
@@ -131,15 +155,22 @@ impl Scheduler {
 }
 
 fn fire_batch(app: &App, desk: Option<&Desk>, now: Timestamp, gap: Gap) -> Result<Fired> {
-    let (ids, plans) = (Arc::clone(&app.ids), app.settings.plans.clone());
-    let fire = move |tx: &Tx<'_>| fire_due(tx, &ids, &plans, now, gap);
+    let (ids, plans, retention) = (Arc::clone(&app.ids), app.settings.plans.clone(), app.settings.retention);
+    let fire = move |tx: &Tx<'_>| fire_due(tx, &ids, &plans, &retention, now, gap);
     match desk {
         Some(desk) => desk.write(app, fire),
         None => app.store.write(fire).wait(),
     }
 }
 
-fn fire_due(tx: &Tx<'_>, ids: &ExecutionIdSource, plans: &Plans, now: Timestamp, gap: Gap) -> Result<Fired> {
+fn fire_due(
+    tx: &Tx<'_>,
+    ids: &ExecutionIdSource,
+    plans: &Plans,
+    retention: &Retention,
+    now: Timestamp,
+    gap: Gap,
+) -> Result<Fired> {
     let due_cues = due::list(tx, now, BATCH)?;
     let mut fired = Fired { cues: due_cues.len(), executions: 0 };
     // One look per user and batch: a herd of one user is one row.
@@ -168,6 +199,7 @@ fn fire_due(tx: &Tx<'_>, ids: &ExecutionIdSource, plans: &Plans, now: Timestamp,
         };
         due::insert_missed(tx, key, step.missed, gap.reason)?;
         due::advance(tx, key, step.next_run, step.runs.len(), step.missed.count, now)?;
+        retention::note_runs(tx, retention, key, cue.run_count, step.runs.len())?;
         for run in &step.runs {
             let new = execution(&cue, key, *run, ids.next(now)?, now);
             make(tx, &new, quota)?;

@@ -16,7 +16,7 @@ use crate::domain::cue::{Cue, Status, When};
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::domain::refusal::{Problem, Refusal};
 use crate::error::Result;
-use crate::store::{Read, cues, due, history};
+use crate::store::{Read, cues, due, history, payloads};
 
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Reply> {
@@ -59,7 +59,7 @@ pub async fn show(request: Request) -> Result<Reply> {
     let store = &request.app.store;
     let look = move |read: &Read<'_>| {
         let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-        let payload = cues::payload(read, cue.payload_key)?;
+        let payload = payloads::find(read, cue.payload_key)?;
         let limit = u32::try_from(limit).unwrap_or(100);
         let page = history::list_of_cue(read, cue.key, limit, offset.unsigned_abs())?;
         Ok((CueWithPayload { cue, payload }, page))

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::error::Result;
 use crate::pulse::Cycle;
 use crate::store::counts::{self, Queue};
+use crate::store::hold;
 
 /// How long the scheduler may stand still before it counts as down (contract §8).
 const SCHEDULER_DOWN_AFTER: Duration = Duration::from_secs(30);
@@ -19,14 +20,15 @@ const SCHEDULER_DOWN_AFTER: Duration = Duration::from_secs(30);
 /// `GET /health`: 200 whatever it finds.
 pub async fn health(request: Request) -> Result<Reply> {
     let (app, now) = (&request.app, request.now);
-    let queue = app.store.read(move |read| counts::queue(read, now)).await;
-    if let Err(error) = &queue {
+    let look = app.store.read(move |read| Ok((counts::queue(read, now)?, hold::held_since(read)?))).await;
+    if let Err(error) = &look {
         tracing::error!(request_id = request.id, "health cannot read the database: {error}");
     }
     let cycle = app.pulse.cycle();
-    let (database, poller) = (database_word(app, queue.is_ok()), poller_word(app, &cycle));
-    let queue = queue.ok();
-    Ok(Reply::ok(&json!({
+    let database = database_word(app, look.is_ok());
+    let (queue, held_since) = look.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
+    let poller = poller_word(app, &cycle, held_since.is_some());
+    let mut body = json!({
         "status": if database == "ok" && poller == "ok" { "healthy" } else { "degraded" },
         "version": env!("CARGO_PKG_VERSION"),
         "timestamp": instant_without_zone(now),
@@ -34,19 +36,30 @@ pub async fn health(request: Request) -> Result<Reply> {
         "poller": render_cycle(&cycle, now),
         "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
         "queue": queue.map(render_queue),
-    })))
+    });
+    if let Some(since) = held_since {
+        body["held_since"] = instant(since).into();
+    }
+    Ok(Reply::ok(&body))
 }
 
 /// `GET /status`: 503 only when the service cannot do its job.
 pub async fn status(request: Request) -> Result<Reply> {
     let app = &request.app;
-    if let Err(error) = app.store.read(counts::is_delivering).await {
-        tracing::error!(request_id = request.id, "the database cannot be read: {error}");
-        let body = json!({"status": "down", "reason": "the database cannot be read"});
-        return Ok(Reply::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
+    let is_held = match app.store.read(hold::is_held).await {
+        Ok(is_held) => is_held,
+        Err(error) => {
+            tracing::error!(request_id = request.id, "the database cannot be read: {error}");
+            let body = json!({"status": "down", "reason": "the database cannot be read"});
+            return Ok(Reply::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
+        }
+    };
+    let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle(), is_held) == "ok";
+    let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
+    if is_held {
+        body["reason"] = json!("held: a restored copy fires nothing until `cued promote`");
     }
-    let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle()) == "ok";
-    Ok(Reply::ok(&json!({"status": if well { "healthy" } else { "degraded" }})))
+    Ok(Reply::ok(&body))
 }
 
 fn database_word(app: &App, readable: bool) -> &'static str {
@@ -57,7 +70,11 @@ fn database_word(app: &App, readable: bool) -> &'static str {
     }
 }
 
-fn poller_word(app: &App, cycle: &Cycle) -> &'static str {
+fn poller_word(app: &App, cycle: &Cycle, is_held: bool) -> &'static str {
+    if is_held {
+        // Its monitor is to say so: what should fire does not.
+        return "held";
+    }
     word_after(app.clock.monotonic().saturating_sub(cycle.turned))
 }
 

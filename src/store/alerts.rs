@@ -162,7 +162,7 @@ fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::steps;
+    use super::super::plan_tests::plan;
     use super::*;
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             (LIST, since),
             (COUNT, since),
         ] {
-            let steps = steps(sql).unwrap();
+            let steps = plan(sql);
             assert!(steps.iter().any(|step| step == wanted), "{sql}: {steps:?}");
             let odd = |step: &&String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
             assert_eq!(steps.iter().find(odd), None, "{sql}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::column::{instant, maybe_instant, maybe_json, millis};
 use super::executions::{COLUMNS, read_execution, read_id};
 use super::tally::Wait;
-use super::{Read, Tx};
+use super::{Read, Tx, hold};
 use crate::domain::execution::{Execution, Status, claim_lost_at};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
@@ -38,11 +38,15 @@ pub struct Claimable {
     pub payload: Option<Value>,
 }
 
-/// The user's executions that wait for a worker, oldest first, at most `limit` of those that fit the filter.
+/// The user's executions that wait for a worker, oldest first, at most `limit` of those that fit the filter. A file
+/// that is held has nothing for workers.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn list(read: &Read<'_>, user_key: i64, filter: &Filter, limit: u32) -> Result<Vec<Claimable>> {
+    if hold::is_held(read)? {
+        return Ok(Vec::new());
+    }
     let mut statement = read.prepare_cached(list_sql(filter))?;
     let mut rows = statement.query(params![user_key, limit, filter.agent, filter.task])?;
     let (mut claimable, mut bytes) = (Vec::new(), 0);
@@ -90,10 +94,11 @@ fn list_sql(filter: &Filter) -> &'static str {
     if filter.task.is_some() { sql!("e.task = ?4") } else { sql!("?4 IS NULL") }
 }
 
-const OLDEST: &str =
-    "SELECT id FROM executions WHERE queue = 'claim' AND user_key = ?1 AND ?2 IS NULL ORDER BY key LIMIT 1";
-const OLDEST_OF_TASK: &str =
-    "SELECT id FROM executions WHERE queue = 'claim' AND user_key = ?1 AND task = ?2 ORDER BY key LIMIT 1";
+// With the cue, as in the list: what a removed one has left behind is not handed out.
+const OLDEST: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.key LIMIT 1";
+const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
 
 /// The id of the user's oldest execution that waits for a worker, of those with this task where one is given.
 ///
@@ -184,6 +189,7 @@ fn lost_sql() -> String {
 const NEXT_LOST: &str = "
     SELECT e.lease_expires_at, w.last_heartbeat
       FROM executions e
+      JOIN cues c ON c.key = e.cue_key
       LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by
      WHERE e.lease_expires_at IS NOT NULL
      ORDER BY e.lease_expires_at";

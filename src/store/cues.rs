@@ -1,14 +1,14 @@
-//! Cues and their payloads. What the scheduler asks of them is in `due`.
+//! Cues. Their payloads are in `payloads`, what the scheduler asks of them in `due`, their deletion in `removal`.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::column::{Columns, broken, maybe_json, millis, read_instant};
+use super::column::{Columns, broken, millis, read_instant};
 use super::due::account_for_overdue;
+use super::payloads::set_payload;
 use super::{Read, Tx};
 use crate::domain::callback::{Callback, Method};
-use crate::domain::canonical::canonical;
 use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Retry;
@@ -109,42 +109,6 @@ pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
     Ok(())
 }
 
-/// Gives a cue a new payload, or none; the answer is its row. Earlier payloads stay for the executions that have them.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn set_payload(tx: &Tx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
-    let payload_key = payload.map(|payload| insert_payload(tx, cue_key, payload)).transpose()?;
-    tx.prepare_cached("UPDATE cues SET payload_key = ?2 WHERE key = ?1")?
-        .execute(params![cue_key, payload_key])?;
-    Ok(payload_key)
-}
-
-/// Stores a payload of a cue, for itself or for one of its executions, as the text that deliveries send: to read and
-/// write it again takes sixteen times its size, in every delivery thread at once.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn insert_payload(tx: &Tx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
-    let word = |field| payload.get(field).and_then(Value::as_str);
-    tx.prepare_cached("INSERT INTO payloads (cue_key, task, agent, body) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![cue_key, word("task"), word("agent"), canonical(payload)])?;
-    Ok(tx.last_insert_rowid())
-}
-
-/// The payload in row `key`.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn payload(read: &Read<'_>, key: Option<i64>) -> Result<Option<Value>> {
-    let Some(key) = key else { return Ok(None) };
-    let payload = read
-        .prepare_cached("SELECT body FROM payloads WHERE key = ?1")?
-        .query_row([key], |row| maybe_json(row, "body"))
-        .optional()?;
-    Ok(payload.flatten())
-}
-
 /// The user's cue with this id.
 ///
 /// # Errors
@@ -195,17 +159,6 @@ pub fn list(
         .prepare_cached(&format!("SELECT count(*) FROM cues WHERE {filter}"))?
         .query_row(params![user_key, status], |row| row.get(0))?;
     Ok((cues, total))
-}
-
-/// Removes the user's cue and all that belongs to it; tells whether there was one.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    let deleted = tx
-        .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1")?
-        .execute(params![user_key, id])?;
-    Ok(deleted > 0)
 }
 
 /// Notes a run: `last_run` is now, `run_count` one more.

@@ -12,7 +12,7 @@ use crate::domain::schedule::Occurrences;
 use crate::error::Result;
 
 /// The cues due at an instant, longest overdue first.
-pub const LIST: &str = "SELECT cues.key, user_key, next_run, cron, at, timezone, catch_up,
+pub const LIST: &str = "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
         transport = 'worker' AS is_worker, lane, payload_key, task, agent
    FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
   WHERE status = 'active' AND next_run <= ?1
@@ -29,6 +29,8 @@ pub struct DueCue {
     pub user_key: i64,
     /// The instant at which it was due.
     pub next_run: Timestamp,
+    /// How often it has run before.
+    pub run_count: i64,
     pub schedule: ScheduleText,
     pub is_worker: bool,
     pub lane: Option<i64>,
@@ -59,6 +61,7 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
     Ok(DueCue {
         user_key: columns.get()?,
         next_run: columns.instant()?,
+        run_count: columns.get()?,
         schedule: read_schedule(&mut columns)?,
         is_worker: columns.get()?,
         lane: columns.get()?,

@@ -159,7 +159,7 @@ fn read_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::steps;
+    use super::super::plan_tests::plan;
     use super::*;
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         for sql in
             [FAILED, FORGET_STREAK, COUNT_FAILURE, MAIL_BEFORE, HELD, HOLD_MAIL, FORGET_MAILS, COUNT_MAIL]
         {
-            for step in steps(sql).unwrap() {
+            for step in plan(sql) {
                 let searches = step.starts_with("SEARCH ") || step == "SCALAR SUBQUERY 1";
                 assert!(searches, "{step}\n{sql}");
             }

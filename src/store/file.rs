@@ -1,9 +1,7 @@
-//! The database file itself: what may be opened, the lock against a second server, pragmas, schema and its version.
+//! The database file itself: what may be opened, pragmas, schema and its version.
 
-use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,8 +9,9 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
 use super::lanes::Pool;
+use super::open_error::OpenError;
 
-const SCHEMA: &str = include_str!("../../schema.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema.sql");
 
 /// The size of a page. At 4,096 a lone delivery writes twice as much, at 512 rows no longer fit.
 const PAGE_BYTES: i64 = 1_024;
@@ -27,157 +26,46 @@ pub const SCHEMA_VERSION: i64 = 1;
 const APPLICATION_ID: i64 = 0x6375_6564;
 
 /// How long a write waits for another process (an administration command) to end its own.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a new file is waited for, while other processes open it too, before it counts as unusable.
 const WAL_TURNS: u32 = 100;
 
-/// Why a file was not opened. The file is as it was.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Another server has the file.
-    InUse {
-        /// The file.
-        path: PathBuf,
-        /// The process that has it, where it could be read.
-        process: Option<u32>,
-    },
-    /// The file was written by a newer version of this program.
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its schema version.
-        version: i64,
-    },
-    /// The file is a database of some other program, or none at all.
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file, or its folder, cannot be read or written.
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        reason: String,
-    },
-    /// A thread could not be started.
-    Machine(std::io::Error),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse { path, process: Some(process) } => {
-                write!(
-                    f,
-                    "{} is in use by another cued, process {process}: stop it first, or give another --db",
-                    path.display()
-                )
-            }
-            Self::InUse { path, process: None } => {
-                write!(f, "{} is in use by another cued: stop it first, or give another --db", path.display())
-            }
-            Self::Newer { path, version } => write!(
-                f,
-                "{} has schema version {version}, written by a newer cued; this one knows up to {SCHEMA_VERSION}: \
-                 upgrade this program, or give another --db",
-                path.display()
-            ),
-            Self::Foreign { path } => {
-                write!(
-                    f,
-                    "{} is not a cued database: give the path of one, or of a file that does not exist yet",
-                    path.display()
-                )
-            }
-            Self::Unusable { path, reason } => {
-                write!(
-                    f,
-                    "{} cannot be used: {reason}. The file and its folder must be readable and writable",
-                    path.display()
-                )
-            }
-            Self::Machine(error) => write!(f, "a thread could not be started: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-impl From<std::io::Error> for OpenError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Machine(error)
-    }
-}
-
-/// The lock that one server holds on a database file: a file beside it that names the process.
-#[derive(Debug)]
-pub struct ServerLock {
-    // The lock lives as long as the open file; the operating system lets it go with the process, however it ends.
-    _file: File,
-    path: PathBuf,
-}
-
-impl ServerLock {
-    /// Takes the lock of the database at `path`, or says which process has it.
-    ///
-    /// # Errors
-    /// [`OpenError::InUse`], or [`OpenError::Unusable`] when the lock file cannot be made.
-    pub fn take(path: &Path) -> Result<Self, OpenError> {
-        let lock_path = beside(&resolved(path), ".lock");
-        let failed = |error: std::io::Error| unusable(path, &error.to_string());
-        loop {
-            let mut file = open_lock(&lock_path).map_err(failed)?;
-            match file.try_lock() {
-                Ok(()) if is_the_file_at(&file, &lock_path) => {
-                    file.set_len(0).map_err(failed)?;
-                    writeln!(file, "{}", std::process::id()).map_err(failed)?;
-                    return Ok(Self { _file: file, path: lock_path });
-                }
-                // Its holder removed it between our opening and our locking it: there is a new one to take.
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    let mut text = String::new();
-                    file.read_to_string(&mut text).map_err(failed)?;
-                    return Err(OpenError::InUse {
-                        path: path.to_owned(),
-                        process: text.trim().parse().ok(),
-                    });
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-            }
-        }
-    }
-}
-
-fn open_lock(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
-}
-
-fn is_the_file_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
-}
-
-impl Drop for ServerLock {
-    fn drop(&mut self) {
-        // A lock file that stays behind is harmless: what counts is the lock, not the file.
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!("{} could not be removed: {error}", self.path.display());
-        }
-    }
-}
-
-/// Makes sure that `path` is a file of ours, or a new and empty one that only its owner may read.
+/// Makes sure that `path` is a file of ours, or a new and empty one that only its owner may read; answers its schema
+/// version, 0 for a new one.
 ///
 /// # Errors
 /// See [`OpenError`]; a file that is refused stays untouched.
-pub fn check(path: &Path) -> Result<(), OpenError> {
+pub fn check(path: &Path) -> Result<i64, OpenError> {
     create_if_absent(path)?;
-    inspect(path)
+    let writable = OpenOptions::new().write(true).open(path);
+    if let Err(error) = writable {
+        return Err(OpenError::unusable(path, &error));
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| OpenError::of(path, &error))?;
+    version(path, &connection)
+}
+
+/// Opens a file of ours to read all of it, beside a server that may be running; leaves it, and the folder, as they are.
+///
+/// # Errors
+/// See [`OpenError`]; an empty file is none of ours.
+pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+    // A connection that may write clears up behind itself. Where a write-ahead log was left behind, clearing up is to put
+    // it into the file: that is not for a reader to do.
+    let was_cut_short = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    let access =
+        if was_cut_short { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    std::fs::metadata(path).map_err(|error| OpenError::unusable(path, &error))?;
+    let failed = |error: rusqlite::Error| OpenError::of(path, &error);
+    let connection =
+        Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    match version(path, &connection)? {
+        0 => Err(OpenError::Foreign { path: path.to_owned() }),
+        _ => Ok(connection),
+    }
 }
 
 /// Opens the connection that writes, and makes the schema in a new file.
@@ -189,8 +77,8 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
-    .map_err(|error| refused(path, &error))?;
-    prepare_writer(&connection).map_err(|error| refused(path, &error))?;
+    .map_err(|error| OpenError::of(path, &error))?;
+    prepare_writer(&connection).map_err(|error| OpenError::of(path, &error))?;
     Ok(connection)
 }
 
@@ -212,7 +100,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<Pool, OpenError> {
         .test_on_check_out(false)
         .connection_timeout(BUSY_TIMEOUT)
         .build(manager)
-        .map_err(|error| unusable(path, &error.to_string()))
+        .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// Puts the write-ahead log back into the file, so that a stopped server leaves a single file.
@@ -227,27 +115,40 @@ pub fn checkpoint(connection: Connection) {
     }
 }
 
+/// Puts the write-ahead log back into the file while others use both, so that pages that were given back leave the disk.
+/// What somebody is reading or writing just now stays for the next time.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn checkpoint_beside(path: &Path) -> rusqlite::Result<()> {
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, access)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The first keeps nobody waiting, so that the second has next to nothing left to do.
+    for how in ["PASSIVE", "TRUNCATE"] {
+        connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
+    }
+    connection.close().map_err(|(_, error)| error)
+}
+
 /// Makes an empty file that only its owner may read: it will hold secrets.
 fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(unusable(path, &error.to_string())),
+        Err(error) => Err(OpenError::unusable(path, &error)),
     }
 }
 
-/// Looks at an existing file through a read-only connection, so that a file that is refused stays untouched.
-fn inspect(path: &Path) -> Result<(), OpenError> {
-    let writable = OpenOptions::new().write(true).open(path);
-    if let Err(error) = writable {
-        return Err(unusable(path, &error.to_string()));
-    }
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| refused(path, &error))?;
-    match marks(&connection).map_err(|error| refused(path, &error))? {
-        (0, 0, 0) => Ok(()),
-        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(()),
-        (APPLICATION_ID, version, _) => Err(OpenError::Newer { path: path.to_owned(), version }),
+/// The schema version of a file that we know, 0 for an empty one.
+fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
+    match marks(connection).map_err(|error| OpenError::of(path, &error))? {
+        (0, 0, 0) => Ok(0),
+        (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
+        (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
+            Err(OpenError::Newer { path: path.to_owned(), version })
+        }
         _ => Err(OpenError::Foreign { path: path.to_owned() }),
     }
 }
@@ -280,6 +181,11 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(256);
     // Of a new file only. A lone delivery touches a page or two of each of ten indexes, and the log takes whole pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    // Only a file that has nothing in it yet can learn to give pages back; the switch to WAL writes the first page.
+    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    if pages == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     enter_wal(connection)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / PAGE_BYTES)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -298,23 +204,8 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("COMMIT")
 }
 
-fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned() },
-        _ => unusable(path, &error.to_string()),
-    }
-}
-
-fn unusable(path: &Path, reason: &str) -> OpenError {
-    OpenError::Unusable { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-/// The path with links followed, so that two names of one file meet at one lock.
-fn resolved(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The path of a file beside `path` that is named after it.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

@@ -6,9 +6,8 @@
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 
-use super::Read;
-use super::cues;
 use super::executions::{Listed, find_by_key};
+use super::{Read, cues, removal};
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::verification::OutcomeState;
 use crate::error::Result;
@@ -53,7 +52,8 @@ pub fn list(
             found => found,
         },
     };
-    let filter = Narrowed { user_key, cue_key, filter };
+    let is_removing = removal::any_of(read, user_key)?;
+    let filter = Narrowed { user_key, cue_key, is_removing, filter };
     let mut total = 0;
     for walk in filter.parts() {
         total += walk.count(read)?;
@@ -145,6 +145,8 @@ const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue = 'claim' A
 struct Narrowed<'a> {
     user_key: i64,
     cue_key: Option<i64>,
+    /// Whether a cue of the user is gone whose executions are still there.
+    is_removing: bool,
     filter: &'a Filter,
 }
 
@@ -184,7 +186,7 @@ impl Narrowed<'_> {
             walk.with("e.user_key = ?", user_key);
             // A literal: only so is it known to be in the partial index.
             walk.conditions.push(format!("e.status = '{}'", status.as_str()));
-            walk.conditions.extend(self.trigger());
+            walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
             parts.push(walk);
         }
         if !open.is_empty() {
@@ -192,7 +194,7 @@ impl Narrowed<'_> {
             walk.with("e.user_key = ?", user_key);
             walk.with(OPEN, user_key);
             walk.conditions.push(is_one_of(&open));
-            walk.conditions.extend(self.trigger());
+            walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
             parts.push(walk);
         }
         parts
@@ -219,10 +221,14 @@ impl Narrowed<'_> {
         if let Some(state) = self.filter.outcome_state {
             walk.with("e.outcome_state = ?", state.as_str().to_owned());
         }
-        walk.conditions.extend(self.trigger());
+        walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
         if !self.filter.statuses.is_empty() {
             walk.conditions.push(is_one_of(&self.filter.statuses));
         }
+    }
+
+    fn is_there(&self) -> Option<String> {
+        self.is_removing.then(|| "e.cue_key NOT IN (SELECT key FROM removed_cues)".to_owned())
     }
 
     fn trigger(&self) -> Option<String> {
@@ -250,8 +256,12 @@ mod tests {
             steps.map(rusqlite::Result::unwrap).collect()
         };
         let is = |filter: Filter, step: &str| {
-            let narrowed =
-                Narrowed { user_key: 1, cue_key: filter.cue_id.as_ref().map(|_| 7), filter: &filter };
+            let narrowed = Narrowed {
+                user_key: 1,
+                cue_key: filter.cue_id.as_ref().map(|_| 7),
+                is_removing: false,
+                filter: &filter,
+            };
             let steps = plan(&narrowed.walk());
             assert!(
                 steps[0].starts_with("SEARCH e USING") && steps[0].contains(step),

@@ -9,6 +9,7 @@ pub mod alerts;
 pub mod billing;
 pub mod claims;
 pub mod column;
+pub mod copy;
 pub mod counts;
 pub mod cues;
 pub mod due;
@@ -16,34 +17,43 @@ pub mod executions;
 pub mod failures;
 pub mod file;
 pub mod history;
+pub mod hold;
 pub mod idempotency;
+pub mod inspection;
 pub mod keys;
 mod lanes;
 pub mod logins;
 pub mod measure;
 pub mod meta;
+mod migrations;
 pub mod months;
+mod open_error;
 pub mod outbox;
 pub mod outcomes;
 pub mod pauses;
+pub mod payloads;
 pub mod queue;
+pub mod removal;
+pub mod retention;
+mod server_lock;
 pub mod subscriptions;
 pub mod tally;
 pub mod workers;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 
-pub use file::OpenError;
 pub use lanes::{Pending, Read};
+pub use open_error::OpenError;
 pub use writer::{Rings, Tx};
 
 use crate::error::Result;
 use lanes::Readers;
+use server_lock::ServerLock;
 use writer::Writer;
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
@@ -51,9 +61,10 @@ const READERS: usize = 2;
 
 /// The open database file.
 pub struct Store {
+    path: PathBuf,
     lanes: Option<Lanes>,
     // Held until the store is gone: its lock keeps a second server out.
-    _lock: Option<file::ServerLock>,
+    _lock: Option<ServerLock>,
 }
 
 struct Lanes {
@@ -66,30 +77,37 @@ struct Lanes {
 }
 
 impl Store {
-    /// Opens `path` for a server: takes the lock, creates the schema in a new file, starts the lanes.
+    /// Opens `path` for a server: takes the lock, creates the schema in a new file or brings an earlier one up to date,
+    /// starts the lanes.
     /// `ring` is called after each commit that asked for it.
     ///
     /// # Errors
     /// [`OpenError`] says what the file is and what to do; a refused file is left as it was.
     pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
-        file::check(path)?;
-        let lock = file::ServerLock::take(path)?;
+        let version = file::check(path)?;
+        let lock = ServerLock::take(path)?;
+        if is_earlier(version) {
+            migrations::bring_up_to_date(path)?;
+        }
         Self::start(path, ring, Some(lock))
     }
 
     /// Opens `path` beside a server that may be running, for the administration commands.
     ///
     /// # Errors
-    /// As [`Store::open`], but for the lock.
+    /// As [`Store::open`], but for the lock; and a file of an earlier version is refused.
     pub fn open_beside(path: &Path) -> std::result::Result<Self, OpenError> {
-        file::check(path)?;
+        let version = file::check(path)?;
+        if is_earlier(version) {
+            return Err(OpenError::Older { path: path.to_owned(), version });
+        }
         Self::start(path, Arc::new(|_| ()), None)
     }
 
     fn start(
         path: &Path,
         ring: Arc<dyn Fn(Rings) + Send + Sync>,
-        lock: Option<file::ServerLock>,
+        lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
         let connection = file::open_writer(path)?;
         let pool = file::open_readers(path, READERS + 2)?;
@@ -99,6 +117,7 @@ impl Store {
         let (patient, patient_threads) = Readers::start(&pool, 1)?;
         reader_threads.extend(prompt_threads.into_iter().chain(patient_threads));
         Ok(Self {
+            path: path.to_owned(),
             lanes: Some(Lanes { writer, readers, prompt, patient, writer_thread, reader_threads }),
             _lock: lock,
         })
@@ -119,6 +138,14 @@ impl Store {
     /// Whether the newest commit succeeded: false on a full or failing disk, until a write goes through again.
     pub fn is_writable(&self) -> bool {
         self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
+    }
+
+    /// Puts what is in the write-ahead log into the file, which is then as short as it can be. No lane waits for it.
+    ///
+    /// # Errors
+    /// When the file cannot be written; nothing is lost.
+    pub fn put_log_back(&self) -> Result<()> {
+        Ok(file::checkpoint_beside(&self.path)?)
     }
 
     /// Queues a read on a consistent picture of the file.
@@ -159,6 +186,10 @@ impl Store {
     }
 }
 
+fn is_earlier(version: i64) -> bool {
+    (1..file::SCHEMA_VERSION).contains(&version)
+}
+
 impl Drop for Store {
     /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
     fn drop(&mut self) {
@@ -185,4 +216,4 @@ impl Drop for Store {
 }
 
 #[cfg(test)]
-mod plan;
+mod plan_tests;

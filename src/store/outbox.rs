@@ -244,7 +244,7 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notice> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::steps;
+    use super::super::plan_tests::plan;
     use super::*;
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
             (DELETE, by_key),
             (PUT_OFF, by_key),
         ] {
-            let steps = steps(sql).unwrap();
+            let steps = plan(sql);
             assert!(steps.iter().any(|it| it == step), "{sql}: {steps:?}");
             let odd = |it: &&String| it.starts_with("SCAN outbox") || it.contains("TEMP B-TREE");
             assert_eq!(steps.iter().find(odd), None, "{sql}");

@@ -11,7 +11,7 @@ use super::column::{broken, millis, read_instant};
 use super::cues::{callback, end_once, retry};
 use super::failures::{after_failure, after_success};
 use super::tally::Wait;
-use super::{Read, Rings, Tx};
+use super::{Read, Rings, Tx, hold};
 use crate::domain::account::ACCOUNT_DISABLED;
 use crate::domain::delivery::{Order, Ticket};
 use crate::domain::execution::{Next, Status};
@@ -139,16 +139,17 @@ pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     Ok(promoted)
 }
 
-/// Whether any execution is ready to be sent.
+/// Whether any execution is ready to be sent, and may be: a file that is held sends nothing.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn any_to_send(read: &Read<'_>) -> Result<bool> {
-    Ok(next_lane(read, i64::MIN)?.is_some())
+    Ok(next_lane(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
 /// Takes up at most `most` ready executions, one lane after the other from behind `lane` on, the oldest of each
-/// first, as long as `may_take` allows that lane one more. Leaves `lane` at the last lane that it looked at.
+/// first, as long as `may_take` allows that lane one more. Leaves `lane` at the last lane that it looked at. Nothing
+/// is taken up of a file that is held.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -160,6 +161,9 @@ pub fn take(
     mut may_take: impl FnMut(i64) -> bool,
 ) -> Result<Vec<Taken>> {
     let mut taken = Vec::new();
+    if most > 0 && hold::is_held(tx)? {
+        return Ok(taken);
+    }
     // The lanes of the first turn that have more, with what they have.
     let mut more = VecDeque::new();
     let mut turn = Turn { began: *lane, at: *lane, is_past_the_last: false };

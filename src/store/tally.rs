@@ -70,8 +70,8 @@ pub fn settle(tx: &Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the counters, one line for each, found by counting all that they stand for. Not for a server:
-/// the whole queue and all cues are read.
+/// What is wrong with the counters, one line for each, found by counting all that they stand for; and with what hangs
+/// together without a constraint that says so. Not for a server: everything is read.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -89,7 +89,24 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
            FROM (SELECT email, active_cues,
                         (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
                    FROM users)
-          WHERE active_cues <> counted",
+          WHERE active_cues <> counted
+         UNION ALL
+         SELECT what || ' ' || key || ' is of cue ' || cue_key || ', which is not there'
+           FROM (SELECT 'execution' AS what, key, cue_key FROM executions
+                 UNION ALL SELECT 'payload', key, cue_key FROM payloads
+                 UNION ALL SELECT 'missed row', key, cue_key FROM missed)
+          WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
+            AND NOT EXISTS (SELECT 1 FROM removed_cues WHERE removed_cues.key = cue_key)
+         UNION ALL
+         SELECT 'execution ' || executions.key || ' has no payload ' || payload_key
+           FROM executions LEFT JOIN payloads ON payloads.key = payload_key
+          WHERE payload_key IS NOT NULL AND body IS NULL
+            AND executions.cue_key NOT IN (SELECT key FROM removed_cues)
+         UNION ALL
+         SELECT 'cue ' || cues.key || ' has no payload ' || payload_key
+           FROM cues LEFT JOIN payloads ON payloads.key = payload_key
+          WHERE payload_key IS NOT NULL AND body IS NULL
+         LIMIT 1000",
     )?;
     let wrong = wrong.query_map([], |row| row.get(0))?;
     Ok(wrong.collect::<rusqlite::Result<Vec<String>>>()?)

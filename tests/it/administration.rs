@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use crate::server::{ALONE, Server, cued, until};
 
 /// Runs a command on `db`, with `--db` behind it.
-fn on(db: &Path, arguments: &[&str]) -> Output {
+pub fn on(db: &Path, arguments: &[&str]) -> Output {
     cued(arguments).arg("--db").arg(db).output().unwrap()
 }
 
 /// What a command that must end well prints.
 #[track_caller]
-fn ok(db: &Path, arguments: &[&str]) -> String {
+pub fn ok(db: &Path, arguments: &[&str]) -> String {
     let output = on(db, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
     String::from_utf8(output.stdout).unwrap()
@@ -28,13 +28,13 @@ fn ok(db: &Path, arguments: &[&str]) -> String {
 
 /// What a command that must end with `code` complains of.
 #[track_caller]
-fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
+pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{arguments:?}");
     complaint(&output)
 }
 
-fn complaint(output: &Output) -> String {
+pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -49,13 +49,13 @@ fn rows(printed: &str) -> Vec<Vec<String>> {
     printed.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-fn new_file() -> (TempDir, PathBuf) {
+pub fn new_file() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
     (folder, db)
 }
 
-fn mode(path: &Path) -> u32 {
+pub fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 

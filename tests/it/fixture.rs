@@ -11,7 +11,7 @@ use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::verification::Mode;
 use cued::random;
 use cued::store::executions::{self, Listed};
-use cued::store::{Rings, cues, tally};
+use cued::store::{Rings, cues, payloads, tally};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -104,7 +104,7 @@ impl World {
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(cues::insert_payload(tx, new.cue_key, &payload)?);
+                new.payload_key = Some(payloads::insert_own(tx, new.cue_key, &payload)?);
                 executions::insert(tx, &new)?;
             }
             tx.ring(Rings { claim: true, ..Rings::default() });

@@ -11,6 +11,7 @@ mod bad_input;
 mod bench;
 mod billing;
 mod canonical;
+mod care;
 mod claims;
 mod client;
 mod counters;

@@ -118,9 +118,13 @@ impl Server {
 
     /// As [`Server::restart`], with its test clock at `instant`.
     pub fn restart_at(&mut self, instant: &str) {
-        let place =
-            self.flags.iter().position(|flag| flag == "--test-clock").expect("a server on a test clock");
-        instant.clone_into(&mut self.flags[place + 1]);
+        self.restart_with("--test-clock", instant);
+    }
+
+    /// As [`Server::restart`], with another value of a flag.
+    pub fn restart_with(&mut self, flag: &str, value: &str) {
+        let place = self.flags.iter().position(|given| given == flag).expect("a flag that was given");
+        value.clone_into(&mut self.flags[place + 1]);
         self.restart();
     }
 }

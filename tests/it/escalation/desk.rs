@@ -170,6 +170,7 @@ fn a_mail_that_the_post_has_no_room_for_is_offered_again_later() {
         text: "t".to_owned(),
         link: None,
         at: world.now(),
+        stays: false,
     };
     // One is on its way, and 256 wait.
     let mut taken = 0;

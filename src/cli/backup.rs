@@ -1,0 +1,38 @@
+//! `cued backup`: a copy of the whole database, whether a server runs or not.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Failure;
+use super::admin::{Database, say};
+use super::progress::{self, size};
+use crate::clock::Clock;
+use crate::store::copy::{self, CopyError};
+
+/// Flags of `cued backup`.
+#[derive(Debug, Args)]
+pub struct BackupCommand {
+    /// The file to write; it must not exist
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl BackupCommand {
+    /// Writes the copy and says how large it is.
+    ///
+    /// # Errors
+    /// Says what stands in the way; no part of the copy is left then.
+    pub fn run(self) -> Result<(), Failure> {
+        let (db, out) = (self.database.existing()?, self.out);
+        let copied = copy::copy(db, &out, Clock::system().now(), progress::bar("backup"));
+        progress::end();
+        let bytes = copied.map_err(|error| match error {
+            CopyError::Exists(_) => Failure::Failed(format!("{error}: give the backup another name")),
+            other => Failure::Failed(other.to_string()),
+        })?;
+        say(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))
+    }
+}

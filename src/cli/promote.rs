@@ -1,0 +1,42 @@
+//! `cued promote`: a restored copy becomes the one that fires, whether a server runs on it or not.
+
+use clap::Args;
+
+use super::Failure;
+use super::admin::{Database, say};
+use crate::clock::Clock;
+use crate::store::hold::{self, Overdue};
+
+/// Flags of `cued promote`.
+#[derive(Debug, Args)]
+pub struct PromoteCommand {
+    #[command(flatten)]
+    database: Database,
+}
+
+impl PromoteCommand {
+    /// Lets the file go and says what follows.
+    ///
+    /// # Errors
+    /// Says what stands in the way.
+    pub fn run(self) -> Result<(), Failure> {
+        let now = Clock::system().now();
+        let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));
+        let db = self.database.path().display();
+        let (held_since, overdue) = write.wait()?;
+        match held_since {
+            None => say(&format!("{db} is not held: there is nothing to promote")),
+            Some(since) => {
+                say(&format!("{db} is promoted; it was held since {since}"))?;
+                say(&what_follows(overdue))
+            }
+        }
+    }
+}
+
+fn what_follows(Overdue { cues, executions }: Overdue) -> String {
+    format!(
+        "A server that runs on it begins within 5 seconds, the next one when it starts: {cues} cues are overdue and \
+         catch up as their `catch_up` says, {executions} executions are due and are sent, or handed out to workers"
+    )
+}

@@ -1,0 +1,54 @@
+//! `cued restore`: a backup in the place of a database. It is held until `cued promote`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Failure;
+use super::admin::{Database, say};
+use super::check;
+use super::progress;
+use crate::clock::Clock;
+use crate::store::copy::{self, CopyError};
+
+/// Flags of `cued restore`.
+#[derive(Debug, Args)]
+pub struct RestoreCommand {
+    /// The backup; it is only read
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    #[command(flatten)]
+    database: Database,
+    /// Take the place of a database that is there; it is kept beside, under a name that ends in .replaced
+    #[arg(long)]
+    replace: bool,
+}
+
+impl RestoreCommand {
+    /// Checks the backup, puts a copy of it in place and says what comes next.
+    ///
+    /// # Errors
+    /// Says what stands in the way; what was there is then as it was.
+    pub fn run(self) -> Result<(), Failure> {
+        let (backup, db) = (self.backup, self.database.path());
+        let now = Clock::system().now();
+        check::sound(&backup, now)?;
+        let restored = copy::restore(&backup, db, now, self.replace, progress::bar("restore"));
+        progress::end();
+        let aside = restored.map_err(|error| match error {
+            CopyError::Exists(_) => Failure::Failed(format!(
+                "{error}: give another --db, or --replace to put it aside and the backup in its place"
+            )),
+            other => Failure::Failed(other.to_string()),
+        })?;
+        if let Some(aside) = aside {
+            say(&format!("{} is kept as {}", db.display(), aside.display()))?;
+        }
+        say(&format!(
+            "{db} is restored from {backup} and held: `cued serve --db {db}` shows all of it and fires, sends and hands \
+             out nothing until `cued promote --db {db}`",
+            db = db.display(),
+            backup = backup.display()
+        ))
+    }
+}
