@@ -34,8 +34,8 @@ pub struct Mail {
     pub to: String,
     pub subject: String,
     pub text: String,
-    /// The link that it brings: all of it that is shown where there is no server for mail.
-    pub link: Option<String>,
+    /// All of it that is shown where there is no server for mail: one line, with the link that it brings.
+    pub gist: String,
     /// When it was written.
     pub at: Timestamp,
 }
@@ -196,12 +196,11 @@ impl Postman {
 }
 
 /// Without a server for mail the operator is the postman.
-fn show(Mail { to, subject, link, .. }: &Mail, stdout: bool) {
-    let link = link.as_deref().unwrap_or("(no link)");
-    tracing::info!("no --smtp-url, so this mail stays here: to {to}: {subject}: {link}");
+fn show(Mail { to, gist, .. }: &Mail, stdout: bool) {
+    tracing::info!("no --smtp-url, so this mail stays here: to {to}: {gist}");
     if stdout {
         let mut out = io::stdout().lock();
-        if let Err(error) = writeln!(out, "mail to {to}: {link}").and_then(|()| out.flush()) {
+        if let Err(error) = writeln!(out, "mail to {to}: {gist}").and_then(|()| out.flush()) {
             tracing::warn!("standard output cannot be written: {error}");
         }
     }

@@ -310,7 +310,7 @@ fn offer(app: &App, notice: &Notice, now: Timestamp) -> Next {
         to: notice.email.clone(),
         subject: mail.subject(),
         text: mail.text(base),
-        link: Some(mail.link(base)),
+        gist: format!("{}: {}", mail.subject(), mail.link(base)),
         at: notice.created_at,
     };
     match now.checked_add(NO_ROOM) {

@@ -168,7 +168,7 @@ fn a_mail_that_the_post_has_no_room_for_is_offered_again_later() {
         to: "ann@example.com".to_owned(),
         subject: "s".to_owned(),
         text: "t".to_owned(),
-        link: None,
+        gist: String::new(),
         at: world.now(),
     };
     // One is on its way, and 256 wait.
