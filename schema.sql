@@ -361,8 +361,9 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
 CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
 
--- What is still to be told of failures: stored with the failure, gone once it is told or given up. It stays when its cue
--- is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the type of an alert.
+-- What is still to be told of failures: stored with the failure, gone once a receiver or the mail server has taken it, or
+-- it is given up. It stays when its cue is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the
+-- type of an alert.
 CREATE TABLE outbox (
     key        INTEGER PRIMARY KEY,
     -- The `webhook-id`, one for all attempts.

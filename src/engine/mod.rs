@@ -11,6 +11,7 @@ pub mod pool;
 pub mod resolver;
 pub mod scheduler;
 pub mod shares;
+pub mod telling;
 pub mod trust;
 pub mod upkeep;
 

@@ -123,31 +123,33 @@ pub fn any_ready(read: &Read<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
 
-/// The oldest mails that are ready, but for those `under_way`, at most `limit`.
+/// The row of a notice, and the lane of its destination; none for a mail.
+pub type Place = (i64, Option<i64>);
+
+/// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails(read: &Read<'_>, under_way: &HashSet<i64>, limit: usize) -> Result<Vec<Notice>> {
+pub fn mails(read: &Read<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<Place>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
-        .query_map([count(under_way.len() + limit)], |row| row.get(0))?
+        .query_map([count(skipped.len() + limit)], |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
-    let free = keys.into_iter().filter(|key| !under_way.contains(key)).take(limit);
-    free.filter_map(|key| find(read, key).transpose()).collect()
+    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
 }
 
-/// POSTs that are ready, but for those `under_way`: the oldest of each lane from behind `lane` on, where `may_take`
+/// POSTs that are ready, but for the rows `skipped`: the oldest of each lane from behind `lane` on, where `may_take`
 /// allows that lane one more, at most `most`. Leaves `lane` at the last lane that it looked at.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn posts(
     read: &Read<'_>,
-    under_way: &HashSet<i64>,
+    skipped: &HashSet<i64>,
     most: usize,
     lane: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
-) -> Result<Vec<Notice>> {
+) -> Result<Vec<Place>> {
     let (mut found, mut first) = (Vec::new(), None);
     while found.len() < most {
         let Some(next) = lane_after(read, *lane)? else { break };
@@ -156,13 +158,21 @@ pub fn posts(
         }
         first.get_or_insert(next);
         *lane = next;
-        if let Some(key) = oldest_of(read, next, under_way)?
+        if let Some(key) = oldest_of(read, next, skipped)?
             && may_take(next)
         {
-            found.extend(find(read, key)?);
+            found.push((key, Some(next)));
         }
     }
     Ok(found)
+}
+
+/// The notice in row `key`.
+///
+/// # Errors
+/// When the file cannot be read; a fault where it holds something else than a notice there.
+pub fn find(read: &Read<'_>, key: i64) -> Result<Notice> {
+    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice)?)
 }
 
 /// Notes what follows an attempt to tell the notice in row `key`: another one, or none, and it is gone.
@@ -202,20 +212,16 @@ fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
     }
 }
 
-fn oldest_of(read: &Read<'_>, lane: i64, under_way: &HashSet<i64>) -> Result<Option<i64>> {
+fn oldest_of(read: &Read<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
     let mut statement = read.prepare_cached(OLDEST_OF_LANE)?;
-    let mut rows = statement.query(params![lane, count(under_way.len() + 1)])?;
+    let mut rows = statement.query(params![lane, count(skipped.len() + 1)])?;
     while let Some(row) = rows.next()? {
         let key = row.get(0)?;
-        if !under_way.contains(&key) {
+        if !skipped.contains(&key) {
             return Ok(Some(key));
         }
     }
     Ok(None)
-}
-
-fn find(read: &Read<'_>, key: i64) -> Result<Option<Notice>> {
-    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice).optional()?)
 }
 
 fn count(of: usize) -> i64 {
