@@ -385,4 +385,12 @@ CREATE TABLE outbox (
 
 -- What is ready stands first in it, by lane; mails have none.
 CREATE INDEX outbox_by_due ON outbox (due, lane);
-CREATE INDEX outbox_by_user ON outbox (user_key, lane);
+CREATE INDEX outbox_by_user ON outbox (user_key, kind);
+
+-- Who has had more POSTs of a kind than may wait: how many were dropped since. Gone when few of them wait again.
+CREATE TABLE outbox_backlogs (
+    user_key INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    kind     TEXT    NOT NULL,
+    dropped  INTEGER NOT NULL,
+    PRIMARY KEY (user_key, kind)
+) STRICT, WITHOUT ROWID;

@@ -1,9 +1,9 @@
 //! Mail: what a route does with one, and the post, which sends the mails of logins on a thread of its own and tries
 //! again on passing faults.
 //!
-//! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. Whoever must not lose
-//! a mail stores it and sends it by the route. What a mail says, and whom it goes to, never reaches the log while there is
-//! a server to send it to.
+//! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. Whoever must not
+//! lose a mail stores it and sends it by the route. What a mail says, and whom it goes to, never reaches the log while
+//! there is a server to send it to.
 
 mod smtp;
 
@@ -142,7 +142,8 @@ impl Post {
         }
     }
 
-    /// Tries what is left once more, and ends the thread. Returns after 10 s or `within` at most, whatever the server does.
+    /// Tries what is left once more, and ends the thread. Returns after 10 s or `within` at most, whatever the server
+    /// does.
     pub fn stop(&self, within: Duration) {
         let Some(Thread { handle, ended }) =
             self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()

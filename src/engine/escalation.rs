@@ -1,5 +1,5 @@
-//! What follows a last failure: the notices of the outbox are told by threads of their own, so that POSTs take none from
-//! the deliveries, and mails about failures never stand before those of a login.
+//! What follows a last failure: the notices of the outbox are told by threads of their own, so that POSTs take none
+//! from the deliveries, and mails about failures never stand before those of a login.
 //!
 //! [`Desk::pass`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
 //! earlier; what a stop or a crash cuts short is told again after the next start.

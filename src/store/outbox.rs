@@ -10,7 +10,7 @@ use super::column::{instant, maybe_instant, millis, read_instant, word};
 use super::{Read, Rings, Tx};
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Next;
-use crate::domain::notice::{Kind, MOST_WAITING};
+use crate::domain::notice::{FEW_WAITING, Kind, MOST_WAITING};
 use crate::error::Result;
 
 /// A notice that is being stored.
@@ -58,7 +58,11 @@ const INSERT: &str = "INSERT INTO outbox (id, user_key, kind, url, lane, body, a
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
 // Ends at the last that is allowed.
 const WAITING_POSTS: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND lane IS NOT NULL LIMIT ?2 + 0)";
+    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
+const DROP: &str = "INSERT INTO outbox_backlogs (user_key, kind, dropped) VALUES (?1, ?2, 1)
+    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
+const END_BACKLOG: &str = "DELETE FROM outbox_backlogs WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
 const NEXT_WAITING: &str = "SELECT due FROM outbox WHERE due IS NOT NULL ORDER BY due LIMIT 1";
 const PROMOTE: &str = "UPDATE outbox SET due = NULL
     WHERE key IN (SELECT key FROM outbox WHERE due IS NOT NULL AND due <= ?1 ORDER BY due LIMIT ?2 + 0)";
@@ -75,8 +79,8 @@ const FIND: &str =
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const PUT_OFF: &str = "UPDATE outbox SET due = ?2, attempts = attempts + 1 WHERE key = ?1";
 
-/// Stores a notice, to be told at once. A POST beyond the most that may wait for its user is left out, and the log says
-/// so when the last place is taken.
+/// Stores a notice, to be told at once. A POST beyond the most of its kind that may wait for its user is dropped; the
+/// log says so of the first of a backlog, and how many they were when it is over.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -187,19 +191,37 @@ pub fn record(tx: &Tx<'_>, key: i64, next: Next) -> Result<()> {
     Ok(())
 }
 
-/// Whether one more POST may wait for the user of this one.
-fn has_room(read: &Read<'_>, new: &NewNotice) -> Result<bool> {
-    let waiting: u32 = read
+/// Whether one more POST of this kind may wait for its user. Notes where a backlog begins and ends.
+fn has_room(tx: &Tx<'_>, new: &NewNotice) -> Result<bool> {
+    let NewNotice { id, user_key, kind, .. } = new;
+    let kind = kind.as_str();
+    let waiting: u32 = tx
         .prepare_cached(WAITING_POSTS)?
-        .query_row(params![new.user_key, MOST_WAITING], |row| row.get(0))?;
-    if waiting + 1 == MOST_WAITING {
-        tracing::warn!(
-            "{MOST_WAITING} notices of failures wait for one user, the last is {}: until some are told or given up, \
-             those of further failures are dropped",
-            new.id
-        );
+        .query_row(params![user_key, kind, MOST_WAITING], |row| row.get(0))?;
+    if waiting >= MOST_WAITING {
+        let dropped: u32 = tx.prepare_cached(DROP)?.query_row(params![user_key, kind], |row| row.get(0))?;
+        if dropped == 1 {
+            tracing::warn!(
+                "{MOST_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
+                 the first is {id}",
+                user_id(tx, *user_key)?
+            );
+        }
+    } else if waiting <= FEW_WAITING {
+        let mut end = tx.prepare_cached(END_BACKLOG)?;
+        let dropped: Option<u32> = end.query_row(params![user_key, kind], |row| row.get(0)).optional()?;
+        if let Some(dropped) = dropped {
+            let user_id = user_id(tx, *user_key)?;
+            tracing::warn!(
+                "{dropped} notices ({kind}) for user {user_id} were dropped; there is room for them again"
+            );
+        }
     }
     Ok(waiting < MOST_WAITING)
+}
+
+fn user_id(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
 fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
@@ -258,7 +280,8 @@ mod tests {
         let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
         let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
         for (sql, step) in [
-            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND lane>?)"),
+            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
+            (END_BACKLOG, "SEARCH outbox_backlogs USING PRIMARY KEY (user_key=? AND kind=?)"),
             (NEXT_WAITING, &by_due("due>?")),
             (PROMOTE, &by_due("due>? AND due<?")),
             (ANY_READY, &by_due("due=?")),

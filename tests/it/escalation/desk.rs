@@ -100,7 +100,7 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
 }
 
 #[test]
-fn a_thousand_notices_wait_for_a_user_and_no_more() {
+fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
