@@ -383,8 +383,9 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
 CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
 
--- What is still to be told of failures: stored with the failure, gone once it is told or given up. It stays when its cue
--- is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the type of an alert.
+-- What is still to be told of failures: stored with the failure, gone once a receiver or the mail server has taken it, or
+-- it is given up. It stays when its cue is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the
+-- type of an alert.
 CREATE TABLE outbox (
     key        INTEGER PRIMARY KEY,
     -- The `webhook-id`, one for all attempts.
@@ -406,4 +407,12 @@ CREATE TABLE outbox (
 
 -- What is ready stands first in it, by lane; mails have none.
 CREATE INDEX outbox_by_due ON outbox (due, lane);
-CREATE INDEX outbox_by_user ON outbox (user_key, lane);
+CREATE INDEX outbox_by_user ON outbox (user_key, kind);
+
+-- Who has had more POSTs of a kind than may wait: how many were dropped since. Gone when few of them wait again.
+CREATE TABLE outbox_backlogs (
+    user_key INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    kind     TEXT    NOT NULL,
+    dropped  INTEGER NOT NULL,
+    PRIMARY KEY (user_key, kind)
+) STRICT, WITHOUT ROWID;

@@ -1,14 +1,16 @@
-//! Mail: handed over by whoever has something to say, sent by a thread of its own, tried again on passing faults.
+//! Mail: what a route does with one, and the post, which sends the mails of logins on a thread of its own and tries
+//! again on passing faults.
 //!
-//! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. What a mail says,
-//! and whom it goes to, never reaches the log while there is a server to send it to and the file is not held.
+//! Mails wait in memory: a crash loses those that are not sent yet; links are then asked for again. Whoever must not
+//! lose a mail stores it and sends it by the route. What a mail says, and whom it goes to, never reaches the log while
+//! there is a server to send it to and the file is not held.
 
 mod smtp;
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +29,9 @@ const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(15), 
 /// For what is left when the program stops.
 const LAST_ROUND: Duration = Duration::from_secs(10);
 
+/// For the thread to say what it leaves.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
 /// One mail to one reader, in plain text.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -34,8 +39,8 @@ pub struct Mail {
     pub to: String,
     pub subject: String,
     pub text: String,
-    /// The link that it brings: all of it that is shown where there is no server for mail.
-    pub link: Option<String>,
+    /// All of it that is shown where there is no server for mail: one line, with the link that it brings.
+    pub gist: String,
     /// When it was written.
     pub at: Timestamp,
     /// It is shown as if there were no server for mail: the file is held, and calls nobody.
@@ -69,18 +74,43 @@ impl MailRoute {
             Self::Log { .. } => "log",
         }
     }
+
+    /// Sends a mail; blocks the thread until it is taken or refused.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn send(&self, mail: &Mail) -> Result<(), SmtpFault> {
+        match self {
+            Self::Smtp(_) if mail.stays => show(mail, "this copy is held", false),
+            Self::Smtp(smtp) => {
+                smtp.send(mail)?;
+                tracing::debug!("a mail was sent");
+            }
+            Self::Log { stdout } => show(mail, "no --smtp-url", *stdout),
+        }
+        Ok(())
+    }
 }
 
 /// The box that mails are put into, and the thread that empties it.
 pub struct Post {
     queue: SyncSender<Job>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// For pauses only: what a mail says about time is in it.
+    clock: Arc<Clock>,
+    /// When the last round is over, once there is one.
+    end: Arc<OnceLock<Duration>>,
+    thread: Mutex<Option<Thread>>,
+}
+
+struct Thread {
+    handle: JoinHandle<()>,
+    /// Is closed when the thread ends.
+    ended: Receiver<()>,
 }
 
 enum Job {
     Send(Mail),
     Nothing,
-    Stop,
 }
 
 impl Post {
@@ -90,16 +120,24 @@ impl Post {
     /// When the system starts no more threads.
     pub fn start(route: MailRoute) -> io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
-        let postman = Postman { route, clock: Clock::system(), again: VecDeque::new() };
-        let thread = std::thread::Builder::new().name("mail".to_owned()).spawn(move || postman.run(&jobs))?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+        let (alive, ended) = sync_channel(0);
+        let (clock, end) = (Arc::new(Clock::system()), Arc::default());
+        let postman = Postman {
+            route,
+            clock: Arc::clone(&clock),
+            end: Arc::clone(&end),
+            again: VecDeque::new(),
+            _alive: alive,
+        };
+        let handle = std::thread::Builder::new().name("mail".to_owned()).spawn(move || postman.run(&jobs))?;
+        Ok(Self { queue, clock, end, thread: Mutex::new(Some(Thread { handle, ended })) })
     }
 
     /// Hands a mail over without waiting for anything. `None` takes the same steps and sends nothing: how long this
     /// takes tells nobody whether there was a mail.
     pub fn hand_over(&self, mail: Option<Mail>) {
         match self.queue.try_send(mail.map_or(Job::Nothing, Job::Send)) {
-            Ok(()) | Err(TrySendError::Full(Job::Nothing | Job::Stop)) => {}
+            Ok(()) | Err(TrySendError::Full(Job::Nothing)) => {}
             Err(TrySendError::Full(Job::Send(_))) => {
                 tracing::warn!("a mail was dropped: {QUEUE} are waiting")
             }
@@ -107,28 +145,38 @@ impl Post {
         }
     }
 
-    /// Hands a mail over if there is room for it; answers whether there was. For whoever can come again.
-    pub fn offer(&self, mail: Mail) -> bool {
-        self.queue.try_send(Job::Send(mail)).is_ok()
-    }
-
-    /// Tries what is left once more, 10 s at most, and ends the thread.
-    pub fn stop(&self) {
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        // It fails only when the thread has ended, which the next line finds.
-        drop(self.queue.send(Job::Stop));
-        if thread.join().is_err() {
-            tracing::error!("the mail thread ended by a panic");
+    /// Tries what is left once more, and ends the thread. Returns after 10 s or `within` at most, whatever the server
+    /// does.
+    pub fn stop(&self, within: Duration) {
+        let Some(Thread { handle, ended }) =
+            self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+        else {
+            return;
+        };
+        let last_round = LAST_ROUND.min(within);
+        self.end.get_or_init(|| self.clock.monotonic() + last_round);
+        // To wake the thread. Where the queue is full it is awake.
+        drop(self.queue.try_send(Job::Nothing));
+        match ended.recv_timeout(last_round + LAST_WORD) {
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!(
+                    "stopped while the server for mail kept a mail waiting: it, and those behind it, are lost"
+                );
+            }
+            _ if handle.join().is_err() => tracing::error!("the mail thread ended by a panic"),
+            _ => {}
         }
     }
 }
 
 struct Postman {
     route: MailRoute,
-    /// For pauses only: what a mail says about time is in it.
-    clock: Clock,
+    clock: Arc<Clock>,
+    end: Arc<OnceLock<Duration>>,
     /// Mails that failed, in the order in which they are due.
     again: VecDeque<Waiting>,
+    /// Goes with the thread.
+    _alive: SyncSender<()>,
 }
 
 struct Waiting {
@@ -139,18 +187,24 @@ struct Waiting {
 
 impl Postman {
     fn run(mut self, jobs: &Receiver<Job>) {
-        loop {
+        while self.end.get().is_none() {
             match self.next(jobs) {
                 Ok(Job::Send(mail)) => self.deliver(mail, 0),
                 Ok(Job::Nothing) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.last_round(jobs),
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            while self.again.front().is_some_and(|first| first.due <= self.clock.monotonic()) {
-                if let Some(Waiting { mail, failures, .. }) = self.again.pop_front() {
-                    self.deliver(mail, failures);
-                }
+            while self.end.get().is_none()
+                && let Some(Waiting { mail, failures, .. }) = self.next_again()
+            {
+                self.deliver(mail, failures);
             }
         }
+        self.last_round(jobs);
+    }
+
+    fn next_again(&mut self) -> Option<Waiting> {
+        let is_due = self.again.front().is_some_and(|first| first.due <= self.clock.monotonic());
+        if is_due { self.again.pop_front() } else { None }
     }
 
     fn next(&self, jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
@@ -161,14 +215,7 @@ impl Postman {
     }
 
     fn deliver(&mut self, mail: Mail, failures: usize) {
-        let smtp = match &self.route {
-            MailRoute::Smtp(_) if mail.stays => return show(&mail, "this copy is held", false),
-            MailRoute::Smtp(smtp) => smtp,
-            MailRoute::Log { stdout } => return show(&mail, "no --smtp-url", *stdout),
-        };
-        let Err(fault) = smtp.send(&mail) else {
-            return tracing::debug!("a mail was sent");
-        };
+        let Err(fault) = self.route.send(&mail) else { return };
         match PAUSES.get(failures) {
             Some(pause) if fault.passes && self.again.len() < QUEUE => {
                 tracing::warn!("a mail could not be sent, next try in {} s: {fault}", pause.as_secs());
@@ -181,11 +228,11 @@ impl Postman {
     }
 
     fn last_round(mut self, jobs: &Receiver<Job>) {
-        let end = self.clock.monotonic() + LAST_ROUND;
+        let end = self.end.get().copied().unwrap_or_else(|| self.clock.monotonic() + LAST_ROUND);
         let mut left: VecDeque<Mail> = self.again.drain(..).map(|waiting| waiting.mail).collect();
         left.extend(jobs.try_iter().filter_map(|job| match job {
             Job::Send(mail) => Some(mail),
-            Job::Nothing | Job::Stop => None,
+            Job::Nothing => None,
         }));
         while self.clock.monotonic() < end
             && let Some(mail) = left.pop_front()
@@ -199,12 +246,11 @@ impl Postman {
 }
 
 /// Without a server for mail the operator is the postman.
-fn show(Mail { to, subject, link, .. }: &Mail, reason: &str, stdout: bool) {
-    let link = link.as_deref().unwrap_or("(no link)");
-    tracing::info!("{reason}, so this mail stays here: to {to}: {subject}: {link}");
+fn show(Mail { to, gist, .. }: &Mail, reason: &str, stdout: bool) {
+    tracing::info!("{reason}, so this mail stays here: to {to}: {gist}");
     if stdout {
         let mut out = io::stdout().lock();
-        if let Err(error) = writeln!(out, "mail to {to}: {link}").and_then(|()| out.flush()) {
+        if let Err(error) = writeln!(out, "mail to {to}: {gist}").and_then(|()| out.flush()) {
             tracing::warn!("standard output cannot be written: {error}");
         }
     }

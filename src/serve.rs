@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +22,9 @@ use crate::random;
 
 /// Threads that serve HTTP: handlers only parse, render and await a lane of the store.
 const HTTP_THREADS: usize = 2;
+
+/// From the signal to the end of the last mail: the 30 s of contract §1, and a second of them for the file.
+const STOP: Duration = Duration::from_secs(29);
 
 /// What kept a server from starting, or ended it: a sentence that says what to do.
 #[derive(Debug)]
@@ -60,9 +64,19 @@ pub fn run(
     settings.callbacks = with_own_echoes(settings.callbacks, &settings.public_url)?;
     let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
     let engine = start_engine(&app)?;
-    let served = runtime.block_on(serve(listener, address, Arc::clone(&app), engine.halt()));
+    let halted = Arc::new(OnceLock::new());
+    let halt = {
+        let (halt, halted, app) = (engine.halt(), Arc::clone(&halted), Arc::clone(&app));
+        move || {
+            halted.get_or_init(|| app.clock.monotonic());
+            halt();
+        }
+    };
+    let served = runtime.block_on(serve(listener, address, Arc::clone(&app), halt));
+    let since = halted.get().map_or(Duration::ZERO, |halted| app.clock.monotonic().saturating_sub(*halted));
+    // What is under way in the engine ends meanwhile.
+    app.post.stop(STOP.saturating_sub(since));
     engine.stop();
-    app.post.stop();
     // Every task is gone with the runtime, so that the last owner of the store is here and closes it.
     drop(runtime);
     drop(app);
@@ -109,7 +123,7 @@ fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
     let monotonic = {
         let app = Arc::downgrade(app);
         // Nobody looks a name up once the program is gone.
-        Arc::new(move || app.upgrade().map_or(std::time::Duration::ZERO, |app| app.clock.monotonic()))
+        Arc::new(move || app.upgrade().map_or(Duration::ZERO, |app| app.clock.monotonic()))
     };
     let options = CourierOptions {
         policy: app.settings.callbacks.clone(),

@@ -167,7 +167,7 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
              The link works once, and until {minutes} minutes after the code was made.\n\n\
              If you did not ask for this, do nothing: without your confirmation nobody gets in.\n"
         ),
-        link: Some(link),
+        gist: link,
         at: now,
         stays: false,
     }

@@ -21,8 +21,7 @@ pub struct Moved {
 
 /// Moves the test clock to `target`, or leaves it where it is when that has passed. Everything that falls due on
 /// the way is fired in order, and every delivery attempt that it causes has ended when this returns, and so has every
-/// notice of a failure been told once (mails: to the post), though those do not count. Blocks the
-/// thread: not for use in a task. Gives up once `stopping`: an engine that is stopped never comes to rest.
+/// notice of a failure been tried, though those do not count. Blocks the thread: not for use in a task. Gives up once `stopping`: an engine that is stopped never comes to rest.
 ///
 /// # Errors
 /// When the file cannot be read, or the server stops.

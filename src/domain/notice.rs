@@ -14,8 +14,11 @@ use super::signature::{Secrets, signature_headers};
 /// How long a notice is worth telling.
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// The most POSTs that may wait for one user: more is told of no failure until some are gone.
+/// The most POSTs of one kind that may wait for one user: more are dropped until some are gone.
 pub const MOST_WAITING: u32 = 1_000;
+
+/// A backlog that was full is over when no more than this many of its kind wait.
+pub const FEW_WAITING: u32 = MOST_WAITING / 2;
 
 /// How a notice is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,19 @@ pub fn notice_id(execution: ExecutionId, kind: Kind, at: Timestamp) -> String {
 #[must_use]
 pub fn after_post(attempt: u32, created_at: Timestamp, ended: &Attempt, now: Timestamp) -> Next {
     let retry = Retry { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
-    match after_attempt(&retry, attempt, ended, now) {
+    unless_stale(after_attempt(&retry, attempt, ended, now), created_at)
+}
+
+/// What follows try number `attempt` (from 1) of a mail made at `created_at` that the mail server may yet take: another
+/// one, after a minute, five, fifteen, and then every half hour, up to [`MAX_AGE`].
+#[must_use]
+pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> Next {
+    let retry = Retry { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
+    unless_stale(after_attempt(&retry, attempt, &Attempt::Unanswered, now), created_at)
+}
+
+fn unless_stale(next: Next, created_at: Timestamp) -> Next {
+    match next {
         Next::RetryAt(due) if is_stale(created_at, due) => Next::Failed,
         next => next,
     }
@@ -142,6 +157,13 @@ mod tests {
             (1, answered(429, 22), Next::Failed),
         ] {
             assert_eq!(after_post(attempt, made, &ended, now), next, "attempt {attempt}: {ended:?}");
+        }
+        for (attempt, now, next) in [
+            (1, "2026-01-01T12:00:00Z", Next::RetryAt(at("2026-01-01T12:01:00Z"))),
+            (9, "2026-01-01T12:00:00Z", Next::RetryAt(at("2026-01-01T12:30:00Z"))),
+            (40, "2026-01-02T09:30:00Z", Next::Failed),
+        ] {
+            assert_eq!(after_mail(attempt, made, at(now)), next, "mail, attempt {attempt}");
         }
         assert!(!is_stale(made, at("2026-01-02T09:59:59Z")));
         assert!(is_stale(made, at("2026-01-02T10:00:00Z")));

@@ -12,6 +12,7 @@ pub mod resolver;
 pub mod scheduler;
 pub mod shares;
 pub mod sweeper;
+pub mod telling;
 pub mod trust;
 pub mod upkeep;
 

@@ -8,7 +8,7 @@ use crate::domain::change::{
     CallbackParts, CueChange, Kind, OnFailureParts, RetryParts, ScheduleParts, WantedStatus,
 };
 use crate::domain::cue::{NewCue, Transport};
-use crate::domain::destination::check_url;
+use crate::domain::destination::{UrlError, check_url};
 use crate::domain::reach::AddressPolicy;
 use crate::domain::refusal::Refusal;
 use crate::domain::schedule::{CatchUp, Schedule};
@@ -217,7 +217,7 @@ fn on_failure_parts(
     Ok(OnFailureParts { email, webhook, pause })
 }
 
-/// Checks the URL in a field that is like a callback's (contract §4).
+/// Checks the URL in a field that is like a callback's (contract §4), but has no headers beside it.
 ///
 /// # Errors
 /// `invalid_callback_url`, naming the field.
@@ -226,10 +226,15 @@ pub(super) fn check_url_of(
     url: &str,
     policy: &AddressPolicy,
 ) -> std::result::Result<(), Refusal> {
-    let named = |error| {
-        let refusal = Refusal::from(error);
-        let message = refusal.message.replacen("callback.url", field, 1);
-        Refusal { message: message.into(), ..refusal }
+    let named = |error: UrlError| {
+        let message = match &error {
+            UrlError::UserInfo => format!(
+                "{field} must not hold a user name or password: what is sent there is signed, and its receiver \
+                 knows it by that"
+            ),
+            other => other.to_string().replacen("callback.url", field, 1),
+        };
+        Refusal { message: message.into(), ..Refusal::from(error) }
     };
     check_url(url, policy).map(|_| ()).map_err(named)
 }

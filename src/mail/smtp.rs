@@ -17,6 +17,9 @@ use super::Mail;
 /// For the connection, and for each answer of the server.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Answers that refuse the login, whatever the mail.
+const LOGIN_FAULTS: [u16; 4] = [530, 534, 535, 538];
+
 /// A server for mail and the address that mails come from. Neither name nor password shows in `Debug`.
 #[derive(Clone)]
 pub struct Smtp {
@@ -30,6 +33,14 @@ pub struct SmtpFault {
     /// Whether another try may go better.
     pub passes: bool,
     reason: String,
+}
+
+impl SmtpFault {
+    /// A fault that no other try mends.
+    #[must_use]
+    pub fn lasting(reason: &str) -> Self {
+        Self { passes: false, reason: reason.to_owned() }
+    }
 }
 
 impl Smtp {
@@ -73,9 +84,10 @@ impl Smtp {
     }
 
     fn message(&self, mail: &Mail) -> Result<Message, SmtpFault> {
-        let unfit = |what: &str| SmtpFault { passes: false, reason: what.to_owned() };
-        let to =
-            mail.to.parse().map_err(|_| unfit("the address of the reader has no form that mail knows"))?;
+        let to = mail
+            .to
+            .parse()
+            .map_err(|_| SmtpFault::lasting("the address of the reader has no form that mail knows"))?;
         // An answer by a machine, an absence note for one, is of no use here (RFC 3834).
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
@@ -88,7 +100,7 @@ impl Smtp {
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
             .body(body(&mail.text))
-            .map_err(|_| unfit("it could not be put into the form of a mail"))
+            .map_err(|_| SmtpFault::lasting("it could not be put into the form of a mail"))
     }
 }
 
@@ -112,7 +124,9 @@ impl From<Error> for SmtpFault {
             None if error.is_response() => "the mail server's answer is none that SMTP knows".to_owned(),
             None => error.to_string(),
         };
-        Self { passes: !error.is_permanent() && !error.is_client(), reason }
+        // The operator mends a password, and the mail is as good as before (RFC 4954).
+        let login = error.status().is_some_and(|code| LOGIN_FAULTS.contains(&u16::from(code)));
+        Self { passes: login || (!error.is_permanent() && !error.is_client()), reason }
     }
 }
 

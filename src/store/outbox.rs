@@ -10,7 +10,7 @@ use super::column::{instant, maybe_instant, millis, read_instant, word};
 use super::{Read, Rings, Tx};
 use crate::domain::destination::lane_of;
 use crate::domain::execution::Next;
-use crate::domain::notice::{Kind, MOST_WAITING};
+use crate::domain::notice::{FEW_WAITING, Kind, MOST_WAITING};
 use crate::error::Result;
 
 /// A notice that is being stored.
@@ -58,7 +58,11 @@ const INSERT: &str = "INSERT INTO outbox (id, user_key, kind, url, lane, body, a
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
 // Ends at the last that is allowed.
 const WAITING_POSTS: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND lane IS NOT NULL LIMIT ?2 + 0)";
+    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
+const DROP: &str = "INSERT INTO outbox_backlogs (user_key, kind, dropped) VALUES (?1, ?2, 1)
+    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
+const END_BACKLOG: &str = "DELETE FROM outbox_backlogs WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
 const NEXT_WAITING: &str = "SELECT due FROM outbox WHERE due IS NOT NULL ORDER BY due LIMIT 1";
 const PROMOTE: &str = "UPDATE outbox SET due = NULL
     WHERE key IN (SELECT key FROM outbox WHERE due IS NOT NULL AND due <= ?1 ORDER BY due LIMIT ?2 + 0)";
@@ -75,8 +79,8 @@ const FIND: &str =
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const PUT_OFF: &str = "UPDATE outbox SET due = ?2, attempts = attempts + 1 WHERE key = ?1";
 
-/// Stores a notice, to be told at once. A POST beyond the most that may wait for its user is left out, and the log says
-/// so when the last place is taken.
+/// Stores a notice, to be told at once. A POST beyond the most of its kind that may wait for its user is dropped; the
+/// log says so of the first of a backlog, and how many they were when it is over.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -123,31 +127,33 @@ pub fn any_ready(read: &Read<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
 
-/// The oldest mails that are ready, but for those `under_way`, at most `limit`.
+/// The row of a notice, and the lane of its destination; none for a mail.
+pub type Place = (i64, Option<i64>);
+
+/// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails(read: &Read<'_>, under_way: &HashSet<i64>, limit: usize) -> Result<Vec<Notice>> {
+pub fn mails(read: &Read<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<Place>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
-        .query_map([count(under_way.len() + limit)], |row| row.get(0))?
+        .query_map([count(skipped.len() + limit)], |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
-    let free = keys.into_iter().filter(|key| !under_way.contains(key)).take(limit);
-    free.filter_map(|key| find(read, key).transpose()).collect()
+    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
 }
 
-/// POSTs that are ready, but for those `under_way`: the oldest of each lane from behind `lane` on, where `may_take`
+/// POSTs that are ready, but for the rows `skipped`: the oldest of each lane from behind `lane` on, where `may_take`
 /// allows that lane one more, at most `most`. Leaves `lane` at the last lane that it looked at.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn posts(
     read: &Read<'_>,
-    under_way: &HashSet<i64>,
+    skipped: &HashSet<i64>,
     most: usize,
     lane: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
-) -> Result<Vec<Notice>> {
+) -> Result<Vec<Place>> {
     let (mut found, mut first) = (Vec::new(), None);
     while found.len() < most {
         let Some(next) = lane_after(read, *lane)? else { break };
@@ -156,13 +162,21 @@ pub fn posts(
         }
         first.get_or_insert(next);
         *lane = next;
-        if let Some(key) = oldest_of(read, next, under_way)?
+        if let Some(key) = oldest_of(read, next, skipped)?
             && may_take(next)
         {
-            found.extend(find(read, key)?);
+            found.push((key, Some(next)));
         }
     }
     Ok(found)
+}
+
+/// The notice in row `key`.
+///
+/// # Errors
+/// When the file cannot be read; a fault where it holds something else than a notice there.
+pub fn find(read: &Read<'_>, key: i64) -> Result<Notice> {
+    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice)?)
 }
 
 /// Notes what follows an attempt to tell the notice in row `key`: another one, or none, and it is gone.
@@ -177,19 +191,37 @@ pub fn record(tx: &Tx<'_>, key: i64, next: Next) -> Result<()> {
     Ok(())
 }
 
-/// Whether one more POST may wait for the user of this one.
-fn has_room(read: &Read<'_>, new: &NewNotice) -> Result<bool> {
-    let waiting: u32 = read
+/// Whether one more POST of this kind may wait for its user. Notes where a backlog begins and ends.
+fn has_room(tx: &Tx<'_>, new: &NewNotice) -> Result<bool> {
+    let NewNotice { id, user_key, kind, .. } = new;
+    let kind = kind.as_str();
+    let waiting: u32 = tx
         .prepare_cached(WAITING_POSTS)?
-        .query_row(params![new.user_key, MOST_WAITING], |row| row.get(0))?;
-    if waiting + 1 == MOST_WAITING {
-        tracing::warn!(
-            "{MOST_WAITING} notices of failures wait for one user, the last is {}: until some are told or given up, \
-             those of further failures are dropped",
-            new.id
-        );
+        .query_row(params![user_key, kind, MOST_WAITING], |row| row.get(0))?;
+    if waiting >= MOST_WAITING {
+        let dropped: u32 = tx.prepare_cached(DROP)?.query_row(params![user_key, kind], |row| row.get(0))?;
+        if dropped == 1 {
+            tracing::warn!(
+                "{MOST_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
+                 the first is {id}",
+                user_id(tx, *user_key)?
+            );
+        }
+    } else if waiting <= FEW_WAITING {
+        let mut end = tx.prepare_cached(END_BACKLOG)?;
+        let dropped: Option<u32> = end.query_row(params![user_key, kind], |row| row.get(0)).optional()?;
+        if let Some(dropped) = dropped {
+            let user_id = user_id(tx, *user_key)?;
+            tracing::warn!(
+                "{dropped} notices ({kind}) for user {user_id} were dropped; there is room for them again"
+            );
+        }
     }
     Ok(waiting < MOST_WAITING)
+}
+
+fn user_id(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
 fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
@@ -202,20 +234,16 @@ fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
     }
 }
 
-fn oldest_of(read: &Read<'_>, lane: i64, under_way: &HashSet<i64>) -> Result<Option<i64>> {
+fn oldest_of(read: &Read<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
     let mut statement = read.prepare_cached(OLDEST_OF_LANE)?;
-    let mut rows = statement.query(params![lane, count(under_way.len() + 1)])?;
+    let mut rows = statement.query(params![lane, count(skipped.len() + 1)])?;
     while let Some(row) = rows.next()? {
         let key = row.get(0)?;
-        if !under_way.contains(&key) {
+        if !skipped.contains(&key) {
             return Ok(Some(key));
         }
     }
     Ok(None)
-}
-
-fn find(read: &Read<'_>, key: i64) -> Result<Option<Notice>> {
-    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice).optional()?)
 }
 
 fn count(of: usize) -> i64 {
@@ -252,7 +280,8 @@ mod tests {
         let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
         let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
         for (sql, step) in [
-            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND lane>?)"),
+            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
+            (END_BACKLOG, "SEARCH outbox_backlogs USING PRIMARY KEY (user_key=? AND kind=?)"),
             (NEXT_WAITING, &by_due("due>?")),
             (PROMOTE, &by_due("due>? AND due<?")),
             (ANY_READY, &by_due("due=?")),

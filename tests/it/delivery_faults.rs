@@ -1,7 +1,7 @@
 //! What deliveries survive: crashes, disks that fail, rows that cannot be read, cues that go away meanwhile.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -78,13 +78,7 @@ fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
     let returned = world.carry(&Recorder::default(), &world.take(&mut dispatcher)[0]);
     let later = world.run(cue);
 
-    let fails = Arc::new(AtomicBool::new(true));
-    let hook = Arc::clone(&fails);
-    world.app.store.read(|_| Ok(())).wait().unwrap();
-    // The commit that installs the hook is refused by it already.
-    let installed =
-        world.app.store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?));
-    drop(installed.wait());
+    let fails = world.refuse_commits();
     let refused = dispatcher.pass(&world.app, vec![returned], Intake::Open);
     assert!(matches!(refused, Err(Error::Storage(_))));
     assert!(dispatcher.pass(&world.app, Vec::new(), Intake::Open).is_err());

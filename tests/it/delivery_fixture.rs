@@ -1,6 +1,7 @@
 //! A database with one user, its cues and their runs, and a courier that answers as it is told.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cued::app::{App, Settings};
@@ -52,6 +53,18 @@ impl World {
     pub fn sql(&self, sql: &str) {
         let sql = sql.to_owned();
         self.write(move |tx| tx.execute_batch(&sql).unwrap());
+    }
+
+    /// Makes commits fail as on a full disk, as long as the answer is true.
+    pub fn refuse_commits(&self) -> Arc<AtomicBool> {
+        let fails = Arc::new(AtomicBool::new(true));
+        let hook = Arc::clone(&fails);
+        self.app.store.read(|_| Ok(())).wait().unwrap();
+        // The commit that installs the hook is refused by it already.
+        let installed =
+            self.app.store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?));
+        drop(installed.wait());
+        fails
     }
 
     /// A recurring webhook cue with the default retries.

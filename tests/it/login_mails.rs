@@ -123,6 +123,7 @@ fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
         let logged = until("the link is logged", || link(&server.log()));
         if printed {
             assert_eq!(until("the link is printed", || link(&server.stdout())), logged);
+            assert!(server.stdout().starts_with("mail to ann@example.com: http://"), "{}", server.stdout());
         } else {
             assert_eq!(server.stdout(), "");
         }

@@ -2,12 +2,16 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crate::server::PATIENCE;
+
+/// For [`Mailbox::refuse`].
+pub const SILENCE: &str = "";
 
 /// What the next messages are answered, instead of being taken.
 type Refusals = Arc<Mutex<Vec<&'static str>>>;
@@ -17,6 +21,7 @@ pub struct Mailbox {
     addr: SocketAddr,
     mails: Receiver<Received>,
     refusals: Refusals,
+    hanging: Arc<AtomicUsize>,
 }
 
 /// A mail as it came.
@@ -32,19 +37,25 @@ pub struct Received {
 
 impl Mailbox {
     pub fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// One whose port was there before it: whoever has come meanwhile is answered now.
+    pub fn on(listener: TcpListener) -> Self {
         let addr = listener.local_addr().unwrap();
         let (taken, mails) = channel();
         let refusals = Refusals::default();
         let script = Arc::clone(&refusals);
+        let hanging = Arc::<AtomicUsize>::default();
+        let hung = Arc::clone(&hanging);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (taken, script) = (taken.clone(), Arc::clone(&script));
+                let (taken, script, hung) = (taken.clone(), Arc::clone(&script), Arc::clone(&hung));
                 // Whoever hangs up in the middle has sent no mail.
-                thread::spawn(move || drop(converse(stream, &taken, &script)));
+                thread::spawn(move || drop(converse(stream, &taken, &script, &hung)));
             }
         });
-        Self { addr, mails, refusals }
+        Self { addr, mails, refusals, hanging }
     }
 
     pub fn url(&self) -> String {
@@ -56,9 +67,14 @@ impl Mailbox {
         format!("smtp://{login}@{}", self.addr)
     }
 
-    /// Answers the next messages so, in this order.
+    /// Answers the next messages so, in this order. [`SILENCE`] is no answer, until the client hangs up.
     pub fn refuse(&self, answers: &[&'static str]) {
         self.refusals.lock().unwrap().extend(answers);
+    }
+
+    /// Messages that are kept in silence now.
+    pub fn hanging(&self) -> usize {
+        self.hanging.load(Ordering::SeqCst)
     }
 
     /// The next mail, which must come.
@@ -95,7 +111,12 @@ impl Received {
     }
 }
 
-fn converse(stream: TcpStream, taken: &Sender<Received>, refusals: &Refusals) -> io::Result<()> {
+fn converse(
+    stream: TcpStream,
+    taken: &Sender<Received>,
+    refusals: &Refusals,
+    hanging: &AtomicUsize,
+) -> io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let mut out = stream;
     let mut mail = Received { login: None, from: String::new(), to: String::new(), message: String::new() };
@@ -135,7 +156,15 @@ fn converse(stream: TcpStream, taken: &Sender<Received>, refusals: &Refusals) ->
                 } else {
                     // A server that repeats what it was told is the worst for the log of its client.
                     let said = mail.message.replace(['\r', '\n'], " ");
-                    write!(out, "{} {said}\r\n", refusals.remove(0))?;
+                    let answer = refusals.remove(0);
+                    drop(refusals);
+                    if answer == SILENCE {
+                        hanging.fetch_add(1, Ordering::SeqCst);
+                        lines.by_ref().for_each(drop);
+                        hanging.fetch_sub(1, Ordering::SeqCst);
+                        return Ok(());
+                    }
+                    write!(out, "{answer} {said}\r\n")?;
                 }
             }
             "QUIT" => {

@@ -155,6 +155,14 @@ fn a_refusal_names_the_field_that_it_is_about() {
     let refused = user.post("/v1/cues", &cue).refused(400, "invalid_callback_url");
     let message = |refused: &Value| refused["error"]["message"].as_str().unwrap().to_owned();
     assert!(message(&refused).starts_with("on_failure.webhook "), "{refused}");
+    let url = json!("https://user:secret@example.com/");
+    let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(url.clone()));
+    let me = user.patch("/v1/auth/me", &json!({ "alert_webhook_url": url }));
+    for refused in [user.post("/v1/cues", &cue), me] {
+        let refused = refused.refused(400, "invalid_callback_url");
+        let said = message(&refused);
+        assert!(said.contains("is signed") && !said.contains("callback."), "no headers go with it: {said}");
+    }
     let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue())["id"].as_str().unwrap());
     let refused = user.post(&fire, &json!({"send_at": "noon"})).refused(400, "invalid_schedule");
     assert!(message(&refused).starts_with("send_at: "), "{refused}");

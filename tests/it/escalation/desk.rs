@@ -1,22 +1,19 @@
 //! The outbox without threads and sockets: what is stored with a failure, and what a pass makes of it.
 
-use std::net::TcpListener;
+use std::sync::atomic::Ordering;
 
-use cued::app::{App, Settings};
-use cued::clock::Clock;
 use cued::domain::alert::Alert;
-use cued::domain::failure::{Failure, FailureMail};
 use cued::domain::notice::Kind;
 use cued::engine::courier::Parcel;
 use cued::engine::dispatcher::Intake;
-use cued::engine::escalation::{Desk, judge, send};
-use cued::mail::{Mail, MailRoute, Smtp};
-use cued::store::outbox::{self, NewNotice};
+use cued::engine::escalation::Desk;
+use cued::engine::telling::{Told, judge, judge_mail, send, send_mail};
+use cued::error::Error;
+use cued::store::outbox::Notice;
 use cued::store::{alerts, executions};
 use serde_json::Value;
 
-use crate::delivery_fixture::{Recorder, World, answer, at};
-use crate::fixture;
+use crate::delivery_fixture::{Recorder, World, answer};
 use crate::server::until;
 
 /// A world with a cue of one attempt whose failures are told to `told`, by mail as well.
@@ -39,6 +36,14 @@ fn number(world: &World, sql: &'static str) -> i64 {
     world.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
+fn tell_one(world: &World, courier: &Recorder, notice: &Notice) -> Told {
+    let (now, route) = (world.app.clock.now(), &world.app.settings.mail);
+    match notice.kind {
+        Kind::Mail => judge_mail(notice, &send_mail(route, "http://cued", notice), now),
+        _ => judge(notice, &send(courier, notice, now), now),
+    }
+}
+
 /// Tells what there is to tell; answers what was sent.
 fn tell(world: &World) -> Vec<Parcel> {
     let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
@@ -47,8 +52,7 @@ fn tell(world: &World) -> Vec<Parcel> {
         if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
             return courier.parcels();
         }
-        let now = world.app.clock.now();
-        told = posts.iter().map(|notice| judge(notice, &send(&courier, notice, now), now)).collect();
+        told = posts.iter().map(|notice| tell_one(world, &courier, notice)).collect();
     }
     panic!("what is left is never told")
 }
@@ -81,6 +85,8 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
     fail(&world, other, 1);
     let mut desk = Desk::new(4);
     let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    let mails = first.iter().filter(|notice| notice.url.is_none()).count();
+    assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notice| notice.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
@@ -94,7 +100,7 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
 }
 
 #[test]
-fn a_thousand_notices_wait_for_a_user_and_no_more() {
+fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
@@ -128,22 +134,39 @@ fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 2);
     let (courier, mut desk) = (Recorder::default(), Desk::new(4));
-    let now = world.app.clock.now();
-    let posts = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox WHERE kind = 'mail'"), 0, "the post has them");
-    let told = posts.iter().map(|notice| judge(notice, &send(&courier, notice, now), now)).collect();
-    world.sql("CREATE TRIGGER full BEFORE DELETE ON outbox BEGIN SELECT raise(ABORT, 'full'); END");
-    assert!(desk.pass(&world.app, told, Intake::Open).is_err());
-    assert!(desk.pass(&world.app, Vec::new(), Intake::Open).is_err());
-    world.sql("DROP TRIGGER full");
-    let next = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
-    assert_eq!(
-        (posts.len(), next.len()),
-        (1, 1),
-        "the first receiver has one thread, then the other notice is due"
-    );
-    assert_ne!(posts[0].id, next[0].id);
+    let pass = |desk: &mut Desk, told| desk.pass(&world.app, told, Intake::Open);
+    let first = pass(&mut desk, Vec::new()).unwrap();
+    let told = first.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+    let fails = world.refuse_commits();
+    assert!(matches!(pass(&mut desk, told), Err(Error::Storage(_))));
+    assert!(pass(&mut desk, Vec::new()).is_err());
+    fails.store(false, Ordering::SeqCst);
+    let next = pass(&mut desk, Vec::new()).unwrap();
+    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
+    assert!(first.iter().all(|earlier| earlier.id != next[0].id));
     assert_eq!(courier.parcels().len(), 1);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
+    for poison in [
+        "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
+        "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
+    ] {
+        let (world, cue) = world("http://127.0.0.1:2/told");
+        fail(&world, cue, 5);
+        world.sql(poison);
+        let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
+        until("the others are told", || {
+            let notices = desk.pass(&world.app, std::mem::take(&mut told), Intake::Open).unwrap();
+            told = notices.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+            (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
+        });
+        assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
+        let sent = courier.parcels().len();
+        assert!(desk.pass(&world.app, told, Intake::Open).unwrap().is_empty(), "{poison}");
+        assert!(desk.is_clear() && courier.parcels().len() == sent, "a stop waits for neither");
+    }
 }
 
 #[test]
@@ -156,50 +179,17 @@ fn a_pass_over_an_empty_outbox_writes_nothing() {
 }
 
 #[test]
-fn a_mail_that_the_post_has_no_room_for_is_offered_again_later() {
-    // It accepts a connection and says nothing: the first mail waits for its greeting.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let smtp = Smtp::new(&format!("smtp://{}", silent.local_addr().unwrap()), "cued@example.com").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut settings = Settings::of(folder.path().join("cued.db"));
-    settings.mail = MailRoute::Smtp(Box::new(smtp));
-    let world = fixture::World::of(App::open(Clock::test(Some(at(fixture::BEGIN))), settings).unwrap());
-    let mail = || Mail {
-        to: "ann@example.com".to_owned(),
-        subject: "s".to_owned(),
-        text: "t".to_owned(),
-        link: None,
-        at: world.now(),
-        stays: false,
-    };
-    // One is on its way, and 256 wait.
-    let mut taken = 0;
-    until("the post is full", || {
-        taken += usize::from(world.app.post.offer(mail()));
-        (taken == 257).then_some(())
-    });
-
-    let (user_key, now) = (world.user("ann@example.com"), world.now());
-    let body = FailureMail {
-        failure: Failure {
-            event: Failure::EVENT.to_owned(),
-            cue_id: "cue_abcdefghijkl".to_owned(),
-            cue_name: "nightly".to_owned(),
-            execution_id: "0190a5c0-0000-7000-8000-000000000001".to_owned(),
-            attempts: 1,
-            last_http_status: None,
-            last_error: None,
-            failed_at: fixture::BEGIN.to_owned(),
-        },
-        held: 0,
-        held_until: None,
-    };
-    let notice = NewNotice { id: "n".to_owned(), user_key, kind: Kind::Mail, url: None, body: body.body() };
-    world.app.store.write(move |tx| outbox::insert(tx, &notice, now)).wait().unwrap();
+fn two_mails_are_under_way_and_no_more() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
+    fail(&world, cue, 5);
     let mut desk = Desk::new(4);
+    let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    assert_eq!(first.len(), 2);
     assert!(desk.pass(&world.app, Vec::new(), Intake::Open).unwrap().is_empty());
-    let due = world.app.store.read(outbox::next_waiting).wait().unwrap();
-    assert_eq!(due, Some(at("2026-01-01T10:01:00Z")));
+    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
+    let told = vec![tell_one(&world, &Recorder::default(), &first[0])];
+    assert_eq!(desk.pass(&world.app, told, Intake::Open).unwrap().len(), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod alerts;
 mod desk;
 mod mails;
+mod outages;
 mod posts;
 
 use cued::domain::signature::{Secrets, signature_v1, standard_signature};

@@ -265,3 +265,46 @@ fn a_disabled_user_and_a_run_that_the_quota_refused_are_told_nothing() {
     assert_eq!(refused[0]["error_message"], "execution_limit_exceeded");
     assert_eq!(told.count(), deliveries, "only what was attempted is told of");
 }
+
+#[test]
+fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let user = server.user();
+    let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": told.url()})).expect(200);
+    let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
+    // A receiver that was away for long: a thousand wait for another try.
+    let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+        INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, due, created_at)
+        SELECT i, (SELECT key FROM users), 'failure', 'http://127.0.0.1:9/', 7, '{}', 1, 4102444800000, 1767571200000
+        FROM n";
+    let backlog = |sql: &str| assert!(server.sqlite().execute(sql, []).unwrap() > 0);
+    let fires = |times: usize| (0..times).for_each(|_| drop(fire(&user, &cue)));
+    let events = || -> Vec<Value> { told.deliveries().iter().map(|it| it.json()["event"].clone()).collect() };
+    backlog(fill);
+    fires(4);
+    assert_eq!(events(), [Value::Null], "the alert alone");
+    assert_eq!(told.deliveries()[0].json()["alert_type"], "consecutive_failures");
+    backlog("DELETE FROM outbox WHERE key IN (SELECT key FROM outbox LIMIT 1)");
+    fires(3);
+    assert_eq!(events()[1..], ["cue.failed"; 3], "each is told before the next is stored");
+    backlog(
+        "INSERT INTO outbox SELECT NULL, id, user_key, kind, url, lane, body, attempts, due, created_at
+        FROM outbox LIMIT 1",
+    );
+    fires(2);
+    let id = me["id"].as_str().unwrap();
+    let dropping =
+        |log: &str| log.matches(&format!("(failure) wait for user {id}: more are dropped")).count();
+    assert_eq!(dropping(&server.log()), 1, "it is one backlog: {}", server.log());
+    backlog("DELETE FROM outbox WHERE key IN (SELECT key FROM outbox LIMIT 500)");
+    fires(1);
+    assert!(
+        server.log().contains(&format!("6 notices (failure) for user {id} were dropped")),
+        "{}",
+        server.log()
+    );
+    backlog("DELETE FROM outbox");
+    backlog(fill);
+    fires(1);
+    assert_eq!(dropping(&server.log()), 2, "and this is another one");
+}
