@@ -17,7 +17,9 @@ pub mod fields;
 mod gate;
 pub mod health;
 pub mod info;
+mod journal;
 pub mod logins;
+pub mod metrics;
 pub mod pages;
 mod problems;
 pub mod query;
@@ -47,6 +49,17 @@ use window::Windows;
 /// After a failed accept (no file descriptor left, as a rule) the next one is tried this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Where a server listens, and what for.
+#[derive(Debug)]
+pub struct Port {
+    /// The socket.
+    pub listener: TcpListener,
+    /// What is served there.
+    pub table: &'static [Route],
+    /// Connections at a time; more wait in the system's queue.
+    pub connections: usize,
+}
+
 /// What every connection of one server shares.
 struct Server {
     app: Arc<App>,
@@ -57,16 +70,12 @@ struct Server {
     stopping: watch::Receiver<bool>,
 }
 
-/// Serves `table` on `listener` until `stop` ends, then lets the requests under way end.
+/// Serves on `port` until `stop` ends, then lets the requests under way end.
 ///
 /// Stopping closes idle connections at once, tells long polls to end (`Request::stopping`) and cuts what is
 /// left after `settings.drain_time`.
-pub async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    table: &'static [Route],
-    stop: impl Future<Output = ()> + Send,
-) {
+pub async fn serve(port: Port, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
+    let Port { listener, table, connections } = port;
     let (stopping, stopped) = watch::channel(false);
     let drain_time = app.settings.http.drain_time;
     let bodies = Arc::new(Semaphore::new(body::BUDGET));
@@ -74,7 +83,7 @@ pub async fn serve(
     let server = Arc::new(Server { app, table, windows, bodies, stopping: stopped });
     let mut open = JoinSet::new();
     tokio::select! {
-        never = accept(&listener, &server, &mut open) => match never {},
+        never = accept(&listener, &server, connections, &mut open) => match never {},
         () = stop => {}
     }
     drop(listener);
@@ -83,8 +92,12 @@ pub async fn serve(
 }
 
 /// Takes connections up to the bound; above it the kernel's queue holds them until one frees.
-async fn accept(listener: &TcpListener, server: &Arc<Server>, open: &mut JoinSet<()>) -> Infallible {
-    let bound = server.app.settings.http.max_connections;
+async fn accept(
+    listener: &TcpListener,
+    server: &Arc<Server>,
+    bound: usize,
+    open: &mut JoinSet<()>,
+) -> Infallible {
     loop {
         tokio::select! {
             biased;

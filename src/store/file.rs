@@ -103,6 +103,22 @@ pub fn open_readers(path: &Path, count: usize) -> Result<Pool, OpenError> {
         .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
 }
 
+/// How large the database is, in bytes; nothing where it cannot be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The file.
+    pub file: Option<u64>,
+    /// The write-ahead log beside it.
+    pub wal: Option<u64>,
+}
+
+/// How large the database at `path` is.
+#[must_use]
+pub fn sizes(path: &Path) -> Sizes {
+    let size = |path: &Path| std::fs::metadata(path).map(|it| it.len()).ok();
+    Sizes { file: size(path), wal: size(&beside(path, "-wal")) }
+}
+
 /// Puts the write-ahead log back into the file, so that a stopped server leaves a single file.
 pub fn checkpoint(connection: Connection) {
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {

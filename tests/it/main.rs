@@ -49,6 +49,7 @@ mod store;
 mod stripe;
 mod stripe_world;
 mod verification;
+mod watching;
 mod wire;
 mod wire_http2;
 mod wire_times;
