@@ -25,6 +25,8 @@ pub struct Pulse {
     alive: AtomicU64,
     /// What became of deliveries.
     pub deliveries: Deliveries,
+    /// Attempts to tell of failures, by what became of the notice: `success`, `retrying` or `failed`.
+    pub notices: Family<Counter, 1>,
 }
 
 /// The figures of webhook deliveries.
@@ -34,7 +36,8 @@ pub struct Deliveries {
     pub lateness: Histogram,
     /// How long attempts take.
     pub durations: Histogram,
-    /// Attempts that have ended, by what their execution is then (`success`, `retrying`, `failed`) and by the cause of a failure.
+    /// Attempts that have ended, by what their execution is then (`success`, `retrying`, `failed`) and by the cause of a
+    /// failure.
     pub attempts: Family<Counter, 2>,
 }
 
@@ -67,6 +70,7 @@ impl Default for Pulse {
                 durations: Histogram::of(&TIME),
                 attempts: Family::of(Counter::default, &[["success", "none"]]),
             },
+            notices: Family::of(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
     }
 }

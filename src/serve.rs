@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -25,6 +25,10 @@ use crate::systemd::Service;
 
 /// Threads that serve HTTP: handlers only parse, render and await a lane of the store.
 const HTTP_THREADS: usize = 2;
+
+/// Connections that the system holds until they are accepted, where it lets us have as many. One above them is told
+/// nothing and tries again a second later: with the usual 128, every burst of callers has some of those.
+const BACKLOG: u32 = 4096;
 
 /// Connections of the listener for metrics; what asks for them is one program or two.
 const METRICS_CONNECTIONS: usize = 16;
@@ -63,8 +67,14 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
         .enable_all()
         .build()
         .map_err(|error| ServeError(format!("the HTTP threads cannot start: {error}")))?;
-    let listener = runtime.block_on(bind(listen.api, "--listen"))?;
-    let metrics = listen.metrics.map(|at| runtime.block_on(bind(at, "--metrics-listen"))).transpose()?;
+    // A socket is registered with the runtime that it is made in.
+    let (listener, metrics) = {
+        let _within = runtime.enter();
+        (
+            bind(listen.api, "--listen")?,
+            listen.metrics.map(|address| bind(address, "--metrics-listen")).transpose()?,
+        )
+    };
     if listen.own_url {
         settings.public_url = format!("http://{}", address_of(&listener)?);
     }
@@ -90,10 +100,14 @@ fn with_own_echoes(policy: AddressPolicy, public_url: &str) -> Result<AddressPol
     Ok(policy.with_exemption(&own.host, own.port, &folder))
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| ServeError(format!("cannot listen on {address}: {error}; give another {flag}")))
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServeError> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|error| ServeError(format!("cannot listen on {address}: {error}; give another {flag}")))
 }
 
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, ServeError> {

@@ -110,7 +110,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address)]
     metrics_listen: Option<SocketAddr>,
 
-    /// The most connections at a time
+    /// The most connections at a time; for one more, one that asks for nothing is closed
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 

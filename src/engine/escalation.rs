@@ -187,7 +187,8 @@ impl Desk {
             Ok(())
         });
         write.wait()?;
-        for (key, _) in self.unstored.drain(..) {
+        for (key, next) in self.unstored.drain(..) {
+            app.pulse.notices.with([next.status().as_str()]).add(1);
             self.under_way.remove(&key);
         }
         Ok(())

@@ -75,6 +75,12 @@ fn about_deliveries(page: &mut Page, app: &App) {
         ["result", "cause"],
         &deliveries.attempts,
     );
+    page.counter_family(
+        "cued_notices_total",
+        "Attempts to tell of failures, by mail or POST, by what became of the notice.",
+        ["result"],
+        &app.pulse.notices,
+    );
 }
 
 fn about_executions(page: &mut Page, deeds: &Deeds) {

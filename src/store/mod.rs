@@ -37,6 +37,7 @@ pub mod queue;
 pub mod removal;
 pub mod retention;
 mod server_lock;
+mod soundness;
 pub mod subscriptions;
 pub mod tally;
 pub mod workers;
@@ -88,6 +89,7 @@ impl Store {
     pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
         let version = file::check(path)?;
         let lock = ServerLock::take(path)?;
+        soundness::check(path)?;
         if is_earlier(version) {
             migrations::bring_up_to_date(path)?;
         }

@@ -142,6 +142,8 @@ impl Writer {
 trait Job: Send {
     /// Runs the closure; tells whether its changes are to be kept.
     fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Whether the disk let the closure down.
+    fn met_a_failing_disk(&self) -> bool;
     /// Sends the result, or `fault` in its place when the commit failed.
     fn answer(self: Box<Self>, fault: Option<&Error>);
 }
@@ -160,6 +162,10 @@ impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
         let keep = result.is_ok();
         self.result = Some(result);
         keep
+    }
+
+    fn met_a_failing_disk(&self) -> bool {
+        matches!(self.result, Some(Err(Error::Storage(_))))
     }
 
     fn answer(self: Box<Self>, fault: Option<&Error>) {
@@ -224,10 +230,10 @@ fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &Sta
             state.fails.store(false, Ordering::Relaxed);
         }
         Ok(_) => {}
-        Err(_) => {
-            state.deeds.failed_commits.add(1);
-            state.fails.store(true, Ordering::Relaxed);
-        }
+        Err(_) => state.deeds.failed_commits.add(1),
+    }
+    if committed.is_err() || batch.iter().any(|job| job.met_a_failing_disk()) {
+        state.fails.store(true, Ordering::Relaxed);
     }
     committed
 }

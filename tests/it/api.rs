@@ -33,7 +33,10 @@ pub struct Asked(JoinHandle<Response>);
 
 impl Api {
     pub fn start() -> Self {
-        let world = World::new();
+        Self::of(World::new())
+    }
+
+    pub fn of(world: World) -> Self {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();

@@ -25,6 +25,7 @@ mod documents;
 mod echo;
 mod escalation;
 mod fair;
+mod faults;
 mod fixture;
 mod flags;
 mod guard;

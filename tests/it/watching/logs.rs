@@ -33,6 +33,7 @@ fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Recorder) -> Vec<St
     let get =
         |user: &Client, path: &str, name: &str| user.get(path).expect(200)[name].as_str().unwrap().to_owned();
     let mut secrets = vec![user.key().to_owned(), get(&user, "/v1/auth/webhook-secret", "webhook_secret")];
+    secrets.push(get(&user, "/v1/auth/alert-webhook-secret", "alert_webhook_secret"));
     let answers = [
         ("/v1/auth/webhook-secret/regenerate", json!({}), "webhook_secret"),
         ("/v1/auth/keys", json!({"name": "laptop"}), "api_key"),
@@ -85,6 +86,8 @@ fn deliver(user: &Client, receiver: &Recorder) {
             "schedule": {"type": "recurring", "cron": "@daily"},
             "callback": {"url": format!("{url}?token=SECRET-query"), "headers": {"Authorization": "SECRET-bearer"}},
             "payload": {"card": "SECRET-payload"},
+            "retry": {"max_attempts": 1},
+            "on_failure": {"webhook": "http://127.0.0.1:1/SECRET-hook?token=SECRET-query"},
         }));
         user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     }

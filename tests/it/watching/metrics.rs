@@ -70,6 +70,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "histogram cued_http_request_duration_seconds",
         "counter cued_lost_claims_total",
         "counter cued_missed_runs_total",
+        "counter cued_notices_total",
         "gauge cued_queue_depth",
         "gauge cued_scheduler_last_turn_duration_seconds",
         "gauge cued_scheduler_last_turn_timestamp_seconds",
@@ -107,6 +108,7 @@ fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_5xx"), 1.0);
     assert_eq!(deliveries(&page, "failed", "connection"), 1.0);
+    assert_eq!(page.value("cued_notices_total", &[("result", "success")]), 1.0, "a mail to its owner");
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
     assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "schedule")]), 3.0);

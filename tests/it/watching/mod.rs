@@ -2,5 +2,5 @@
 
 mod exposition;
 mod logs;
-mod metrics;
+pub mod metrics;
 mod systemd;
