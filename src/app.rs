@@ -13,6 +13,7 @@ use crate::domain::plan::Plans;
 use crate::domain::polls::Polls;
 use crate::domain::reach::{AddressPolicy, Cidr};
 use crate::domain::retention::Retention;
+use crate::figures::{Family, Histogram, TIME};
 use crate::mail::{MailRoute, Post};
 use crate::pulse::Pulse;
 use crate::random::ExecutionIdSource;
@@ -30,6 +31,8 @@ pub struct App {
     pub ids: Arc<ExecutionIdSource>,
     /// What the engine has done.
     pub pulse: Pulse,
+    /// How long requests took, by method, path as it stands in the table of doors, and class of status.
+    pub requests: Family<Histogram, 3>,
     /// Where mails are handed over.
     pub post: Post,
     /// How often devices that log in have polled.
@@ -60,6 +63,7 @@ impl App {
             bells,
             ids: Arc::default(),
             pulse: Pulse::default(),
+            requests: Family::of(|| Histogram::of(&TIME), &[]),
             post,
             polls: Mutex::default(),
             echoes: Mutex::default(),

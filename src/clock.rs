@@ -17,6 +17,7 @@ pub const LONGEST_PARK: Duration = Duration::from_secs(5);
 pub struct Clock {
     source: Source,
     started: Instant,
+    started_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Clock {
     /// The machine's own clock.
     #[must_use]
     pub fn system() -> Self {
-        Self { source: Source::System, started: Instant::now() }
+        Self::starting(Source::System)
     }
 
     /// A clock that stands still at `start`, or at the present when none is given, until [`Clock::set`].
@@ -46,7 +47,11 @@ impl Clock {
 
     fn by_hand(start: Timestamp, on_purpose: bool) -> Self {
         let now = Mutex::new(whole_millisecond(start));
-        Self { source: Source::Hand { now, on_purpose }, started: Instant::now() }
+        Self::starting(Source::Hand { now, on_purpose })
+    }
+
+    fn starting(source: Source) -> Self {
+        Self { source, started: Instant::now(), started_at: Timestamp::now() }
     }
 
     /// The present instant.
@@ -57,6 +62,11 @@ impl Clock {
     /// Time since the program started, which no step of the wall clock disturbs. It runs under a test clock too.
     pub fn monotonic(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// When the program started, as the machine's clock then said, under a test clock too.
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
     }
 
     /// Whether this is a test clock: what it passes when it is moved falls due in order.

@@ -43,6 +43,9 @@ impl From<rusqlite::Error> for Error {
                 | E::DatabaseLocked
                 | E::CannotOpen,
             ) => Self::Storage(error.to_string()),
+            Some(E::DatabaseCorrupt | E::NotADatabase) => Self::Fault(format!(
+                "the database file is damaged ({error}): stop cued and put a backup in its place"
+            )),
             _ => Self::Fault(format!("SQLite: {error}")),
         }
     }

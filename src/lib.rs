@@ -8,6 +8,7 @@
 //! - `app` is what the rooms share: store, `clock`, bells, `pulse` (what the engine did), settings.
 //! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
+//! - `figures` is what is counted and how it is written for Prometheus; `systemd` is what the service manager is told.
 //! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine, one for
 //!   long lists.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
@@ -20,7 +21,7 @@
 //! Who may use whom, held by a test (`tests/it/architecture.rs`): `http` → `actions`, `store` (reads), `domain`;
 //! `actions` → `store`, `domain`, `billing`, `mail`; `engine` → `store`, `domain`, `mail`; `billing` → `store`, `domain`;
 //! `store` → `domain`; `domain` → nothing of ours.
-//! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time.
+//! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time. `figures` counts for all of them.
 #![forbid(unsafe_code)]
 
 pub mod actions;
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod domain;
 pub mod engine;
 pub mod error;
+pub mod figures;
 pub mod http;
 pub mod log;
 pub mod mail;
@@ -39,3 +41,4 @@ pub mod pulse;
 pub mod random;
 pub mod serve;
 pub mod store;
+pub mod systemd;

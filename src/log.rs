@@ -19,14 +19,27 @@ impl FormatTime for Stamp {
     }
 }
 
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people: the time, the level, what it is about, `name=value`.
+    Text,
+    /// For programs: a JSON object a line, with `timestamp`, `level`, `message` and what the line has beside them.
+    Json,
+}
+
 /// Starts the log of this process; at `INFO` it is silent while all is well.
-pub fn start(level: Level) {
+pub fn start(level: Level, format: Format) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(false)
         .with_timer(Stamp(Clock::system()));
-    let started = tracing_subscriber::registry().with(filter(level)).with(lines).try_init();
+    let log = tracing_subscriber::registry().with(filter(level));
+    let started = match format {
+        Format::Text => log.with(lines).try_init(),
+        Format::Json => log.with(lines.json().flatten_event(true)).try_init(),
+    };
     // A second start, in a test, keeps the first log.
     drop(started);
 }

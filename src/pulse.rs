@@ -7,6 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::Bell;
+use crate::figures::{Counter, Family, Histogram, TIME};
+
+/// How long the scheduler may stand still before it counts as down (contract §8).
+pub const DOWN_AFTER: Duration = Duration::from_secs(30);
 
 /// What the engine did, for health and for the test clock. Figures since the start.
 #[derive(Debug)]
@@ -16,6 +20,25 @@ pub struct Pulse {
     passes: AtomicUsize,
     seen: AtomicI64,
     cycle: Mutex<Cycle>,
+    turns: Counter,
+    // Milliseconds of the monotonic clock.
+    alive: AtomicU64,
+    /// What became of deliveries.
+    pub deliveries: Deliveries,
+    /// Attempts to tell of failures, by what became of the notice: `success`, `retrying` or `failed`.
+    pub notices: Family<Counter, 1>,
+}
+
+/// The figures of webhook deliveries.
+#[derive(Debug)]
+pub struct Deliveries {
+    /// From the instant that a run was scheduled for to the start of its first attempt.
+    pub lateness: Histogram,
+    /// How long attempts take.
+    pub durations: Histogram,
+    /// Attempts that have ended, by what their execution is then (`success`, `retrying`, `failed`) and by the cause of a
+    /// failure.
+    pub attempts: Family<Counter, 2>,
 }
 
 /// The scheduler's last pass.
@@ -40,6 +63,14 @@ impl Default for Pulse {
             // Before every instant: `saw` only ever raises it.
             seen: AtomicI64::new(i64::MIN),
             cycle: Mutex::default(),
+            turns: Counter::default(),
+            alive: AtomicU64::new(0),
+            deliveries: Deliveries {
+                lateness: Histogram::of(&TIME),
+                durations: Histogram::of(&TIME),
+                attempts: Family::of(Counter::default, &[["success", "none"]]),
+            },
+            notices: Family::of(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
     }
 }
@@ -67,12 +98,29 @@ impl Pulse {
 
     /// Notes a pass of the scheduler.
     pub fn turn(&self, cycle: Cycle) {
+        self.turns.add(1);
         *self.cycle.lock().unwrap_or_else(PoisonError::into_inner) = cycle;
     }
 
     /// The scheduler's last pass.
     pub fn cycle(&self) -> Cycle {
         *self.cycle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes of the scheduler.
+    pub fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+
+    /// Notes that the scheduler goes about its work, at this reading of the monotonic clock: that of a disk that
+    /// fails too.
+    pub fn live(&self, monotonic: Duration) {
+        self.alive.store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether the scheduler went about its work a short while ago. One that does not is stuck for good.
+    pub fn is_alive(&self, monotonic: Duration) -> bool {
+        monotonic.saturating_sub(Duration::from_millis(self.alive.load(Ordering::Relaxed))) <= DOWN_AFTER
     }
 
     /// Notes that a pass of the engine begins; it ends, and rings `progress`, when the answer is dropped.
@@ -109,5 +157,19 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         self.passes.fetch_sub(1, Ordering::SeqCst);
         self.progress.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
+        let pulse = Pulse::default();
+        pulse.live(Duration::from_secs(100));
+        for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {
+            assert_eq!(pulse.is_alive(Duration::from_secs(seconds)), alive, "{seconds}");
+        }
     }
 }

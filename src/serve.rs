@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::app::{App, Settings};
 use crate::clock::Clock;
@@ -16,15 +18,35 @@ use crate::domain::echo;
 use crate::domain::reach::AddressPolicy;
 use crate::engine::Engine;
 use crate::engine::courier::{CourierOptions, HttpCourier};
-use crate::http;
-use crate::http::routes::ROUTES;
+use crate::figures::process::descriptors;
+use crate::http::routes::{METRICS, ROUTES};
+use crate::http::{self, Port};
 use crate::random;
+use crate::systemd::Service;
 
 /// Threads that serve HTTP: handlers only parse, render and await a lane of the store.
 const HTTP_THREADS: usize = 2;
 
 /// From the signal to the end of the last mail: the 30 s of contract §1, and a second of them for the file.
 const STOP: Duration = Duration::from_secs(29);
+
+/// Connections that the system holds until they are accepted, where it lets us have as many. One above them is told
+/// nothing and tries again a second later: with the usual 128, every burst of callers has some of those.
+const BACKLOG: u32 = 4096;
+
+/// Connections of the listener for metrics; what asks for them is one program or two.
+const METRICS_CONNECTIONS: usize = 16;
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Listen {
+    /// For callers of the API.
+    pub api: SocketAddr,
+    /// Whether the public URL is the address that is listened on for the API.
+    pub own_url: bool,
+    /// For whoever collects metrics.
+    pub metrics: Option<SocketAddr>,
+}
 
 /// What kept a server from starting, or ended it: a sentence that says what to do.
 #[derive(Debug)]
@@ -38,30 +60,30 @@ impl std::fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves on `listen` until SIGTERM or SIGINT. `own_url`: the public URL is the address that was listened on.
+/// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the file, the address or a thread cannot be had; the file is then as it was.
-pub fn run(
-    clock: Clock,
-    mut settings: Settings,
-    listen: SocketAddr,
-    own_url: bool,
-) -> Result<(), ServeError> {
+/// When the file, an address or a thread cannot be had; the file is then as it was.
+pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), ServeError> {
     settings.http.max_connections = connections_within(&settings, descriptors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(HTTP_THREADS)
         .enable_all()
         .build()
         .map_err(|error| ServeError(format!("the HTTP threads cannot start: {error}")))?;
-    let listener = runtime
-        .block_on(TcpListener::bind(listen))
-        .map_err(|error| ServeError(format!("cannot listen on {listen}: {error}; give another --listen")))?;
-    let address = listener.local_addr().map_err(|error| ServeError(error.to_string()))?;
-    if own_url {
-        settings.public_url = format!("http://{address}");
+    // A socket is registered with the runtime that it is made in.
+    let (listener, metrics) = {
+        let _within = runtime.enter();
+        (
+            bind(listen.api, "--listen")?,
+            listen.metrics.map(|address| bind(address, "--metrics-listen")).transpose()?,
+        )
+    };
+    if listen.own_url {
+        settings.public_url = format!("http://{}", address_of(&listener)?);
     }
     settings.callbacks = with_own_echoes(settings.callbacks, &settings.public_url)?;
+    let port = Port { listener, table: ROUTES, connections: settings.http.max_connections };
     let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
     let engine = start_engine(&app)?;
     let halted = Arc::new(OnceLock::new());
@@ -72,11 +94,12 @@ pub fn run(
             halt();
         }
     };
-    let served = runtime.block_on(serve(listener, address, Arc::clone(&app), halt));
+    let served = runtime.block_on(serve(port, metrics, &app, halt));
     let since = halted.get().map_or(Duration::ZERO, |halted| app.clock.monotonic().saturating_sub(*halted));
     // What is under way in the engine ends meanwhile.
     app.post.stop(STOP.saturating_sub(since));
     engine.stop();
+    let served = served.map(Service::end);
     // Every task is gone with the runtime, so that the last owner of the store is here and closes it.
     drop(runtime);
     drop(app);
@@ -89,6 +112,20 @@ fn with_own_echoes(policy: AddressPolicy, public_url: &str) -> Result<AddressPol
         .map_err(|_| ServeError(format!("{public_url} is no address that callers can use")))?;
     let folder = format!("{}{}", own.path.trim_end_matches('/'), echo::FOLDER);
     Ok(policy.with_exemption(&own.host, own.port, &folder))
+}
+
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServeError> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|error| ServeError(format!("cannot listen on {address}: {error}; give another {flag}")))
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
+    listener.local_addr().map_err(|error| ServeError(error.to_string()))
 }
 
 /// As many connections as are asked for and leave deliveries their descriptors: else callers who open connections
@@ -107,18 +144,6 @@ fn connections_within(settings: &Settings, descriptors: Option<usize>) -> usize 
     asked.min(bound)
 }
 
-/// How many files this process may have open, where the system says so.
-fn descriptors() -> Option<usize> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
-}
-
 fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
     let monotonic = {
         let app = Arc::downgrade(app);
@@ -135,25 +160,59 @@ fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
 }
 
 async fn serve(
-    listener: TcpListener,
-    address: SocketAddr,
-    app: Arc<App>,
+    port: Port,
+    metrics: Option<TcpListener>,
+    app: &Arc<App>,
     halt: impl FnOnce() + Send + 'static,
-) -> Result<(), ServeError> {
+) -> Result<Service, ServeError> {
     let failed = |error: std::io::Error| ServeError(format!("signals cannot be received: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let metrics = metrics.map(|listener| Metrics::start(listener, app)).transpose()?;
+    let address = address_of(&port.listener)?;
     announce(address)?;
-    http::serve(listener, app, ROUTES, async move {
+    let service = Service::ready(app, &format!("Serving on http://{address}"))
+        .map_err(|error| ServeError(format!("the watchdog cannot start: {error}")))?;
+    http::serve(port, Arc::clone(app), async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         tracing::info!("stopping: what is under way ends first");
+        service.stopping("Stopping: what is under way ends first");
         halt();
     })
     .await;
-    Ok(())
+    if let Some(metrics) = metrics {
+        metrics.stop().await;
+    }
+    Ok(service)
+}
+
+/// The listener for metrics; it goes on while the other one drains.
+struct Metrics {
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+}
+
+impl Metrics {
+    fn start(listener: TcpListener, app: &Arc<App>) -> Result<Self, ServeError> {
+        tracing::info!("metrics are served on http://{}/metrics", address_of(&listener)?);
+        let port = Port { listener, table: METRICS, connections: METRICS_CONNECTIONS };
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(http::serve(port, Arc::clone(app), async {
+            // A sender that is gone says the same.
+            drop(stopped.await);
+        }));
+        Ok(Self { stop, served })
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        if let Err(error) = self.served.await {
+            tracing::error!(%error, "the listener for metrics ended by a panic");
+        }
+    }
 }
 
 /// The first line on standard output: tests and scripts wait for it (contract §1).
@@ -217,10 +276,5 @@ mod tests {
             settings.http.max_connections = asked;
             assert_eq!(connections_within(&settings, descriptors), bound, "{asked} {descriptors:?}");
         }
-    }
-
-    #[test]
-    fn the_limit_of_this_process_is_read() {
-        assert!(!cfg!(target_os = "linux") || descriptors().is_some_and(|limit| limit > 16));
     }
 }

@@ -21,7 +21,7 @@ use tracing::Level;
 
 use crate::domain::plan::Plans;
 use crate::error::Error;
-use crate::log;
+use crate::log::{self, Format};
 use crate::serve::ServeError;
 
 /// The cue daemon: scheduled callbacks from one binary on one SQLite file
@@ -108,11 +108,11 @@ impl Cli {
     /// # Errors
     /// Says why it was not done.
     pub fn run(self) -> Result<(), Failure> {
-        let level = match &self.command {
-            Command::Serve(serve) => serve.log_level(),
-            _ => Level::INFO,
+        let (level, format) = match &self.command {
+            Command::Serve(serve) => serve.log(),
+            _ => (Level::INFO, Format::Text),
         };
-        log::start(level);
+        log::start(level, format);
         match self.command {
             Command::Serve(serve) => serve.run(),
             Command::User(user) => user.run(),

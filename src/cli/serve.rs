@@ -17,8 +17,9 @@ use crate::domain::destination::Destination;
 use crate::domain::plan::Plans;
 use crate::domain::reach::{AddressPolicy, Allowance, Cidr};
 use crate::domain::retention::Retention;
+use crate::log::Format;
 use crate::mail::{MailRoute, Smtp};
-use crate::serve;
+use crate::serve::{self, Listen};
 
 /// Flags of `cued serve`.
 #[derive(Debug, Args)]
@@ -100,7 +101,16 @@ pub struct Serve {
     #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
     log_level: LogLevel,
 
-    /// The most connections at a time
+    /// How it is logged
+    #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+
+    /// Address and port of a listener of its own that serves /metrics for Prometheus; needs no key, so let only the
+    /// collector reach it [default: none]
+    #[arg(long, env = "CUED_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address)]
+    metrics_listen: Option<SocketAddr>,
+
+    /// The most connections at a time; for one more, one that asks for nothing is closed
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 
@@ -119,6 +129,14 @@ enum Who {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Lines for people
+    Text,
+    /// Lines that are JSON objects
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogLevel {
     /// Only what is broken
     Error,
@@ -126,7 +144,7 @@ enum LogLevel {
     Warn,
     /// And news
     Info,
-    /// And what became of single mails, connections and requests
+    /// And what became of each request, delivery and mail
     Debug,
     /// Everything there is
     Trace,
@@ -165,19 +183,26 @@ impl Serve {
             None => self.db.clone().unwrap_or_else(|| PathBuf::from("cued.db")),
         };
         let settings = self.settings(db, dev)?;
-        serve::run(clock, settings, listen, self.public_url.is_none()).map_err(Failure::from)
+        let own_url = self.public_url.is_none();
+        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen };
+        serve::run(clock, settings, listen).map_err(Failure::from)
     }
 
-    /// How much is logged.
+    /// How much is logged, and how.
     #[must_use]
-    pub fn log_level(&self) -> Level {
-        match self.log_level {
+    pub fn log(&self) -> (Level, Format) {
+        let format = match self.log_format {
+            LogFormat::Text => Format::Text,
+            LogFormat::Json => Format::Json,
+        };
+        let level = match self.log_level {
             LogLevel::Error => Level::ERROR,
             LogLevel::Warn => Level::WARN,
             LogLevel::Info => Level::INFO,
             LogLevel::Debug => Level::DEBUG,
             LogLevel::Trace => Level::TRACE,
-        }
+        };
+        (level, format)
     }
 
     fn listen_on(&self) -> SocketAddr {

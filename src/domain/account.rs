@@ -20,6 +20,8 @@ pub const ACCOUNT_DISABLED: &str = "account_disabled";
 pub struct Caller {
     /// The user's row.
     pub user_key: i64,
+    /// The user's id.
+    pub user_id: String,
     /// The API key's row.
     pub key: i64,
     /// The API key's hash: what `key/regenerate` replaces.

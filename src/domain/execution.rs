@@ -138,6 +138,18 @@ pub enum Next {
     Failed,
 }
 
+impl Next {
+    /// What the execution is then.
+    #[must_use]
+    pub fn status(self) -> Status {
+        match self {
+            Self::Success => Status::Success,
+            Self::RetryAt(_) => Status::Retrying,
+            Self::Failed => Status::Failed,
+        }
+    }
+}
+
 /// What follows attempt number `attempt` (from 1), ended at `now` (contract §6).
 #[must_use]
 pub fn after_attempt(retry: &Retry, attempt: u32, ended: &Attempt, now: Timestamp) -> Next {

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -12,6 +13,7 @@ use super::mishap::Mishap;
 use crate::domain::delivery::{Message, Order, Ticket, message};
 use crate::domain::execution::{Attempt, Next, after_attempt};
 use crate::domain::retry_after::honoured_retry_after;
+use crate::figures::milliseconds;
 use crate::store::queue::{Ended, Taken};
 
 /// What sending brought.
@@ -22,6 +24,8 @@ pub enum Outcome {
     Unanswered {
         /// Why.
         reason: String,
+        /// Why in one word.
+        cause: &'static str,
         /// Whether the time was up.
         timed_out: bool,
     },
@@ -70,13 +74,15 @@ pub fn carry(
         Ok(Ok(receipt)) => Outcome::Answered(receipt),
         Ok(Err(mishap)) => Outcome::Unanswered {
             reason: mishap.to_string(),
+            cause: mishap.word(),
             timed_out: matches!(mishap, Mishap::Timeout { .. }),
         },
         Err(reason) => Outcome::Unsendable(reason),
     }));
     sent.unwrap_or_else(|_| {
         tracing::error!("the delivery of {id} panicked");
-        Outcome::Unanswered { reason: "a fault inside cued; its log has more".to_owned(), timed_out: false }
+        let reason = "a fault inside cued; its log has more".to_owned();
+        Outcome::Unanswered { reason, cause: "fault", timed_out: false }
     })
 }
 
@@ -88,6 +94,7 @@ pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
         Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, &outcome.attempt(now), now),
         Err(_) => Next::Failed,
     };
+    let cause = cause(&outcome);
     let mut ended = Ended {
         ticket: taken.ticket,
         at: now,
@@ -107,7 +114,36 @@ pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
             ended.error_message = Some(reason);
         }
     }
-    Returned { ended, timed_out }
+    Returned { ended, timed_out, cause }
+}
+
+/// Writes an attempt that took `took` to the log.
+pub fn log(taken: &Taken, Returned { ended, cause, .. }: &Returned, took: Duration) {
+    tracing::debug!(
+        execution_id = %taken.ticket.id,
+        cue_id = taken.order.as_ref().ok().map(|order| order.cue_id.as_str()),
+        attempt = taken.ticket.attempt,
+        result = ended.next.status().as_str(),
+        cause,
+        http_status = ended.http_status,
+        duration_ms = milliseconds(took),
+        "an attempt has ended"
+    );
+}
+
+/// Why an attempt was no success, in one word, as figures and the log name it.
+fn cause(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Answered(receipt) => match receipt.http_status {
+            200..=299 => "none",
+            300..=399 => "status_3xx",
+            400..=499 => "status_4xx",
+            500..=599 => "status_5xx",
+            _ => "status_other",
+        },
+        Outcome::Unanswered { cause, .. } => cause,
+        Outcome::Unsendable(_) => "unsendable",
+    }
 }
 
 fn parcel(ticket: &Ticket, order: &Order, now: Timestamp) -> Parcel {

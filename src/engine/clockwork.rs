@@ -64,6 +64,7 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
         let seen = app.bells.schedule.rung();
+        app.pulse.live(app.clock.monotonic());
         pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
         match caught(|| turn(app, scheduler, sweeper, desk)) {
             Ok(Next::Again) => {}
@@ -89,7 +90,9 @@ fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk
     }
     scheduler.run_once_at(app, Some(desk))?;
     while delivery::promote(app)? > 0 {}
-    while upkeep::return_lost_claims(&app.store, app.clock.now())? > 0 {}
+    while upkeep::return_lost_claims(&app.store, app.clock.now())? > 0 {
+        app.pulse.live(app.clock.monotonic());
+    }
     upkeep::forget_answers(&app.store, app.clock.now())?;
     upkeep::forget_logins(&app.store, app.clock.now())?;
     let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{judge, send};
+use super::attempt::{judge, log, send};
 use super::clockwork::caught;
 use super::courier::Courier;
 use super::dispatcher::{Dispatcher, Intake, Returned};
@@ -120,6 +120,7 @@ pub fn promote(app: &App) -> Result<u64> {
     let mut promoted = 0;
     while app.store.read_promptly(queue::next_waiting).wait()?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| queue::promote_due(tx, now, BATCH)).wait()?;
+        app.pulse.live(app.clock.monotonic());
     }
     Ok(promoted)
 }
@@ -143,15 +144,33 @@ fn start_pool(
     // Only for as long as it is needed: a delivery that a stop cuts short must not keep the database open.
     let (bells, app_while_it_runs) = (Arc::clone(&app.bells), Arc::downgrade(app));
     let returned = Arc::clone(returned);
-    let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
-    Pool::start(app.settings.delivery_threads, move |taken| {
-        let outcome = now().map(|now| send(&*courier, &taken, now));
-        if let (Some(outcome), Some(now)) = (outcome, now()) {
+    let reading =
+        move || app_while_it_runs.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
+    Pool::start(app.settings.delivery_threads, move |taken: Taken| {
+        let Some(begun) = reading().map(|(now, monotonic, app)| {
+            note_lateness(&app, &taken, now);
+            (now, monotonic)
+        }) else {
+            return;
+        };
+        let outcome = send(&*courier, &taken, begun.0);
+        if let Some((now, monotonic, app)) = reading() {
             let attempt = judge(&taken, outcome, now);
+            let took = monotonic.saturating_sub(begun.1);
+            app.pulse.deliveries.durations.note_time(took);
+            log(&taken, &attempt, took);
             returned.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
             bells.send.ring();
         }
     })
+}
+
+/// Notes how late a run begins. A retry is late by what was agreed.
+fn note_lateness(app: &App, taken: &Taken, now: Timestamp) {
+    if taken.ticket.attempt == 1 {
+        let late = now.duration_since(taken.ticket.scheduled_for);
+        app.pulse.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
+    }
 }
 
 fn run(app: &App, desk: &Desk, returned: &Inbox) {

@@ -14,6 +14,8 @@ pub struct Returned {
     pub ended: Ended,
     /// Whether the receiver kept its thread until the time was up.
     pub timed_out: bool,
+    /// Why it was no success, in one word; `none` for one that was.
+    pub cause: &'static str,
 }
 
 /// Whether a pass takes up new attempts.
@@ -54,7 +56,8 @@ impl Dispatcher {
     /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
     pub fn pass(&mut self, app: &App, returned: Vec<Returned>, intake: Intake) -> Result<Vec<Taken>> {
         let _pass = app.pulse.pass(&app.bells.progress);
-        for Returned { ended, timed_out } in returned {
+        for Returned { ended, timed_out, cause } in returned {
+            app.pulse.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
             self.shares.give_back(ended.ticket.lane, timed_out);
             self.unstored.push(Arc::new(ended));
         }

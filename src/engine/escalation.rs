@@ -181,7 +181,8 @@ impl Desk {
             Err(Error::Fault(_)) => return self.record_each(app),
             recorded => recorded?,
         }
-        for (key, _) in self.unstored.drain(..) {
+        for (key, next) in self.unstored.drain(..) {
+            app.pulse.notices.with([next.status().as_str()]).add(1);
             self.under_way.remove(&key);
         }
         Ok(())
@@ -193,7 +194,7 @@ impl Desk {
             match app.store.write(move |tx| record_all(tx, &[(key, next)])).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => self.set_aside(app, vec![(key, error)]),
-                Ok(()) => {}
+                Ok(()) => app.pulse.notices.with([next.status().as_str()]).add(1),
             }
             self.unstored.pop();
             self.under_way.remove(&key);

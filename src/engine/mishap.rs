@@ -31,6 +31,19 @@ pub enum Mishap {
 }
 
 impl Mishap {
+    /// The mishap in one word, as figures and the log name it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Timeout { .. } => "timeout",
+            Self::Refused(_) => "blocked_address",
+            Self::Unresolved(_) => "unknown_name",
+            Self::Connection(_) => "connection",
+            Self::Tls(_) => "tls",
+            Self::Unsendable(_) => "unsendable",
+        }
+    }
+
     /// What an error of the HTTP library means; `status` is that of an answer whose body was being read.
     pub(super) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {

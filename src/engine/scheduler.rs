@@ -20,6 +20,7 @@ use crate::domain::retention::Retention;
 use crate::error::Result;
 use crate::pulse::Cycle;
 use crate::random::ExecutionIdSource;
+use crate::store::deeds::Deed;
 use crate::store::due::DueCue;
 use crate::store::{Rings, Tx, cues, due, executions, hold, meta, months, retention};
 
@@ -116,6 +117,7 @@ impl Scheduler {
             fired.executions += batch.executions;
             // At once: a fault may end the pass before the next batch.
             app.pulse.add_fired(u64::try_from(batch.executions).unwrap_or(u64::MAX));
+            app.pulse.live(app.clock.monotonic());
         }
         self.seen = self.seen.max(now);
         app.pulse.saw(self.seen);
@@ -221,6 +223,7 @@ fn make(tx: &Tx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
         tx.ring(Rings { send: !new.is_worker, claim: new.is_worker, ..Rings::default() });
     } else {
         executions::insert_failed(tx, new, LIMIT_EXCEEDED)?;
+        tx.count(Deed::OverQuota, 1);
         cues::end_once(tx, new.cue_key, new.scheduled_for, false, new.now)?;
     }
     Ok(())

@@ -50,12 +50,11 @@ pub async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output>
     timeout_at(deadline, future).await.ok()
 }
 
-/// Serves one connection to its end.
-pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
+/// Serves one connection to its end; what it is doing is told to `activity`.
+pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activity: Activity) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
     }
-    let activity = Activity::begin();
     let own_answer = {
         let server = Arc::clone(&server);
         move |status| rendered(&without_request(&server, peer, status))
@@ -134,6 +133,7 @@ async fn drive<C: GracefulConnection>(
 ) -> Option<Overdue> {
     let mut timer = Box::pin(sleep_until(activity.next_check(settings).0));
     std::future::poll_fn(|context| {
+        activity.watched_by(context.waker());
         // How it ended is no news: what can be answered was, and a peer that broke off is not our fault.
         if connection.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);

@@ -9,21 +9,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, Version};
+use hyper::{Method, Response, StatusCode, Version};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::journal::Entry;
 use super::reply::Reply;
 use super::request::Request;
-use super::routes::{Door, Match, match_route};
+use super::routes::{Door, Match, Route, match_route};
 use super::window::Payer;
-use super::{Server, body, connections, pages};
+use super::{Server, body, connections, journal, pages};
 use crate::app::App;
 use crate::domain::account::Caller;
 use crate::domain::client::client_address;
@@ -33,6 +35,7 @@ use crate::domain::quota::is_near;
 use crate::domain::rate::Standing;
 use crate::domain::refusal::{Code, Refusal};
 use crate::error::{Error, Result};
+use crate::figures::Stopwatch;
 use crate::store::keys::{self, Owner};
 use crate::store::months;
 
@@ -54,9 +57,12 @@ struct Visit {
     /// The caller's address: the peer's, or the one that a trusted proxy names.
     client: IpAddr,
     rate: Standing,
+    /// The row of the table that it leads to.
+    route: Option<&'static Route>,
+    /// The id of the user whose key it shows.
+    user_id: Option<String>,
     /// The caller has used 80 % of its executions of the month.
     near_quota: bool,
-    page: bool,
     unread: bool,
 }
 
@@ -67,6 +73,7 @@ pub async fn answer(
     request: hyper::Request<Incoming>,
     deadline: Instant,
 ) -> Answered {
+    let stopwatch = Stopwatch::start();
     let (head, body) = request.into_parts();
     let client = client_of(server, peer, &head.headers);
     let mut visit = Visit::begin(server, request_id(&head.headers), client, !body.is_end_stream());
@@ -85,6 +92,7 @@ pub async fn answer(
     if method == Method::HEAD {
         response.body_mut().clear();
     }
+    visit.note(server, Some(&method), response.status(), stopwatch.elapsed());
     Answered { response, unread: visit.unread }
 }
 
@@ -92,18 +100,29 @@ pub async fn answer(
 pub fn answer_without_request(server: &Server, peer: SocketAddr, refusal: Refusal) -> Response<Bytes> {
     let mut visit = Visit::begin(server, fresh_id(), peer.ip(), false);
     visit.rate = server.windows.admit(Payer::Address(visit.client), visit.now);
-    dressed(Reply::failed(refusal.into(), &visit.id), &visit)
+    let response = dressed(Reply::failed(refusal.into(), &visit.id), &visit);
+    visit.note(server, None, response.status(), Duration::ZERO);
+    response
 }
 
 impl Visit {
     fn begin(server: &Server, id: String, client: IpAddr, unread: bool) -> Self {
         let now = server.app.clock.now();
         let rate = server.windows.look(client, now);
-        Self { id, now, client, rate, near_quota: false, page: false, unread }
+        Self { id, now, client, rate, route: None, user_id: None, near_quota: false, unread }
+    }
+
+    fn is_page(&self) -> bool {
+        self.route.is_some_and(|route| route.door == Door::Page)
+    }
+
+    fn note(&self, server: &Server, method: Option<&Method>, status: StatusCode, took: Duration) {
+        let (id, route, user_id) = (&self.id, self.route, self.user_id.as_deref());
+        journal::note(server, &Entry { id, route, method, user_id, status, took });
     }
 
     fn failed(&self, error: Error) -> Reply {
-        if self.page { pages::failed(error, &self.id) } else { Reply::failed(error, &self.id) }
+        if self.is_page() { pages::failed(error, &self.id) } else { Reply::failed(error, &self.id) }
     }
 }
 
@@ -116,10 +135,9 @@ async fn pass(
     visit: &mut Visit,
 ) -> Result<Reply> {
     let found = match_route(server.table, &head.method, head.uri.path());
-    let door = if let Match::Found(route, _) = &found { Some(route.door) } else { None };
-    visit.page = door == Some(Door::Page);
-    let caller =
-        if door == Some(Door::Free) { None } else { enter(server, visit, bearer(&head.headers)).await? };
+    visit.route = if let Match::Found(route, _) = &found { Some(route) } else { None };
+    let is_free = visit.route.is_some_and(|route| route.door == Door::Free);
+    let caller = if is_free { None } else { enter(server, visit, bearer(&head.headers)).await? };
     let (route, params) = match found {
         Match::Found(route, params) => (route, params),
         Match::WrongMethod(allow) => return method_not_allowed(&allow, &visit.id),
@@ -169,6 +187,7 @@ async fn enter(server: &Server, visit: &mut Visit, key: Option<&str>) -> Result<
     };
     visit.rate = server.windows.admit(payer, visit.now);
     let caller = known?;
+    visit.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
     visit.near_quota =
         caller.as_ref().is_some_and(|caller| is_near(caller.limits.executions, caller.executions));
     Ok(caller)
@@ -196,9 +215,9 @@ async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller
     let Some(key) = ApiKey::parse(key) else { return Ok(None) };
     let key_hash = key.hash();
     let found = app.store.read(move |read| keys::find_owner(read, &key_hash, now)).await?;
-    Ok(found.map(|Owner { key, user_key, plan, executions }| {
+    Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = app.settings.plans.limits(&plan);
-        Caller { user_key, key, key_hash, plan, limits, executions }
+        Caller { user_key, user_id, key, key_hash, plan, limits, executions }
     }))
 }
 
@@ -266,7 +285,7 @@ fn dressed(reply: Reply, visit: &Visit) -> Response<Bytes> {
     {
         headers.insert(header::DATE, date);
     }
-    if visit.page {
+    if visit.is_page() {
         headers.insert(header::CONTENT_SECURITY_POLICY, pages::POLICY.clone());
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));

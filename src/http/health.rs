@@ -10,12 +10,9 @@ use super::reply::{Reply, instant, instant_without_zone};
 use super::request::Request;
 use crate::app::App;
 use crate::error::Result;
-use crate::pulse::Cycle;
+use crate::pulse::{Cycle, DOWN_AFTER};
 use crate::store::counts::{self, Queue};
 use crate::store::hold;
-
-/// How long the scheduler may stand still before it counts as down (contract §8).
-const SCHEDULER_DOWN_AFTER: Duration = Duration::from_secs(30);
 
 /// `GET /health`: 200 whatever it finds.
 pub async fn health(request: Request) -> Result<Reply> {
@@ -80,7 +77,7 @@ fn poller_word(app: &App, cycle: &Cycle, is_held: bool) -> &'static str {
 
 /// What is said of a scheduler whose last pass ended so long ago.
 fn word_after(standing: Duration) -> &'static str {
-    if standing > SCHEDULER_DOWN_AFTER { "down" } else { "ok" }
+    if standing > DOWN_AFTER { "down" } else { "ok" }
 }
 
 fn worker_word(queue: Option<&Queue>) -> &'static str {

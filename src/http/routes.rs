@@ -8,8 +8,8 @@ use super::query::percent_decoded;
 use super::reply::Reply;
 use super::request::Request;
 use super::{
-    alerts, auth, billing, billing_pages, claims, cues, echo, executions, health, info, logins, test_clock,
-    usage, verification, workers,
+    alerts, auth, billing, billing_pages, claims, cues, echo, executions, health, info, logins, metrics,
+    test_clock, usage, verification, workers,
 };
 use crate::domain::echo::MAX_PAYLOAD;
 use crate::error::Result;
@@ -139,6 +139,12 @@ pub static ROUTES: &[Route] = routes! {
 
     GET    "/v1/test/clock"                           Free test_clock::show,
     POST   "/v1/test/clock"                           Free test_clock::advance,
+};
+
+/// What the listener for metrics serves, and nobody else: to the API `/metrics` is an unknown path.
+#[rustfmt::skip]
+pub static METRICS: &[Route] = routes! {
+    GET    "/metrics"                                 Free metrics::metrics,
 };
 
 /// What a method and a path lead to.

@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use hyper::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -51,6 +51,10 @@ struct State {
     replying: bool,
     /// The last request's body was not read to its end: what comes is no head.
     unread: bool,
+    /// It is to end unless a request comes before it does.
+    unwanted: bool,
+    /// The task that watches the connection.
+    watcher: Option<Waker>,
     /// The socket, when the connection is over.
     returned: Option<TcpStream>,
 }
@@ -64,6 +68,19 @@ pub enum Overdue {
     Head,
     /// The peer does not take what it asked for.
     Stuck,
+    /// Others wait for the place of one that has nothing to say.
+    Unwanted,
+}
+
+/// How little a connection is used, the least first; of those that are alike the one that has been so for longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Idleness {
+    /// It has sent nothing yet.
+    Silent(Instant),
+    /// It had its answers and may ask again.
+    Kept(Instant),
+    /// It has sent a part of a head.
+    Half(Instant),
 }
 
 impl Activity {
@@ -80,6 +97,8 @@ impl Activity {
             fresh: true,
             replying: false,
             unread: false,
+            unwanted: false,
+            watcher: None,
             returned: None,
         })))
     }
@@ -92,12 +111,45 @@ impl Activity {
             (since + settings.request_time, Some(Overdue::Stuck))
         } else if state.open > 0 {
             (Instant::now() + settings.request_time, None)
+        } else if state.unwanted {
+            (Instant::now(), Some(Overdue::Unwanted))
         } else if let Some(since) = state.head_since {
             (since + settings.header_time, Some(Overdue::Head))
         } else if state.fresh {
             (state.quiet_since + settings.header_time, Some(Overdue::Idle))
         } else {
             (state.quiet_since + settings.idle_time, Some(Overdue::Idle))
+        }
+    }
+
+    /// How little the connection is used; nothing while a request is under way, or when its end was asked for.
+    pub fn idleness(&self) -> Option<Idleness> {
+        let state = self.state();
+        if state.open > 0 || state.unwanted {
+            return None;
+        }
+        Some(match state.head_since {
+            Some(since) => Idleness::Half(since),
+            None if state.fresh => Idleness::Silent(state.quiet_since),
+            None => Idleness::Kept(state.quiet_since),
+        })
+    }
+
+    /// Ends the connection, unless a request comes before its task has seen this.
+    pub fn give_place(&self) {
+        let mut state = self.state();
+        state.unwanted = true;
+        if let Some(watcher) = state.watcher.take() {
+            watcher.wake();
+        }
+    }
+
+    /// The task that looks at [`Activity::next_check`], to be woken when the answer has changed for another reason
+    /// than what the connection does.
+    pub fn watched_by(&self, waker: &Waker) {
+        let watcher = &mut self.state().watcher;
+        if !watcher.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *watcher = Some(waker.clone());
         }
     }
 

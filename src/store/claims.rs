@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
 use super::column::{instant, maybe_instant, maybe_json, millis};
+use super::deeds::Deed;
 use super::executions::{COLUMNS, read_execution, read_id};
 use super::tally::Wait;
 use super::{Read, Tx, hold};
@@ -129,6 +130,7 @@ pub fn claim(
     let claimed =
         tx.prepare_cached(CLAIM)?.execute(params![key, worker_id, millis(now), millis(lease_expires_at)])?;
     tx.tally().waiting(Wait::Claim, -i64::from(claimed == 1));
+    tx.count(Deed::Claimed, u64::from(claimed == 1));
     Ok(claimed == 1)
 }
 
@@ -229,6 +231,7 @@ pub fn take_back(tx: &Tx<'_>, key: i64, status: Status, reason: &str, now: Times
         )?
         .execute(params![key, status.as_str(), reason, millis(now)])?;
     tx.tally().waiting(Wait::Claim, i64::from(taken == 1 && status == Status::Pending));
+    tx.count(Deed::LostClaim, u64::from(taken == 1));
     Ok(taken == 1)
 }
 

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{Columns, instant, millis, read_instant};
 use super::cues::read_schedule;
+use super::deeds::Deed;
 use super::{Read, Tx};
 use crate::domain::cue::{Cue, ScheduleText};
 use crate::domain::gap::Reason;
@@ -141,6 +142,7 @@ pub fn insert_missed(tx: &Tx<'_>, cue_key: i64, missed: Occurrences, reason: Rea
         i64::try_from(missed.count).unwrap_or(i64::MAX),
         reason.as_str()
     ])?;
+    tx.count(Deed::Missed(reason), missed.count);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, maybe_word, millis, word};
+use super::deeds::Deed;
 use super::tally::Wait;
 use super::{Read, Tx, cues, failures, outcomes};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
@@ -45,6 +46,7 @@ pub fn insert(tx: &Tx<'_>, new: &NewExecution) -> Result<i64> {
         (false, true) => "claim",
         (false, false) => "send",
     };
+    tx.count(Deed::Made(new.triggered_by), 1);
     insert_row(tx, new, Status::Pending, Some(queue), None)
 }
 

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lanes::Pool;
 use super::open_error::OpenError;
+use super::server_lock::resolved;
 
 pub(super) const SCHEMA: &str = include_str!("../../schema.sql");
 
@@ -42,9 +43,7 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     if let Err(error) = writable {
         return Err(OpenError::unusable(path, &error));
     }
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| OpenError::of(path, &error))?;
-    version(path, &connection)
+    version(path, &open_to_look(path)?)
 }
 
 /// Opens a file of ours to read all of it, beside a server that may be running; leaves it, and the folder, as they are.
@@ -103,6 +102,22 @@ pub fn open_readers(path: &Path, count: usize) -> Result<Pool, OpenError> {
         .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
 }
 
+/// How large the database is, in bytes; nothing where it cannot be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The file.
+    pub file: Option<u64>,
+    /// The write-ahead log beside it.
+    pub wal: Option<u64>,
+}
+
+/// How large the database at `path` is.
+#[must_use]
+pub fn sizes(path: &Path) -> Sizes {
+    let size = |path: &Path| std::fs::metadata(path).map(|it| it.len()).ok();
+    Sizes { file: size(path), wal: size(&beside(&resolved(path), "-wal")) }
+}
+
 /// Puts the write-ahead log back into the file, so that a stopped server leaves a single file.
 pub fn checkpoint(connection: Connection) {
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
@@ -151,6 +166,12 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
         }
         _ => Err(OpenError::Foreign { path: path.to_owned() }),
     }
+}
+
+/// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
+pub(super) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
+    let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    Connection::open_with_flags(path, look).map_err(|error| OpenError::of(path, &error))
 }
 
 /// Application, schema version and number of tables: of one moment, for another process may be making the schema.

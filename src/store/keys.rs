@@ -41,6 +41,8 @@ pub struct Owner {
     pub key: i64,
     /// The user's row.
     pub user_key: i64,
+    /// The user's id.
+    pub user_id: String,
     /// The user's plan by name.
     pub plan: String,
     /// The user's executions in this month.
@@ -49,7 +51,7 @@ pub struct Owner {
 
 /// Asked with every request.
 const FIND_OWNER: &str =
-    "SELECT api_keys.key, users.key AS user_key, plan, coalesce(executions, 0) AS executions
+    "SELECT api_keys.key, users.key AS user_key, users.id AS user_id, plan, coalesce(executions, 0) AS executions
    FROM api_keys JOIN users ON users.key = api_keys.user_key
         LEFT JOIN months ON months.user_key = users.key AND month = ?2
   WHERE hash = ?1 AND disabled_at IS NULL";
@@ -63,6 +65,7 @@ pub fn find_owner(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Op
         Ok(Owner {
             key: row.get("key")?,
             user_key: row.get("user_key")?,
+            user_id: row.get("user_id")?,
             plan: row.get("plan")?,
             executions: row.get("executions")?,
         })

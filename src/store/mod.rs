@@ -12,6 +12,7 @@ pub mod column;
 pub mod copy;
 pub mod counts;
 pub mod cues;
+pub mod deeds;
 pub mod due;
 pub mod executions;
 pub mod failures;
@@ -36,6 +37,7 @@ pub mod queue;
 pub mod removal;
 pub mod retention;
 mod server_lock;
+mod soundness;
 pub mod subscriptions;
 pub mod tally;
 pub mod workers;
@@ -52,6 +54,7 @@ pub use open_error::OpenError;
 pub use writer::{Rings, Tx};
 
 use crate::error::Result;
+use deeds::Deeds;
 use lanes::Readers;
 use server_lock::ServerLock;
 use writer::Writer;
@@ -86,6 +89,7 @@ impl Store {
     pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
         let version = file::check(path)?;
         let lock = ServerLock::take(path)?;
+        soundness::check(path)?;
         if is_earlier(version) {
             migrations::bring_up_to_date(path)?;
         }
@@ -135,7 +139,8 @@ impl Store {
         }
     }
 
-    /// Whether the newest commit succeeded: false on a full or failing disk, until a write goes through again.
+    /// Whether the newest commit that was to change anything succeeded: false on a full or failing disk, until such
+    /// a write goes through again.
     pub fn is_writable(&self) -> bool {
         self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
     }
@@ -146,6 +151,19 @@ impl Store {
     /// When the file cannot be written; nothing is lost.
     pub fn put_log_back(&self) -> Result<()> {
         Ok(file::checkpoint_beside(&self.path)?)
+    }
+
+    /// Waits until the writer takes up a write that changes nothing; whether there is a writer that does. Blocks the
+    /// calling thread, for good if the writer hangs.
+    pub fn writer_answers(&self) -> bool {
+        // That the disk fails is an answer too.
+        drop(self.write(|_| Ok(())).wait());
+        self.lanes.as_ref().is_some_and(|lanes| !lanes.writer_thread.is_finished())
+    }
+
+    /// What was written since the start; none of a store that is being closed.
+    pub fn deeds(&self) -> Option<&Deeds> {
+        self.lanes.as_ref().map(|lanes| lanes.writer.deeds())
     }
 
     /// Queues a read on a consistent picture of the file.

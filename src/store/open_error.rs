@@ -47,6 +47,13 @@ pub enum OpenError {
         /// What SQLite said.
         reason: String,
     },
+    /// The disk of the file is full or fails.
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        reason: String,
+    },
     /// The file is a database of some other program, or none at all.
     Foreign {
         /// The file.
@@ -99,6 +106,11 @@ impl fmt::Display for OpenError {
                 "{} is damaged: {reason}. Put a backup in its place with `cued restore`",
                 path.display()
             ),
+            Self::Disk { path, reason } => write!(
+                f,
+                "{} cannot be used now: {reason}. Its disk is full or fails: make space, or look into the system's log",
+                path.display()
+            ),
             Self::Foreign { path } => {
                 write!(
                     f,
@@ -127,6 +139,9 @@ impl OpenError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::Foreign { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, reason: error.to_string() },
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+                Self::Disk { path, reason: error.to_string() }
+            }
             _ => Self::Unusable { path, reason: error.to_string() },
         }
     }

@@ -197,10 +197,11 @@ pub fn take(
 /// When the file cannot be written.
 pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
     let Ticket { key, id, attempt, .. } = ended.ticket;
-    let (status, due, delivered_at) = match ended.next {
-        Next::Success => (Status::Success, None, Some(ended.at)),
-        Next::RetryAt(due) => (Status::Retrying, Some(due), None),
-        Next::Failed => (Status::Failed, None, None),
+    let status = ended.next.status();
+    let (due, delivered_at) = match ended.next {
+        Next::Success => (None, Some(ended.at)),
+        Next::RetryAt(due) => (Some(due), None),
+        Next::Failed => (None, None),
     };
     let changed = tx.prepare_cached(RECORD)?.execute(params![
         key,

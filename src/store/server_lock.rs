@@ -69,6 +69,6 @@ impl Drop for ServerLock {
 }
 
 /// The path with links followed, so that two names of one file meet at one lock.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

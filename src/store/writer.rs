@@ -15,9 +15,11 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::deeds::{Count, Deed, Deeds};
 use super::lanes::{Pending, Read};
 use super::tally::{self, Tally};
 use crate::error::{Error, Result};
+use crate::figures::Stopwatch;
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
 const MOST_IN_A_BATCH: usize = 512;
@@ -51,12 +53,23 @@ pub struct Tx<'a> {
     read: Read<'a>,
     rings: Cell<Rings>,
     tally: Tally,
+    count: Count,
 }
 
-impl Tx<'_> {
+impl<'a> Tx<'a> {
+    fn on(connection: &'a Connection) -> Self {
+        let (tally, count) = (Tally::default(), Count::default());
+        Self { read: Read::new(connection), rings: Cell::default(), tally, count }
+    }
+
     /// The counters that this write moves; they are stored at its end.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Counts for metrics what this write does, if it is not rolled back.
+    pub fn count(&self, deed: Deed, times: u64) {
+        self.count.add(deed, times);
     }
 
     /// Rings `rings` after the commit that makes this write durable, and not if it fails.
@@ -77,8 +90,15 @@ impl<'a> Deref for Tx<'a> {
 #[derive(Clone)]
 pub struct Writer {
     jobs: Sender<Box<dyn Job>>,
-    // Whether the newest commit that changed anything succeeded.
-    works: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// What the writer's thread lets others know.
+#[derive(Default)]
+struct State {
+    /// Whether the newest commit that was to change anything failed.
+    fails: AtomicBool,
+    deeds: Deeds,
 }
 
 impl Writer {
@@ -88,17 +108,22 @@ impl Writer {
         ring: Arc<dyn Fn(Rings) + Send + Sync>,
     ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
         let (jobs, waiting) = channel();
-        let works = Arc::new(AtomicBool::new(true));
-        let noted = Arc::clone(&works);
+        let state = Arc::new(State::default());
+        let noted = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
             .spawn(move || run(connection, &waiting, &*ring, &noted))?;
-        Ok((Self { jobs, works }, thread))
+        Ok((Self { jobs, state }, thread))
     }
 
-    /// Whether the newest commit succeeded.
+    /// Whether the newest commit that was to change anything succeeded.
     pub fn works(&self) -> bool {
-        self.works.load(Ordering::Relaxed)
+        !self.state.fails.load(Ordering::Relaxed)
+    }
+
+    /// What was written so far.
+    pub fn deeds(&self) -> &Deeds {
+        &self.state.deeds
     }
 
     /// Queues `job` for the next commit. It runs to its end even if nobody waits for the answer.
@@ -117,6 +142,8 @@ impl Writer {
 trait Job: Send {
     /// Runs the closure; tells whether its changes are to be kept.
     fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Whether the disk let the closure down.
+    fn met_a_failing_disk(&self) -> bool;
     /// Sends the result, or `fault` in its place when the commit failed.
     fn answer(self: Box<Self>, fault: Option<&Error>);
 }
@@ -135,6 +162,10 @@ impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
         let keep = result.is_ok();
         self.result = Some(result);
         keep
+    }
+
+    fn met_a_failing_disk(&self) -> bool {
+        matches!(self.result, Some(Err(Error::Storage(_))))
     }
 
     fn answer(self: Box<Self>, fault: Option<&Error>) {
@@ -164,7 +195,7 @@ fn run(
     connection: Connection,
     waiting: &Receiver<Box<dyn Job>>,
     ring: &dyn Fn(Rings),
-    works: &AtomicBool,
+    state: &State,
 ) -> Connection {
     while let Ok(first) = waiting.recv() {
         let mut batch = vec![first];
@@ -172,8 +203,7 @@ fn run(
             let Ok(next) = waiting.try_recv() else { break };
             batch.push(next);
         }
-        let committed = commit(&connection, &mut batch);
-        works.store(committed.is_ok(), Ordering::Relaxed);
+        let committed = timed_commit(&connection, &mut batch, state);
         let fault = committed.as_ref().err();
         if let Some(fault) = fault {
             tracing::error!("a commit of {} writes failed: {fault}", batch.len());
@@ -181,26 +211,55 @@ fn run(
         for job in batch {
             job.answer(fault);
         }
-        if let Ok(rings) = committed {
-            ring(rings);
+        if let Ok(done) = committed {
+            ring(done.rings);
         }
     }
     connection
 }
 
+/// Commits and notes how that went, before anybody is answered: who reads the figures then finds its own write.
+fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &State) -> Result<Done> {
+    let stopwatch = Stopwatch::start();
+    let committed = commit(connection, batch);
+    match &committed {
+        // Nothing reaches the disk of what changes nothing, and a full one lets it through.
+        Ok(done) if done.changed => {
+            state.deeds.committed(batch.len(), stopwatch.elapsed());
+            state.deeds.add(&done.count);
+            state.fails.store(false, Ordering::Relaxed);
+        }
+        Ok(_) => {}
+        Err(_) => state.deeds.failed_commits.add(1),
+    }
+    if committed.is_err() || batch.iter().any(|job| job.met_a_failing_disk()) {
+        state.fails.store(true, Ordering::Relaxed);
+    }
+    committed
+}
+
+/// What the writes of a commit have done.
+#[derive(Default)]
+struct Done {
+    rings: Rings,
+    count: Count,
+    /// Whether there was anything to be put on the disk.
+    changed: bool,
+}
+
 /// Runs the batch in one transaction. On an error nothing of it is on the disk.
-fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> {
+fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
     // A rollback that failed would otherwise refuse every later transaction.
     if !connection.is_autocommit() {
         execute(connection, "ROLLBACK")?;
     }
     execute(connection, "BEGIN IMMEDIATE")?;
-    let done = run_batch(connection, batch).and_then(|rings| {
+    let done = run_batch(connection, batch).and_then(|done| {
         // A job that was alone and failed has taken the transaction along.
         if !connection.is_autocommit() {
             execute(connection, "COMMIT")?;
         }
-        Ok(rings)
+        Ok(done)
     });
     if done.is_err() && !connection.is_autocommit() {
         execute(connection, "ROLLBACK")?;
@@ -208,12 +267,13 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> 
     done
 }
 
-fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Rings> {
-    let mut rings = Rings::default();
+fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
+    let mut done = Done::default();
     // A savepoint copies every page that is changed for the first time; a job that is alone ends with its transaction.
     let alone = batch.len() == 1;
     for job in batch {
-        let tx = Tx { read: Read::new(connection), rings: Cell::default(), tally: Tally::default() };
+        let tx = Tx::on(connection);
+        let changes = connection.total_changes();
         if !alone {
             execute(connection, "SAVEPOINT job")?;
         }
@@ -224,7 +284,9 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Ring
         }
         if keep {
             tally::settle(&tx)?;
-            rings = rings.and(tx.rings.get());
+            done.rings = done.rings.and(tx.rings.get());
+            done.count.add_all(&tx.count);
+            done.changed |= connection.total_changes() > changes;
         } else {
             execute(connection, if alone { "ROLLBACK" } else { "ROLLBACK TO job" })?;
         }
@@ -232,13 +294,13 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Ring
             execute(connection, "RELEASE job")?;
         }
     }
-    Ok(rings)
+    Ok(done)
 }
 
 /// Runs one job in a transaction of its own, on a connection that no writer thread has.
 pub(super) fn commit_alone<T>(connection: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
-    let tx = Tx { read: Read::new(connection), rings: Cell::default(), tally: Tally::default() };
+    let tx = Tx::on(connection);
     let done = job(&tx).and_then(|done| tally::settle(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done

@@ -22,9 +22,9 @@ fn register(world: &World, email: &str, registration: Registration) -> Result<Re
 fn caller(world: &World, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), world.now());
     let found = world.app.store.read(move |read| keys::find_owner(read, &key_hash, now)).wait().unwrap();
-    found.map(|Owner { key, user_key, plan, executions }| {
+    found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = Plans::default().limits(&plan);
-        Caller { user_key, key, key_hash, plan, limits, executions }
+        Caller { user_key, user_id, key, key_hash, plan, limits, executions }
     })
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use cued::domain::credentials::ApiKey;
-use cued::http::{self, routes::ROUTES};
+use cued::http::{self, Port, routes::ROUTES};
 use cued::random;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,13 +33,17 @@ pub struct Asked(JoinHandle<Response>);
 
 impl Api {
     pub fn start() -> Self {
-        let world = World::new();
+        Self::of(World::new())
+    }
+
+    pub fn of(world: World) -> Self {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let app = std::sync::Arc::clone(&world.app);
-        runtime.spawn(http::serve(listener, app, ROUTES, async {
+        let port = Port { listener, table: ROUTES, connections: app.settings.http.max_connections };
+        runtime.spawn(http::serve(port, app, async {
             if stopped.await.is_err() {
                 // The test let go of the server without stopping it.
                 std::future::pending().await

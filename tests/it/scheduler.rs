@@ -226,6 +226,7 @@ fn what_is_due_and_not_yet_fired_is_accounted_for_when_a_change_overtakes_it() {
         world.advance(2 * 3_600);
         let caller = Caller {
             user_key: user,
+            user_id: "u".to_owned(),
             key: 1,
             key_hash: [0; 32],
             plan: "free".to_owned(),

@@ -21,11 +21,12 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// What a person who tries it alone starts with: callbacks to this machine, open registration, no limits.
 pub const ALONE: &[&str] = &["--dev", "--limits", "off"];
 
-/// A running `cued serve` on a database in a directory that goes away with it.
+/// A running `cued serve`, on a database in a directory that goes away with it unless it was given one.
 pub struct Server {
     child: Process,
     addr: SocketAddr,
     flags: Vec<String>,
+    db: PathBuf,
     dir: TempDir,
 }
 
@@ -33,9 +34,18 @@ impl Server {
     /// A server on the machine's clock, started with `flags`, on a new database.
     pub fn start(flags: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
+        Self::start_in(dir.path().join("cued.db"), dir, flags)
+    }
+
+    /// As [`Server::start`], on the database file `db`, which is its owner's to remove.
+    pub fn start_on(db: &Path, flags: &[&str]) -> Self {
+        Self::start_in(db.to_owned(), TempDir::new().unwrap(), flags)
+    }
+
+    fn start_in(db: PathBuf, dir: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let (child, addr) = spawn(dir.path(), &flags);
-        Self { child, addr, flags, dir }
+        let (child, addr) = spawn(&db, dir.path(), &flags);
+        Self { child, addr, flags, db, dir }
     }
 
     /// A server for one person ([`ALONE`]) whose clock stands at `instant`.
@@ -70,7 +80,7 @@ impl Server {
 
     /// The database file.
     pub fn db(&self) -> PathBuf {
-        self.dir.path().join("cued.db")
+        self.db.clone()
     }
 
     /// The file itself, beside the server.
@@ -113,7 +123,7 @@ impl Server {
 
     /// Starts it again on the same file with the same flags. The port is another one.
     pub fn restart(&mut self) {
-        (self.child, self.addr) = spawn(self.dir.path(), &self.flags);
+        (self.child, self.addr) = spawn(&self.db, self.dir.path(), &self.flags);
     }
 
     /// As [`Server::restart`], with its test clock at `instant`.
@@ -180,6 +190,13 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "kill {name} {pid}");
 }
 
+/// Megabytes of memory that a process holds.
+pub fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
+}
+
 /// Asks again until there is an answer.
 #[track_caller]
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -198,8 +215,7 @@ pub fn full() -> bool {
     std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-fn spawn(dir: &Path, flags: &[String]) -> (Process, SocketAddr) {
-    let db = dir.join("cued.db");
+fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr) {
     let log = OpenOptions::new().create(true).append(true).open(dir.join("cued.log")).unwrap();
     let child = cued(&["serve", "--listen", "127.0.0.1:0", "--db"])
         .arg(db)

@@ -122,6 +122,29 @@ async fn no_more_connections_are_served_at_once_than_the_bound() {
 }
 
 #[tokio::test]
+async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
+    let settings = HttpSettings { header_time: LONG, max_connections: 3, ..HttpSettings::default() };
+    let world = World::with(settings).await;
+    let (mut half, mut kept, mut silent) =
+        (world.connect().await, world.connect().await, world.connect().await);
+    for wire in [&mut kept, &mut half] {
+        wire.send(&get("/items/a")).await;
+        assert_eq!(wire.response().await.status, 200);
+    }
+    half.send("GET /items/a HTTP/1.1\r\n").await;
+    let mut newcomers = Vec::new();
+    for gone in [&mut silent, &mut kept] {
+        let mut newcomer = world.connect().await;
+        newcomer.send(&[get("/items/a"), get("/poll")].concat()).await;
+        assert_eq!(newcomer.response().await.status, 200);
+        assert_eq!(gone.rest().await, "");
+        newcomers.push(newcomer);
+    }
+    half.send("Host: x\r\n\r\n").await;
+    assert_eq!(half.response().await.status, 200, "it was needed by nobody");
+}
+
+#[tokio::test]
 async fn stopping_ends_long_polls_and_closes_idle_connections() {
     let mut world = World::with(HttpSettings { drain_time: LONG, ..HttpSettings::default() }).await;
     let (mut idle, mut fresh, mut polling) =

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cued::app::{App, HttpSettings, Settings};
 use cued::clock::Clock;
 use cued::error::Result;
+use cued::http::Port;
 use cued::http::reply::Reply;
 use cued::http::request::Request;
 use cued::http::routes::Route;
@@ -131,6 +132,7 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
+        let connections = settings.max_connections;
         let settings = Settings { http: settings, ..Settings::of(folder.path().join("cued.db")) };
         let app = Arc::new(App::open(Clock::system(), settings).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -140,7 +142,7 @@ impl World {
                 std::future::pending().await
             }
         };
-        let served = tokio::spawn(http::serve(listener, app, TABLE, until));
+        let served = tokio::spawn(http::serve(Port { listener, table: TABLE, connections }, app, until));
         Self { address, stop: Some(stop), served, _folder: folder }
     }
 

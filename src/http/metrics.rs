@@ -1,0 +1,171 @@
+//! `/metrics`, for Prometheus. It has a listener of its own: the figures of all users are nobody else's to read.
+
+use hyper::StatusCode;
+use jiff::Timestamp;
+
+use super::reply::Reply;
+use super::request::Request;
+use crate::app::App;
+use crate::domain::execution::Trigger;
+use crate::domain::gap::Reason;
+use crate::error::{Error, Result};
+use crate::figures::process;
+use crate::figures::text::{CONTENT_TYPE, Page};
+use crate::store::counts::{self, Queue};
+use crate::store::deeds::{Deed, Deeds};
+use crate::store::file::{self, Sizes};
+
+/// `GET /metrics`: what there is, if the database cannot be read too.
+pub async fn metrics(request: Request) -> Result<Reply> {
+    let (app, now, db) = (&request.app, request.now, request.app.settings.db.clone());
+    let sizes = file::sizes(&db);
+    let queue = app.store.read(move |read| counts::queue(read, now)).await;
+    if let Err(error) = &queue {
+        tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
+    }
+    let closed = || Error::Storage("the store has been closed".to_owned());
+    let page = page(app, queue.ok(), &sizes, app.store.deeds().ok_or_else(closed)?);
+    Ok(Reply::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
+}
+
+fn page(app: &App, queue: Option<Queue>, sizes: &Sizes, deeds: &Deeds) -> Page {
+    let mut page = Page::default();
+    about_the_process(&mut page, app);
+    about_deliveries(&mut page, app);
+    about_executions(&mut page, deeds);
+    about_the_queue(&mut page, queue);
+    about_the_scheduler(&mut page, app);
+    about_the_database(&mut page, app, queue.is_some(), sizes, deeds);
+    page.histogram_family(
+        "cued_http_request_duration_seconds",
+        "How long requests took, a long poll's wait included.",
+        ["method", "route", "status"],
+        &app.requests,
+    );
+    page
+}
+
+fn about_the_process(page: &mut Page, app: &App) {
+    let version = [(env!("CARGO_PKG_VERSION"), 1)];
+    page.gauges("cued_build_info", "The version that runs; always 1.", "version", &version);
+    // The names of Prometheus' own client libraries, for which there are dashboards.
+    page.gauge(
+        "process_start_time_seconds",
+        "When the process started, in seconds since 1970.",
+        Some(seconds(app.clock.started_at())),
+    );
+    page.gauge("process_resident_memory_bytes", "Memory that the process holds.", process::resident_bytes());
+}
+
+fn about_deliveries(page: &mut Page, app: &App) {
+    let deliveries = &app.pulse.deliveries;
+    page.histogram(
+        "cued_delivery_lateness_seconds",
+        "From the instant that a webhook run was scheduled for to the start of its first attempt.",
+        &deliveries.lateness,
+    );
+    page.histogram(
+        "cued_delivery_duration_seconds",
+        "How long attempts at delivery took.",
+        &deliveries.durations,
+    );
+    page.counter_family(
+        "cued_deliveries_total",
+        "Attempts at delivery that have ended, by what became of the execution and by the cause of a failure.",
+        ["result", "cause"],
+        &deliveries.attempts,
+    );
+    page.counter_family(
+        "cued_notices_total",
+        "Attempts to tell of failures, by mail or POST, by what became of the notice.",
+        ["result"],
+        &app.pulse.notices,
+    );
+}
+
+fn about_executions(page: &mut Page, deeds: &Deeds) {
+    let made = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
+        .map(|trigger| (trigger.as_str(), deeds.count(Deed::Made(trigger))));
+    page.counters("cued_executions_made_total", "Executions made.", "triggered_by", &made);
+    page.counter(
+        "cued_executions_over_quota_total",
+        "Executions recorded as failed and not sent, since the plan's quota was used up.",
+        deeds.count(Deed::OverQuota),
+    );
+    let missed =
+        [Reason::Downtime, Reason::Clock].map(|reason| (reason.as_str(), deeds.count(Deed::Missed(reason))));
+    page.counters("cued_missed_runs_total", "Runs that made no execution.", "reason", &missed);
+    page.counter("cued_claims_total", "Executions that workers claimed.", deeds.count(Deed::Claimed));
+    page.counter(
+        "cued_lost_claims_total",
+        "Executions taken back from workers that lost them.",
+        deeds.count(Deed::LostClaim),
+    );
+}
+
+fn about_the_queue(page: &mut Page, queue: Option<Queue>) {
+    let Some(queue) = queue else { return };
+    let depths = [
+        ("send", queue.pending_outbox),
+        ("claim", queue.pending_worker_claims),
+        ("retry", queue.pending_retries),
+    ];
+    page.gauges(
+        "cued_queue_depth",
+        "Executions that wait: to be sent, for a worker, for another attempt.",
+        "queue",
+        &depths,
+    );
+    page.gauge(
+        "cued_stale_executions",
+        "Executions under way for over 300 seconds.",
+        Some(queue.stale_executions),
+    );
+    page.gauge("cued_active_workers", "Workers whose last heartbeat is recent.", Some(queue.active_workers));
+}
+
+fn about_the_scheduler(page: &mut Page, app: &App) {
+    let cycle = app.pulse.cycle();
+    page.counter("cued_scheduler_turns_total", "Passes of the scheduler.", app.pulse.turns());
+    page.gauge(
+        "cued_scheduler_last_turn_timestamp_seconds",
+        "When the scheduler's last pass began, in seconds since 1970.",
+        cycle.last_run.map(seconds),
+    );
+    page.gauge(
+        "cued_scheduler_last_turn_duration_seconds",
+        "How long the scheduler's last pass took.",
+        Some(cycle.took.as_secs_f64()),
+    );
+}
+
+fn about_the_database(page: &mut Page, app: &App, is_readable: bool, sizes: &Sizes, deeds: &Deeds) {
+    page.histogram("cued_commit_writes", "Writes that share a commit.", &deeds.batches);
+    page.histogram(
+        "cued_commit_duration_seconds",
+        "How long commits took, the writes themselves included.",
+        &deeds.commits,
+    );
+    page.counter(
+        "cued_commit_failures_total",
+        "Commits of which nothing is on the disk.",
+        deeds.failed_commits.get(),
+    );
+    page.gauge(
+        "cued_database_readable",
+        "Whether the database could be read for this page.",
+        Some(u8::from(is_readable)),
+    );
+    page.gauge(
+        "cued_database_writable",
+        "Whether the newest write to the database succeeded.",
+        Some(u8::from(app.store.is_writable())),
+    );
+    page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
+    page.gauge("cued_database_wal_bytes", "Size of the write-ahead log beside it.", sizes.wal);
+}
+
+#[allow(clippy::cast_precision_loss)] // a double holds milliseconds for 285,000 years
+fn seconds(at: Timestamp) -> f64 {
+    at.as_millisecond() as f64 / 1_000.0
+}

@@ -1,0 +1,142 @@
+//! A wall clock that is wrong, and what the user sees meanwhile. The scheduler's own passes are held by `scheduler`.
+
+use std::sync::Arc;
+
+use cued::app::{App, Settings};
+use cued::clock::Clock;
+use cued::domain::plan::Plans;
+use cued::engine::Engine;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::api::{Api, User};
+use crate::delivery_fixture::Recorder;
+use crate::fixture::World;
+use crate::server::until;
+
+const NOON: &str = "2026-03-01T12:00:00Z";
+
+/// The whole program on a clock that is set by hand as a machine's is.
+struct Machine {
+    api: Api,
+    engine: Engine,
+    courier: Arc<Recorder>,
+}
+
+impl Machine {
+    fn boots(folder: &TempDir, at: &str) -> Self {
+        let clock = Clock::adrift(at.parse().unwrap());
+        let settings = Settings {
+            // A test looks as often as it likes.
+            plans: Plans::default().limited(false),
+            ..Settings::of(folder.path().join("cued.db"))
+        };
+        let app = App::open(clock, settings).unwrap();
+        let api = Api::of(World::of(app));
+        let courier = Arc::new(Recorder::default());
+        let engine = Engine::start(&api.world.app, Arc::clone(&courier) as _).unwrap();
+        Self { api, engine, courier }
+    }
+
+    /// Sets the clock, and lets the scheduler look at it.
+    fn set(&self, to: &str) {
+        let (app, to) = (&self.api.world.app, to.parse::<Timestamp>().unwrap());
+        app.clock.set(to);
+        let turns = app.pulse.turns();
+        until("the scheduler has turned", || {
+            app.bells.schedule.ring();
+            // The first may have begun before the clock was set.
+            (app.pulse.turns() > turns + 1).then_some(())
+        });
+    }
+
+    fn cue(&self, user: &User, id: &str) -> Value {
+        let found = self.api.get(user, &format!("/v1/cues/{id}"));
+        assert_eq!(found.status, 200, "{}", found.body);
+        found.json()
+    }
+
+    fn instants(&self, user: &User, id: &str) -> Vec<String> {
+        let cue = self.cue(user, id);
+        let executions = cue["executions"].as_array().unwrap();
+        executions.iter().map(|it| it["scheduled_for"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn fire(&self, user: &User, id: &str) {
+        let delivered = self.courier.parcels().len();
+        assert_eq!(self.api.post(user, &format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
+        until("the run by hand is delivered", || (self.courier.parcels().len() > delivered).then_some(()));
+    }
+
+    fn stops(self) {
+        self.engine.stop();
+    }
+}
+
+fn hourly(machine: &Machine, user: &User) -> String {
+    let created = machine.api.post(
+        user,
+        "/v1/cues",
+        &json!({
+            "name": "hook",
+            "schedule": {"type": "recurring", "cron": "0 * * * *"},
+            "callback": {"url": "https://example.com/"},
+        }),
+    );
+    assert_eq!(created.status, 201, "{}", created.body);
+    created.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_works() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&machine, &user);
+
+    machine.set("2026-03-02T00:00:30Z");
+    until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    assert_eq!(machine.instants(&user, &id), ["2026-03-02T00:00:00Z"]);
+    let missed = machine.api.get(&user, &format!("/v1/cues/{id}/missed")).json();
+    let expected = json!([{
+        "first": "2026-03-01T13:00:00Z", "last": "2026-03-01T23:00:00Z", "count": 11, "reason": "clock",
+    }]);
+    assert_eq!(missed["missed"], expected);
+
+    machine.set("2026-03-01T12:01:00Z");
+    for hour in 13..16 {
+        machine.set(&format!("2026-03-01T{hour}:00:01Z"));
+    }
+    assert_eq!(machine.instants(&user, &id).len(), 1, "these hours have had their runs, or were missed");
+    machine.fire(&user, &id);
+    assert_eq!(machine.cue(&user, &id)["next_run"], "2026-03-02T01:00:00+00:00");
+
+    machine.set("2026-03-02T01:00:01Z");
+    until("it fires again", || (machine.instants(&user, &id).len() == 3).then_some(()));
+    assert_eq!(machine.instants(&user, &id)[0], "2026-03-02T01:00:00Z");
+    machine.stops();
+}
+
+#[test]
+fn a_machine_that_boots_in_1970_serves_runs_by_hand_and_catches_up_when_its_clock_is_set() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&machine, &user);
+    machine.set("2026-03-01T12:00:30Z");
+    machine.stops();
+
+    let machine = Machine::boots(&folder, "1970-01-01T00:00:10Z");
+    machine.set("1970-01-01T02:00:00Z");
+    assert_eq!(machine.instants(&user, &id), [""; 0], "nothing fires by schedule");
+    machine.fire(&user, &id);
+    assert_eq!(machine.api.get(&user, "/health").json()["status"], "healthy");
+    machine.set("2026-03-01T15:30:00Z");
+    // The run of 1970 is no longer looked for: by the clock it is decades old, and history that old is removed.
+    until("the newest run fires", || {
+        machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
+    });
+    assert_eq!(machine.cue(&user, &id)["missed_count"], 2);
+    machine.stops();
+}

@@ -1,0 +1,266 @@
+//! A day in the life of three cues, run again and again with another write failing each time: the N-th commit for N = 1,
+//! 2, 3, …, then the N-th page that the file grows by. Whoever is told that a write failed tries again, as callers and
+//! the engine do. The end is always the same as if nothing had failed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cued::actions::executions::{claim_next, report};
+use cued::clock::Clock;
+use cued::domain::callback::{Callback, Method};
+use cued::domain::cue::{NewCue, OnFailure, Transport};
+use cued::domain::execution::Retry;
+use cued::domain::notice::Kind;
+use cued::domain::outcome::Report;
+use cued::domain::schedule::{CatchUp, Schedule};
+use cued::domain::verification::Mode;
+use cued::engine::attempt::{judge, send};
+use cued::engine::courier::Receipt;
+use cued::engine::delivery::promote;
+use cued::engine::dispatcher::{Dispatcher, Intake};
+use cued::engine::mishap::Mishap;
+use cued::engine::scheduler::Scheduler;
+use cued::engine::{escalation, telling, upkeep};
+use cued::error::{Error, Result};
+use cued::store::cues;
+use cued::store::outbox::Notice;
+use rusqlite::types::Value;
+use serde_json::json;
+
+use super::disk::assert_sound;
+use crate::delivery_fixture::Recorder;
+use crate::fixture::{BEGIN, World};
+
+/// What goes wrong in a run.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Nothing,
+    /// This commit, counted from 1, is refused by the disk.
+    Commit(usize),
+    /// The file may grow by so many pages and is then full, until somebody has noticed.
+    Pages(usize),
+}
+
+/// A program whose disk fails once.
+struct Trial {
+    world: World,
+    courier: Recorder,
+    dispatcher: Dispatcher,
+    desk: escalation::Desk,
+    scheduler: Scheduler,
+    failures: usize,
+}
+
+impl Trial {
+    fn begin(fault: Fault) -> Self {
+        let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
+        world.user("ann");
+        let (dispatcher, desk) = (Dispatcher::new(8), escalation::Desk::new(8));
+        let courier = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
+        let scheduler = Scheduler::start(&world.app).unwrap();
+        let trial = Self { world, courier, dispatcher, desk, scheduler, failures: 0 };
+        match fault {
+            Fault::Nothing => {}
+            Fault::Commit(number) => trial.fail_commit(number),
+            Fault::Pages(pages) => trial.limit_growth(pages),
+        }
+        trial
+    }
+
+    fn fail_commit(&self, number: usize) {
+        let commits = AtomicUsize::new(0);
+        // The commit that installs the hook is the first that asks it.
+        let refuses = move || commits.fetch_add(1, Ordering::SeqCst) == number;
+        self.world.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
+    }
+
+    fn limit_growth(&self, pages: usize) {
+        let limit = self.world.app.store.write(move |tx| {
+            let count: usize =
+                tx.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?.try_into().unwrap();
+            let limit = format!("PRAGMA max_page_count = {}", count + pages);
+            Ok(tx.query_row(&limit, [], |row| row.get::<_, i64>(0))?)
+        });
+        limit.wait().unwrap();
+    }
+
+    /// Does something again until it is stored.
+    fn insist<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T>) -> T {
+        loop {
+            match attempt(self) {
+                Ok(done) => return done,
+                Err(Error::Storage(_)) => {
+                    self.failures += 1;
+                    assert!(self.failures < 3, "the disk fails once, and is then well");
+                    assert!(!self.world.app.store.is_writable());
+                    self.limit_growth(10_000);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    fn create(&mut self, number: u32, change: impl Fn(&mut NewCue) + Send + Clone + 'static) {
+        self.insist(|trial| {
+            let (now, change) = (trial.world.now(), change.clone());
+            let stored = trial.world.app.store.write(move |tx| {
+                let mut new = NewCue {
+                    name: "n".to_owned(),
+                    description: None,
+                    schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
+                    transport: Transport::Worker,
+                    callback: None,
+                    payload: Some(json!({"text": "x".repeat(3_000)})),
+                    retry: Retry { max_attempts: 2, backoff_minutes: vec![1.0] },
+                    on_failure: OnFailure::default(),
+                    verification: Mode::None,
+                    warning: None,
+                };
+                change(&mut new);
+                let (cue, payload) = new.into_cue(format!("cue_{number:012}"), 1, now)?;
+                cues::insert(tx, cue, payload.as_ref())
+            });
+            stored.wait()
+        });
+    }
+
+    /// Lets the clock go on, and does all that falls due.
+    fn pass(&mut self, seconds: i64) {
+        self.world.advance(seconds);
+        self.insist(|trial| trial.scheduler.run_once(&trial.world.app));
+        self.insist(|trial| promote(&trial.world.app));
+        self.insist(|trial| upkeep::return_lost_claims(&trial.world.app.store, trial.world.now()));
+        self.deliver();
+        self.tell();
+    }
+
+    fn deliver(&mut self) {
+        let mut returned = Vec::new();
+        loop {
+            let taken = self.insist(|trial| {
+                trial.dispatcher.pass(&trial.world.app, std::mem::take(&mut returned), Intake::Open)
+            });
+            if taken.is_empty() && self.dispatcher.unfinished() == 0 {
+                return;
+            }
+            let now = self.world.now();
+            returned = taken.iter().map(|taken| judge(taken, send(&self.courier, taken, now), now)).collect();
+        }
+    }
+
+    fn tell(&mut self) {
+        let mut told = Vec::new();
+        loop {
+            let posts = self
+                .insist(|trial| trial.desk.pass(&trial.world.app, std::mem::take(&mut told), Intake::Open));
+            if posts.is_empty() && self.desk.is_clear() {
+                return;
+            }
+            let now = self.world.now();
+            let route = &self.world.app.settings.mail;
+            let tell = |notice: &Notice| match notice.kind {
+                Kind::Mail => {
+                    telling::judge_mail(notice, &telling::send_mail(route, "http://cued", notice), now)
+                }
+                _ => telling::judge(notice, &telling::send(&self.courier, notice, now), now),
+            };
+            told = posts.iter().map(tell).collect();
+        }
+    }
+
+    fn work(&mut self, reports: bool) {
+        let claimed = self.insist(|trial| claim_next(&trial.world.app, 1, None, "w".to_owned()).wait());
+        if reports {
+            // One that failed was not recorded: it is not told that there is one already.
+            self.insist(|trial| {
+                report(&trial.world.app, 1, claimed.id, Report { success: true, ..Report::default() }).wait()
+            });
+        }
+    }
+
+    /// Everything that the file says, but for names that are drawn by lot.
+    fn dump(&self) -> Vec<String> {
+        let file = rusqlite::Connection::open(&self.world.app.settings.db).unwrap();
+        assert_sound(&file);
+        let mut names =
+            file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+        let names: Vec<String> =
+            names.query_map([], |row| row.get(0)).unwrap().map(|it| it.unwrap()).collect();
+        names.iter().flat_map(|table| rows(&file, table)).collect()
+    }
+}
+
+fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
+    let mut statement = file.prepare(&format!("SELECT * FROM {table}")).unwrap();
+    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let mut dumped = Vec::new();
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let mut line = table.to_owned();
+        for (place, column) in columns.iter().enumerate() {
+            let value: Value = row.get(place).unwrap();
+            let is_of_notice = matches!(table, "alerts" | "outbox") && column == "id";
+            if !(is_of_notice || matches!(value, Value::Blob(_))) {
+                line += &format!(" {column}={value:?}");
+            }
+        }
+        dumped.push(line);
+    }
+    dumped
+}
+
+/// One that makes the file grow.
+fn long_answer(http_status: u16) -> std::result::Result<Receipt, Mishap> {
+    Ok(Receipt { http_status, retry_after: None, body: vec![b'x'; 2_000] })
+}
+
+/// Two hours: runs that are delivered, tried again, given up and told of, claimed, reported and lost.
+fn day(fault: Fault) -> (Vec<String>, usize, usize) {
+    let mut trial = Trial::begin(fault);
+    trial.create(1, |new| {
+        new.transport = Transport::Webhook;
+        let url = "http://127.0.0.1:1/".to_owned();
+        new.callback = Some(Callback { url: url.clone(), method: Method::Post, headers: Vec::new() });
+        new.on_failure = OnFailure { email: true, webhook: Some(url), pause: false };
+    });
+    trial.create(2, |_| ());
+    trial.create(3, |new| new.schedule = Schedule::once("2026-01-01T11:30:00Z", "UTC").unwrap());
+    trial.pass(3_600); // 500
+    trial.work(true);
+    trial.pass(60); // 503, given up and told of
+    trial.pass(1_800);
+    trial.work(false);
+    trial.pass(1_800); // 200; the claim goes on
+    trial.pass(901); // and is lost
+    let sent = Arc::new(trial.courier.parcels()).len();
+    (trial.dump(), trial.failures, sent)
+}
+
+#[track_caller]
+fn ends_alike(fault: impl Fn(usize) -> Fault) -> usize {
+    let (expected, _, sent) = day(Fault::Nothing);
+    for number in 1.. {
+        let (end, failures, parcels) = day(fault(number));
+        for (line, wanted) in end.iter().zip(&expected) {
+            assert_eq!(line, wanted, "{:?}", fault(number));
+        }
+        assert_eq!(end.len(), expected.len(), "{:?}", fault(number));
+        assert_eq!(parcels, sent, "{:?}: each attempt was made once", fault(number));
+        if failures == 0 {
+            return number;
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn whichever_commit_fails_the_end_is_the_same() {
+    let commits = ends_alike(Fault::Commit);
+    assert!(commits > 15, "only {commits}");
+}
+
+#[test]
+fn whichever_page_the_disk_has_no_room_for_the_end_is_the_same() {
+    let pages = ends_alike(Fault::Pages);
+    assert!(pages > 5, "only {pages}");
+}

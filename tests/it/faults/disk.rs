@@ -1,0 +1,225 @@
+//! A disk that is full, read-only or held by another program: what is refused, what goes on, and that it passes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use cued::store::tally;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use super::mount::Disk;
+use crate::api::Api;
+use crate::client::Client;
+use crate::recorder::{Reaction, Recorder};
+use crate::server::{ALONE, Server, cued, until};
+use crate::watching::metrics::scrape;
+
+const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
+
+fn work() -> Value {
+    let daily = json!({"type": "recurring", "cron": "@daily"});
+    json!({"name": "work", "transport": "worker", "schedule": daily, "payload": {"text": "x".repeat(1_000)}})
+}
+
+/// Creates cues until one is refused; answers the ids of the others.
+fn create_until_refused(user: &Client) -> BTreeSet<String> {
+    let mut created = BTreeSet::new();
+    loop {
+        let answer = user.post("/v1/cues", &work());
+        if answer.status != 201 {
+            answer.refused(503, "storage_unavailable");
+            assert_eq!(answer.header("retry-after"), Some("5"));
+            return created;
+        }
+        created.insert(answer.json()["id"].as_str().unwrap().to_owned());
+        assert!(created.len() < 10_000, "the disk is never full");
+    }
+}
+
+/// Uses up what larger writes have left: from then on none goes through, however small.
+fn beat_until_refused(user: &Client) {
+    for number in 0..1_000 {
+        let beat = json!({"worker_id": format!("w{number}"), "handlers": []});
+        if user.post("/v1/worker/heartbeat", &beat).status == 503 {
+            return;
+        }
+    }
+    panic!("the disk is never full");
+}
+
+fn fire(user: &Client, cue: &Value) -> String {
+    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    fired["execution_id"].as_str().unwrap().to_owned()
+}
+
+fn look(user: &Client, execution: &str) -> Value {
+    user.get(&format!("/v1/executions/{execution}")).expect(200)
+}
+
+#[track_caller]
+pub fn assert_sound(file: &Connection) {
+    let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    let orphans =
+        file.prepare("PRAGMA foreign_key_check").unwrap().query([]).unwrap().next().unwrap().is_some();
+    assert!(!orphans, "a row refers to one that is not there");
+    assert_eq!(tally::discrepancies(file).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_space() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    let mut server = Server::start_on(&disk.db(), &[ALONE, &METRICS].concat());
+    let (user, receiver) = (server.user(), Recorder::start());
+    let hook = json!({
+        "name": "hook",
+        "schedule": {"type": "recurring", "cron": "@daily"},
+        "callback": {"url": receiver.url()},
+    });
+    receiver.react(Reaction::Hang);
+    let delivery = fire(&user, &user.create(&hook));
+    let claimed = fire(&user, &user.create(&work()));
+    user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
+    receiver.wait_hanging(1);
+
+    disk.fill();
+    let mut kept = create_until_refused(&user);
+    beat_until_refused(&user);
+    // What is under way ends, and cannot be stored.
+    receiver.release();
+    until("the result of the delivery was refused by the disk", || {
+        server.log().contains("deliveries rest for a moment").then_some(())
+    });
+    let outcome = format!("/v1/executions/{claimed}/outcome");
+    user.post(&outcome, &json!({"success": true})).refused(503, "storage_unavailable");
+    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
+    assert_eq!(look(&user, &delivery)["status"], "delivering");
+    assert_eq!(look(&user, &claimed)["outcome"], json!(null));
+    assert_eq!(user.get("/status").expect(200)["status"], "degraded");
+    assert_eq!(user.get("/health").expect(200)["services"]["database"], "not writable");
+    assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
+
+    disk.free();
+    until("the result of the delivery is stored", || {
+        (look(&user, &delivery)["status"] == "success").then_some(())
+    });
+    assert_eq!(user.get("/status").expect(200)["status"], "healthy");
+    user.post(&outcome, &json!({"success": true})).expect(200);
+    kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
+    assert_eq!((receiver.count(), &look(&user, &delivery)["attempts"]), (1, &json!(1)));
+    assert_eq!(server.stop(), Some(0), "{}", server.log());
+
+    let file = server.sqlite();
+    assert_sound(&file);
+    let mut ids = file.prepare("SELECT id FROM cues WHERE transport = 'worker' AND key > 2").unwrap();
+    let stored: BTreeSet<String> = ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(stored, kept, "what was acknowledged is there, what was refused is not");
+}
+
+#[test]
+fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    let server = Server::start_on(&disk.db(), &[ALONE, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
+    let (user, receiver) = (server.user(), Recorder::start());
+    let cue = user.create(&json!({
+        "name": "hook",
+        "schedule": {"type": "recurring", "cron": "@hourly"},
+        "callback": {"url": receiver.url()},
+    }));
+    disk.fill();
+    create_until_refused(&user);
+    beat_until_refused(&user);
+    std::thread::scope(|scope| {
+        let mover = user.clone();
+        // It is answered when all that fell due is done.
+        let moved = scope.spawn(move || mover.advance("PT3H"));
+        until("the scheduler cannot fire", || server.log().contains("could not be taken up").then_some(()));
+        assert_eq!(receiver.count(), 0);
+        disk.free();
+        let moved = moved.join().unwrap();
+        assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(3), &json!(3)));
+    });
+    let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+    assert_eq!((&cue["run_count"], &cue["missed_count"]), (&json!(3), &json!(0)));
+    assert_eq!(receiver.count(), 3);
+}
+
+/// Starts a server that must end with exit code 1 and leave the file as it was; its complaint.
+pub fn refused_start(db: &Path) -> String {
+    let before = fs::read(db).unwrap();
+    let output = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]).arg(db).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
+    assert!(complaint.contains(db.to_str().unwrap()), "the message names the file: {complaint}");
+    assert!(fs::read(db).unwrap() == before, "the file was changed");
+    complaint
+}
+
+fn stopped_server_on(disk: &Disk) {
+    let mut server = Server::start_on(&disk.db(), ALONE);
+    server.user().create(&work());
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    stopped_server_on(&disk);
+    disk.fill();
+    let complaint = refused_start(&disk.db());
+    assert!(complaint.contains("Its disk is full or fails"), "{complaint}");
+    disk.free();
+    let mut server = Server::start_on(&disk.db(), ALONE);
+    assert_eq!(server.stop(), Some(0), "what the refused start left behind is in nobody's way");
+    disk.make_read_only();
+    let complaint = refused_start(&disk.db());
+    assert!(complaint.contains("Read-only file system"), "{complaint}");
+}
+
+#[test]
+fn a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well() {
+    let api = Api::start();
+    let user = api.user("ann");
+    // SQLite then says that the disk is full.
+    let grow_by = |pages: i64| {
+        let limit = api.world.app.store.write(move |tx| {
+            let count: i64 = tx.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let limit = format!("PRAGMA max_page_count = {}", count + pages);
+            Ok(tx.query_row(&limit, [], |row| row.get::<_, i64>(0))?)
+        });
+        limit.wait().unwrap();
+    };
+    let is_writable = || api.world.app.store.is_writable();
+    grow_by(0);
+    until("the disk is full", || (api.post(&user, "/v1/cues", &work()).status == 503).then_some(()));
+    assert!(!is_writable());
+    assert_eq!(api.post(&user, "/v1/cues", &json!({})).status, 422);
+    assert_eq!(api.post(&user, "/v1/executions/claim", &json!({})).status, 409);
+    api.world.app.store.write(|_| Ok(())).wait().unwrap();
+    assert!(!is_writable());
+    grow_by(1_000);
+    assert!(!is_writable(), "nothing has been stored yet");
+    assert_eq!(api.post(&user, "/v1/cues", &work()).status, 201);
+    assert!(is_writable());
+}
+
+#[test]
+fn another_program_that_holds_the_file_is_waited_for_and_then_refused() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let other = server.sqlite();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    user.post("/v1/cues", &work()).refused(503, "storage_unavailable");
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+    std::thread::scope(|scope| {
+        let (waiter, user) = (user.clone(), user.clone());
+        let waits = scope.spawn(move || waiter.create(&work()));
+        user.get("/v1/cues").expect(200);
+        other.execute_batch("ROLLBACK").unwrap();
+        waits.join().unwrap();
+    });
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
+}

@@ -1,0 +1,149 @@
+//! Files that a disk or a power cut has spoilt.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::disk::{assert_sound, refused_start};
+use crate::random::Random;
+use crate::server::{ALONE, Server};
+
+/// The size of its pages, as a file itself says it.
+fn page_size(file: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([file[16], file[17]]))
+}
+
+fn beside(db: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", db.display()))
+}
+
+/// The bytes of a file that a server has written and left.
+fn whole_file() -> Vec<u8> {
+    let mut server = Server::start(ALONE);
+    server.user();
+    assert_eq!(server.stop(), Some(0));
+    fs::read(server.db()).unwrap()
+}
+
+fn spoil(bytes: &mut [u8], random: &mut Random) {
+    bytes.fill_with(|| u8::try_from(random.below(256)).unwrap());
+}
+
+#[test]
+fn a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was() {
+    let (folder, sound) = (TempDir::new().unwrap(), whole_file());
+    let (db, mut random) = (folder.path().join("cued.db"), Random::seeded("damage"));
+    let size = page_size(&sound);
+    for page in 0..sound.len() / size {
+        let mut bytes = sound.clone();
+        // The first hundred bytes say whose file it is.
+        let begin = if page == 0 { 100 } else { page * size };
+        spoil(&mut bytes[begin..(page + 1) * size], &mut random);
+        fs::write(&db, &bytes).unwrap();
+        let complaint = refused_start(&db);
+        assert!(complaint.contains("is damaged") && complaint.contains("backup"), "{page}: {complaint}");
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
+    let (folder, sound) = (TempDir::new().unwrap(), whole_file());
+    let db = folder.path().join("cued.db");
+    let page = page_size(&sound);
+    for length in [50, 100, page, 2 * page, sound.len() / 2, sound.len() - page] {
+        fs::write(&db, &sound[..length]).unwrap();
+        let complaint = refused_start(&db);
+        assert!(complaint.contains("is damaged") && complaint.contains("backup"), "{length}: {complaint}");
+    }
+}
+
+/// What a power cut leaves: the file and the write-ahead log as they were, and nothing of what only memory held.
+struct Remains {
+    file: Vec<u8>,
+    log: Vec<u8>,
+}
+
+impl Remains {
+    /// Puts them down anew, the log as it is given.
+    fn put(&self, folder: &TempDir, log: &[u8]) -> PathBuf {
+        let db = folder.path().join("cued.db");
+        fs::write(&db, &self.file).unwrap();
+        fs::write(beside(&db, "-wal"), log).unwrap();
+        drop(fs::remove_file(beside(&db, "-shm"))); // there is none at first
+        db
+    }
+}
+
+/// A server that was killed after it had acknowledged these cues, each with the length that the log then had.
+fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
+    let mut server = Server::start(ALONE);
+    let user = server.user();
+    let daily = json!({"type": "recurring", "cron": "@daily"});
+    let acknowledged = (0..30)
+        .map(|number| {
+            let payload = json!({"text": "x".repeat(number * 50)});
+            let cue = json!({"name": "n", "transport": "worker", "schedule": daily, "payload": payload});
+            let id = user.create(&cue)["id"].as_str().unwrap().to_owned();
+            (usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(), id)
+        })
+        .collect();
+    server.kill9();
+    let remains = Remains {
+        file: fs::read(server.db()).unwrap(),
+        log: fs::read(beside(&server.db(), "-wal")).unwrap(),
+    };
+    (remains, user.key().to_owned(), acknowledged)
+}
+
+/// A power cut can tear what was not yet acknowledged: an answer goes out after the log was synced. Here more is torn
+/// than that. What was acknowledged before the tear is there, what came after it is not, and nothing is there by half.
+#[test]
+fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_by_half() {
+    let (remains, key, acknowledged) = killed_server();
+    let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("tear"));
+    let length = remains.log.len();
+    assert_eq!(acknowledged.last().unwrap().0, length, "nothing else was written meanwhile");
+    let first = acknowledged[0].0;
+    let mut tears = vec![first, first + 1, length - 1, length];
+    tears.extend((0..8).map(|_| first + usize::try_from(random.below((length - first) as u64)).unwrap()));
+    for tear in tears {
+        let cut = remains.log[..tear].to_vec();
+        let mut garbled = remains.log.clone();
+        spoil(&mut garbled[tear..], &mut random);
+        for log in [cut, garbled] {
+            let db = remains.put(&folder, &log);
+            let mut server = Server::start_on(&db, ALONE);
+            let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
+            let mut there: Vec<&str> =
+                listed["cues"].as_array().unwrap().iter().map(|cue| cue["id"].as_str().unwrap()).collect();
+            let mut expected: Vec<&str> =
+                acknowledged.iter().filter(|(end, _)| *end <= tear).map(|(_, id)| id.as_str()).collect();
+            there.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(there, expected, "torn at {tear} of {length}");
+            assert_eq!(server.stop(), Some(0));
+            assert_sound(&server.sqlite());
+        }
+    }
+}
+
+/// The log goes into the file page by page, and is given up only when the file was synced: until then the pages that it
+/// holds may be anything in the file.
+#[test]
+fn a_checkpoint_that_a_power_cut_has_torn_is_made_again() {
+    let (remains, key, acknowledged) = killed_server();
+    let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("checkpoint"));
+    let db = remains.put(&folder, &remains.log);
+    let page = page_size(&remains.file);
+    let mut torn = remains.file.clone();
+    torn.resize(torn.len() + 20 * page, 0);
+    spoil(&mut torn[page..], &mut random);
+    fs::write(&db, &torn).unwrap();
+    let mut server = Server::start_on(&db, ALONE);
+    let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
+    assert_eq!(listed["total"], acknowledged.len());
+    assert_eq!(server.stop(), Some(0));
+    assert_sound(&server.sqlite());
+}

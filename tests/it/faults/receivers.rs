@@ -1,0 +1,107 @@
+//! Receivers that do not do as they should, and what the user then sees. Each way by itself, down to the byte, is held
+//! by `courier` and `guard`.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::receiver::{Receiver, Then, drip};
+use crate::server::{ALONE, Server, full, resident};
+use crate::watching::metrics::scrape;
+
+/// A gigabyte, or as much of it as is taken.
+fn pour(stream: &mut TcpStream) -> Then {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
+    let piece = vec![b'x'; 100_000];
+    let mut left = 10_000;
+    if stream.write_all(head.as_bytes()).is_ok() {
+        while left > 0 && stream.write_all(&piece).is_ok() {
+            left -= 1;
+        }
+    }
+    Then::Close
+}
+
+fn fire(user: &Client, url: &str) -> String {
+    let cue = user.create(&json!({
+        "name": "hook",
+        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+        "callback": {"url": url},
+        "retry": {"max_attempts": 1},
+        "on_failure": {"email": false},
+    }));
+    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    fired["execution_id"].as_str().unwrap().to_owned()
+}
+
+/// Status, status of the answer and error of an execution.
+fn seen(user: &Client, execution: &str) -> (String, Value, String) {
+    let execution = user.get(&format!("/v1/executions/{execution}")).expect(200);
+    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
+    (text("status"), execution["http_status"].clone(), text("error_message"))
+}
+
+#[test]
+fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs() {
+    let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
+    let server = Server::start(&[ALONE, &flags].concat());
+    let user = server.user();
+    let before = resident(server.pid());
+    let sound = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let resets = Receiver::untouched(|_| ());
+    let babbles = Receiver::always("220 mail.example.com ESMTP\r\n");
+    let pours = Receiver::start(pour);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let cases = [
+        (resets.url("/"), "failed", json!(null), "the connection was closed before the answer was complete"),
+        (babbles.url("/"), "failed", json!(null), "the answer is not proper HTTP"),
+        (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
+        (
+            "http://nowhere.invalid/".to_owned(),
+            "failed",
+            json!(null),
+            "the name nowhere.invalid could not be looked up",
+        ),
+        // What it poured was cut: an answer that begins with 200 is a success.
+        (pours.url("/"), "success", json!(200), ""),
+        (sound.url("/"), "success", json!(200), ""),
+    ];
+    let executions = cases.clone().map(|(url, ..)| fire(&user, &url));
+    user.settle();
+    for ((url, status, http_status, error), execution) in cases.iter().zip(&executions) {
+        let seen = seen(&user, execution);
+        assert_eq!((seen.0.as_str(), &seen.1), (*status, http_status), "{url}: {}", seen.2);
+        assert!(seen.2.starts_with(error) && seen.2.is_empty() == error.is_empty(), "{url}: {}", seen.2);
+    }
+    let kept = user.get(&format!("/v1/executions/{}", executions[4])).expect(200);
+    assert_eq!(kept["response_body"], "x".repeat(2_000));
+    let grown = resident(server.pid()).saturating_sub(before);
+    assert!(grown < 20, "{grown} MB more than before");
+    let page = scrape(&server);
+    for (cause, count) in [("connection", 3.0), ("unknown_name", 1.0)] {
+        let labels = [("result", "failed"), ("cause", cause)];
+        assert_eq!(page.value("cued_deliveries_total", &labels), count, "{cause}");
+    }
+}
+
+#[test]
+fn a_receiver_that_trickles_is_cut_after_thirty_seconds() {
+    if !full() {
+        eprintln!("left out but in the long tests: it takes thirty seconds");
+        return;
+    }
+    let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+    let user = server.user();
+    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
+    let trickles = Receiver::start(move |stream| {
+        drip(stream, endless.as_bytes());
+        Then::Close
+    });
+    let execution = fire(&user, &trickles.url("/"));
+    user.settle();
+    let seen = seen(&user, &execution);
+    assert_eq!(seen.0, "failed");
+    assert_eq!(seen.2, "answered 200, but the body did not end within 30 s");
+}
