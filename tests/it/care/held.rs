@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use cued::store::{hold, queue};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{BEGIN, backup, fire, hook, report, work};
 use crate::administration::{fails, ok};
 use crate::client::Client;
+use crate::delivery_fixture;
 use crate::mailbox::Mailbox;
 use crate::recorder::Recorder;
 use crate::server::{ALONE, Server, run, until};
@@ -74,6 +76,19 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
     assert_eq!(receiver.count(), 0);
     assert_eq!(user.executions_of(&call)[0]["id"], fired.as_str());
     assert_eq!(user.executions_of(&call).len(), 1, "nothing by schedule");
+}
+
+#[test]
+fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
+    let world = delivery_fixture::World::new(8);
+    world.sql("UPDATE users SET active_cues = 1");
+    world.run(world.cue("https://example.com/"));
+    let take =
+        || world.write(|tx| queue::take(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len());
+    world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
+    assert_eq!(take(), 0);
+    assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert_eq!(take(), 1);
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! The README's first journey, run as it stands: only the ports are other ones.
+//! The README's first journey and its commands on backups, run as they stand: only the ports and folders are other ones.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
 use super::examples::Example;
-use crate::server::Server;
+use crate::server::{ALONE, Server};
 
 /// The shell blocks of the chapter that begins with this heading.
 fn blocks(heading: &str) -> Vec<String> {
@@ -13,6 +14,18 @@ fn blocks(heading: &str) -> Vec<String> {
     let chapter = readme.split("\n## ").find(|chapter| chapter.starts_with(heading)).expect(heading);
     let blocks = chapter.split("```sh\n").skip(1);
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// What a script prints that must end well.
+#[track_caller]
+fn run(script: &str) -> String {
+    let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let bash = Command::new("bash").env("PATH", path).args(["-euo", "pipefail", "-c", script]).output();
+    let Output { status, stdout, stderr } = bash.unwrap();
+    let (said, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{said}{complaint}");
+    said.into_owned()
 }
 
 #[test]
@@ -29,14 +42,30 @@ fn the_first_journey_of_the_readme_delivers_its_payload() {
         .replace("127.0.0.1:9000", &receiver.addr().to_string());
     assert!(!script.contains(":8000") && !script.contains(":9000"), "{script}");
 
-    let output = Command::new("bash").args(["-euo", "pipefail", "-c", &script]).output().unwrap();
-    let (said, complaint) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{complaint}");
+    let said = run(&script);
     assert!(receiver.line().ends_with(r#" {"hello": "world"}"#));
     let answers: Vec<Value> =
         serde_json::Deserializer::from_str(&said).into_iter().map(Result::unwrap).collect();
     let [fired, cue] = &answers[..] else { panic!("{said}") };
     assert_eq!(fired["triggered_by"], "manual_fire");
     assert_eq!((&cue["name"], &cue["executions"][0]["id"]), (&"hello".into(), &fired["execution_id"]));
+}
+
+#[test]
+fn the_chapter_on_backups_makes_looks_at_restores_and_promotes_one() {
+    let blocks = blocks("Backups and history");
+    let [commands] = &blocks[..] else { panic!("{blocks:#?}") };
+    let server = Server::start(ALONE);
+    server.user();
+    let folder = server.db().parent().unwrap().display().to_string();
+    let commands = commands.replace("/mnt/backup", &folder);
+    // A server would not come to an end.
+    let (serve, others): (Vec<&str>, Vec<&str>) =
+        commands.lines().partition(|line| line.starts_with("cued serve"));
+    assert_eq!((serve.len(), others.len()), (1, 4), "{commands}");
+    let said = run(&format!("cd {folder}\n{}", others.join("\n")));
+    for word in ["holds all of cued.db", "verdict     sound", "trial.db is restored", "trial.db is promoted"]
+    {
+        assert!(said.contains(word), "{said}");
+    }
 }
