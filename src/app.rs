@@ -1,8 +1,11 @@
 //! What the rooms share: the store, the clock, the bells, the pulse of the engine and the settings.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::billing::Provider;
 use crate::billing::stripe::{Stripe, StripeSettings};
@@ -82,10 +85,12 @@ fn provider(settings: &Settings) -> Provider {
 }
 
 /// The bells of the program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bells {
-    /// Something fell due earlier than the scheduler knew, or the clock was moved.
+    /// Something falls due earlier than the scheduler knew, or the clock was moved.
     pub schedule: Bell,
+    // When the scheduler looks by itself, in milliseconds since 1970; the end of time while it does not.
+    next_look: AtomicI64,
     /// An execution is ready to be sent, or a delivery thread has ended one.
     pub send: Bell,
     /// An execution is ready to be claimed.
@@ -96,11 +101,37 @@ pub struct Bells {
     pub progress: Bell,
 }
 
+impl Default for Bells {
+    fn default() -> Self {
+        Self {
+            schedule: Bell::default(),
+            next_look: AtomicI64::new(i64::MAX),
+            send: Bell::default(),
+            claim: Bell::default(),
+            escalate: Bell::default(),
+            progress: Bell::default(),
+        }
+    }
+}
+
 impl Bells {
+    /// Notes when the scheduler looks by itself: what falls due later rings no bell. To be called with nothing before
+    /// it looks at the file, and with what it found before it waits, so that what is written in between does ring.
+    pub fn scheduler_looks(&self, at: Option<Timestamp>) {
+        self.next_look.store(at.map_or(i64::MAX, Timestamp::as_millisecond), Ordering::SeqCst);
+        // Stored before the file is looked at, as a write is in the file before it looks here: one sees the other.
+        fence(Ordering::SeqCst);
+    }
+
+    fn is_news(&self, due: Timestamp) -> bool {
+        fence(Ordering::SeqCst);
+        due.as_millisecond() < self.next_look.load(Ordering::SeqCst)
+    }
+
     /// Rings what a commit asked for.
     pub fn ring(&self, rings: Rings) {
         for (asked, bell) in [
-            (rings.schedule, &self.schedule),
+            (rings.schedule.is_some_and(|due| self.is_news(due)), &self.schedule),
             (rings.send, &self.send),
             (rings.claim, &self.claim),
             (rings.escalate, &self.escalate),
@@ -193,5 +224,26 @@ impl Default for HttpSettings {
             request_time: Duration::from_secs(30),
             drain_time: Duration::from_secs(30),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_falls_due_after_the_schedulers_next_look_rings_no_bell() {
+        let bells = Bells::default();
+        let rings = |due: i64| {
+            let before = bells.schedule.rung();
+            let schedule = Some(Timestamp::from_second(due).unwrap());
+            bells.ring(Rings { schedule, ..Rings::default() });
+            bells.schedule.rung() > before
+        };
+        assert!(rings(100), "it has not said when it looks");
+        bells.scheduler_looks(Timestamp::from_second(50).ok());
+        assert_eq!([rings(49), rings(50), rings(51)], [true, false, false]);
+        bells.scheduler_looks(None);
+        assert!(rings(51), "it is looking just now, and may have looked past this one");
     }
 }

@@ -36,7 +36,7 @@ pub fn create(
     caller: &Caller,
     new: NewCue,
     call: Option<IdempotentCall>,
-    render: fn(&CueWithPayload) -> Answer,
+    render: fn(&CueWithPayload) -> Result<Answer>,
 ) -> Result<Pending<Answer>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.settings.plans.limits(&caller.plan).cues;
@@ -47,8 +47,8 @@ pub fn create(
             let (cue, payload) = new.into_cue(id, user_key, now)?;
             check_limit(tx, user_key, limit)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
-            tx.ring(Rings { schedule: true, ..Rings::default() });
-            Ok(render(&CueWithPayload { cue, payload }))
+            tx.ring(Rings { schedule: cue.next_run, ..Rings::default() });
+            render(&CueWithPayload { cue, payload })
         })
     }))
 }
@@ -77,7 +77,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
         if let Some(payload) = &change.payload {
             cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
         }
-        tx.ring(Rings { schedule: true, ..Rings::default() });
+        tx.ring(Rings { schedule: cue.next_run, ..Rings::default() });
         let payload = payloads::find(tx, cue.payload_key)?;
         Ok(CueWithPayload { cue, payload })
     }))

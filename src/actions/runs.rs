@@ -163,7 +163,7 @@ fn made(tx: &Tx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
     executions::insert(tx, run)?;
     let waits = run.scheduled_for > run.now;
     let (send, claim) = (!waits && !run.is_worker, !waits && run.is_worker);
-    tx.ring(Rings { schedule: waits, send, claim, ..Rings::default() });
+    tx.ring(Rings { schedule: waits.then_some(run.scheduled_for), send, claim, ..Rings::default() });
     Ok(ManualRun {
         execution_id: run.id,
         cue_id: cue.id.clone(),

@@ -64,12 +64,14 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
         let seen = app.bells.schedule.rung();
+        app.bells.scheduler_looks(None);
         app.pulse.live(app.clock.monotonic());
         pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
         match caught(|| turn(app, scheduler, sweeper, desk)) {
             Ok(Next::Again) => {}
             Ok(Next::At(deadline)) => {
                 pass = None;
+                app.bells.scheduler_looks(deadline);
                 app.clock.park(&app.bells.schedule, seen, deadline);
             }
             Err(error) => {
@@ -84,7 +86,7 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
 /// One turn over everything that falls due by the clock; answers when the next thing does. Of a file that is held
 /// nothing does.
 fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk) -> Result<Next> {
-    if app.store.read_promptly(hold::is_held).wait()? {
+    if app.store.look(hold::is_held)? {
         scheduler.rest(app);
         return Ok(Next::At(None));
     }
@@ -96,7 +98,7 @@ fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk
     upkeep::forget_answers(&app.store, app.clock.now())?;
     upkeep::forget_logins(&app.store, app.clock.now())?;
     let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };
-    let waiting = app.store.read_promptly(queue::next_waiting).wait()?;
+    let waiting = app.store.look(queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, upkeep::next(&app.store)?, sweep];
     Ok(Next::At(deadlines.into_iter().flatten().min()))
 }

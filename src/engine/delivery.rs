@@ -118,7 +118,7 @@ impl Delivery {
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.read_promptly(queue::next_waiting).wait()?.is_some_and(|due| due <= now) {
+    while app.store.look(queue::next_waiting)?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| queue::promote_due(tx, now, BATCH)).wait()?;
         app.pulse.live(app.clock.monotonic());
     }
@@ -159,8 +159,10 @@ fn start_pool(
             let took = monotonic.saturating_sub(begun.1);
             app.pulse.deliveries.durations.note_time(took);
             log(&taken, &attempt, took);
-            returned.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
-            bells.send.ring();
+            // Who finds others there need not ring: the dispatcher, which takes them all, has not come since they did.
+            if hand_in(&returned, attempt) {
+                bells.send.ring();
+            }
         }
     })
 }
@@ -203,6 +205,13 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
             dispatcher.unfinished()
         );
     }
+}
+
+/// Puts one more among those that came back; tells whether it is the first.
+fn hand_in<T>(returned: &Mutex<Vec<T>>, one: T) -> bool {
+    let mut returned = returned.lock().unwrap_or_else(PoisonError::into_inner);
+    returned.push(one);
+    returned.len() == 1
 }
 
 /// Takes what has come back from the threads of a pool.

@@ -64,7 +64,7 @@ impl Dispatcher {
         // Where results are written anyway, a look for what is ready costs less there.
         let takes = intake == Intake::Open
             && self.shares.free() > 0
-            && (!self.unstored.is_empty() || app.store.read_promptly(queue::any_to_send).wait()?);
+            && (!self.unstored.is_empty() || app.store.look(queue::any_to_send)?);
         let taken = match (self.unstored.is_empty(), takes) {
             (true, false) => Ok(Vec::new()),
             (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),

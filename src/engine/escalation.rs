@@ -246,7 +246,7 @@ impl Desk {
             }
             Ok(Look { waiting, found, broken, shares, lane })
         };
-        app.store.read_promptly(look).wait()
+        app.store.look(look)
     }
 }
 

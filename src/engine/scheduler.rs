@@ -55,7 +55,7 @@ impl Scheduler {
     /// When the file cannot be read.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
-        let seen = app.store.read_promptly(meta::last_seen).wait()?;
+        let seen = app.store.look(meta::last_seen)?;
         let seen = seen.unwrap_or(now);
         if now < seen {
             tracing::warn!(
@@ -69,7 +69,7 @@ impl Scheduler {
                  set the clock right, or give a new --db if the file was used with --test-clock"
             );
         }
-        let held_since = app.store.read_promptly(hold::held_since).wait()?;
+        let held_since = app.store.look(hold::held_since)?;
         if let Some(since) = held_since {
             tracing::warn!(
                 "this file is a copy that was made at {since} and is held: all of it is shown, and nothing is fired, \
@@ -111,7 +111,7 @@ impl Scheduler {
         }
         self.look_at_the_clock(app, now);
         let mut fired = Fired::default();
-        while now >= self.seen && app.store.read_promptly(due::next).wait()?.is_some_and(|next| next <= now) {
+        while now >= self.seen && app.store.look(due::next)?.is_some_and(|next| next <= now) {
             let batch = fire_batch(app, desk, now, self.gap)?;
             fired.cues += batch.cues;
             fired.executions += batch.executions;
@@ -131,7 +131,7 @@ impl Scheduler {
     /// # Errors
     /// When the file cannot be read.
     pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
-        let next = app.store.read_promptly(due::next).wait()?;
+        let next = app.store.look(due::next)?;
         Ok(next.map(|next| next.max(self.seen)))
     }
 

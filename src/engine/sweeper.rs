@@ -72,7 +72,7 @@ impl Sweeper {
         }
         self.start_round(now);
         let (after, expired) = (self.aged, retention.expired(now));
-        match app.store.read_promptly(move |read| look(read, after, expired)).wait()? {
+        match app.store.look(|read| look(read, after, expired))? {
             Work::Erase(cue_key) => {
                 app.store.write(move |tx| removal::erase(tx, cue_key)).wait()?;
             }
@@ -90,7 +90,7 @@ impl Sweeper {
 
     /// Compares what is kept with what was kept before: histories that are too long now have no mark.
     fn begin(&mut self, app: &App, retention: Retention) -> Result<()> {
-        let before = app.store.read_promptly(retention::runs_kept).wait()?;
+        let before = app.store.look(retention::runs_kept)?;
         let runs = retention.runs.map(i64::from);
         let keeps_less = runs.is_some_and(|runs| before.is_none_or(|before| runs < before));
         if keeps_less {
@@ -129,13 +129,10 @@ impl Sweeper {
     fn trim(&mut self, app: &App, retention: Retention, cue_key: i64) -> Result<()> {
         let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
         let runs = retention.runs;
-        let (looked, surplus) = app
-            .store
-            .read_promptly(move |read| {
-                let surplus = retention::surplus(read, cue_key, runs)?.unwrap_or(0);
-                Ok((retention::of_cue(read, cue_key, after, surplus)?, surplus))
-            })
-            .wait()?;
+        let (looked, surplus) = app.store.look(|read| {
+            let surplus = retention::surplus(read, cue_key, runs)?.unwrap_or(0);
+            Ok((retention::of_cue(read, cue_key, after, surplus)?, surplus))
+        })?;
         if looked.up_to.is_some() {
             let reached = delete(app, &looked)?;
             self.trimming = Some((cue_key, reached));

@@ -24,7 +24,7 @@ const FORGET_BATCH: u32 = 500;
 /// # Errors
 /// When the file cannot be read or written.
 pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
-    if store.read_promptly(claims::next_lost).wait()?.is_none_or(|next| next > now) {
+    if store.look(claims::next_lost)?.is_none_or(|next| next > now) {
         return Ok(0);
     }
     store.write(move |tx| take_back_batch(tx, now)).wait()
@@ -36,7 +36,7 @@ pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
 /// When the file cannot be read or written.
 pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
     let expired = now.checked_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
-    while store.read_promptly(idempotency::oldest).wait()?.is_some_and(|oldest| oldest <= expired) {
+    while store.look(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
         store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
     }
     Ok(())
@@ -48,7 +48,7 @@ pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
 /// When the file cannot be read or written.
 pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
     let over = now.checked_sub(COUNTED_FOR).unwrap_or(Timestamp::MIN);
-    while store.read_promptly(logins::oldest).wait()?.is_some_and(|oldest| oldest <= over) {
+    while store.look(logins::oldest)?.is_some_and(|oldest| oldest <= over) {
         store.write(move |tx| logins::delete(tx, over, FORGET_BATCH)).wait()?;
     }
     Ok(())
@@ -59,10 +59,8 @@ pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be read.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let look = store.read_promptly(|read| {
-        Ok((claims::next_lost(read)?, idempotency::oldest(read)?, logins::oldest(read)?))
-    });
-    let (lost, answer, login) = look.wait()?;
+    let (lost, answer, login) = store
+        .look(|read| Ok((claims::next_lost(read)?, idempotency::oldest(read)?, logins::oldest(read)?)))?;
     let answer = answer.and_then(|oldest| oldest.checked_add(KEPT_FOR).ok());
     let login = login.and_then(|oldest| oldest.checked_add(COUNTED_FOR).ok());
     Ok([lost, answer, login].into_iter().flatten().min())

@@ -33,5 +33,5 @@ pub async fn list(request: Request) -> Result<Reply> {
             alerts::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })
         .await?;
-    Ok(Reply::page("alerts", page.iter().map(Raised::json).collect(), total, limit, offset))
+    Reply::page("alerts", &page.iter().map(Raised::json).collect::<Vec<_>>(), total, limit, offset)
 }

@@ -2,20 +2,22 @@
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cue_input::{cue_change, new_cue, schedule};
-use super::executions::execution as render_execution;
-use super::reply::{Reply, instant, instant_with_offset};
+use super::cue_output::{CueShown, CuesShown, HistoryShown};
+use super::execution_output::ExecutionShown;
+use super::reply::{Reply, instant, text_of};
 use super::request::Request;
 use crate::actions::cues::{self as actions, CueWithPayload, not_found};
 use crate::actions::idempotency::{Answer, IdempotentCall};
 use crate::actions::runs::{self, FireRequest, ManualRun};
 use crate::domain::credentials::sha256;
-use crate::domain::cue::{Cue, Status, When};
+use crate::domain::cue::Status;
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::domain::refusal::{Problem, Refusal};
 use crate::error::Result;
+use crate::store::executions::Listed;
 use crate::store::{Read, cues, due, history, payloads};
 
 /// `POST /v1/cues`
@@ -23,8 +25,7 @@ pub async fn create(request: Request) -> Result<Reply> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.settings.callbacks)?;
     let call = idempotent_call(&request, "POST /v1/cues")?;
-    let render = |created: &CueWithPayload| Answer { status: 201, body: render(created).to_string() };
-    Ok(answered(actions::create(&request.app, &caller, new, call, render)?.await?))
+    Ok(answered(actions::create(&request.app, &caller, new, call, created)?.await?))
 }
 
 /// `GET /v1/cues?status&limit&offset`
@@ -46,8 +47,8 @@ pub async fn list(request: Request) -> Result<Reply> {
             )
         })
         .await?;
-    let page: Vec<Value> = page.iter().map(|cue| Value::Object(render_cue(cue))).collect();
-    Ok(Reply::ok(&json!({"cues": page, "total": total, "limit": limit, "offset": offset})))
+    let cues = page.iter().map(CueShown::listed).collect();
+    Reply::of(&CuesShown { cues, total, limit, offset })
 }
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
@@ -56,22 +57,52 @@ pub async fn show(request: Request) -> Result<Reply> {
     let limit = query.integer("execution_limit", 1..=100, 10);
     let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
     query.finish()?;
+    let page = Page { user_key: caller.user_key, id, limit: u32::try_from(limit).unwrap_or(100), offset };
     let store = &request.app.store;
-    let look = move |read: &Read<'_>| {
-        let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-        let payload = payloads::find(read, cue.payload_key)?;
-        let limit = u32::try_from(limit).unwrap_or(100);
-        let page = history::list_of_cue(read, cue.key, limit, offset.unsigned_abs())?;
-        Ok((CueWithPayload { cue, payload }, page))
+    let at_once = page.clone();
+    let found = match store.read_a_row(move |read| at_once.find(read, SHORT_HISTORY)).await? {
+        None => store.read_at_length(move |read| page.find(read, i64::MAX)).await?,
+        found => found,
     };
-    let pages = offset > 0;
-    let (shown, (page, total)) = if pages { store.read_at_length(look) } else { store.read(look) }.await?;
-    let mut body = render(&shown);
-    body["executions"] = page.iter().map(render_execution).collect();
-    body["execution_total"] = total.into();
-    body["execution_limit"] = limit.into();
-    body["execution_offset"] = offset.into();
-    Ok(Reply::ok(&body))
+    let (shown, (page, total)) = found.ok_or_else(not_found)?;
+    let history = HistoryShown {
+        executions: page.iter().map(ExecutionShown::from).collect(),
+        execution_total: total,
+        execution_limit: limit,
+        execution_offset: offset,
+    };
+    Reply::of(&CueShown::whole(&shown).with_history(history))
+}
+
+/// A cue that ran more often has a history that takes a while to count.
+const SHORT_HISTORY: i64 = 1_000;
+
+/// A cue, a page of its executions and how many there are in all.
+type CueAndHistory = (CueWithPayload, (Vec<Listed>, i64));
+
+/// A cue, and which of its executions are asked for.
+#[derive(Clone)]
+struct Page {
+    user_key: i64,
+    id: String,
+    limit: u32,
+    offset: i64,
+}
+
+impl Page {
+    /// What is asked for; nothing of a cue that has run more often than `runs`.
+    fn find(&self, read: &Read<'_>, runs: i64) -> Result<Option<CueAndHistory>> {
+        let cue = cues::find(read, self.user_key, &self.id)?.ok_or_else(not_found)?;
+        if cue.run_count > runs {
+            return Ok(None);
+        }
+        let payload = payloads::find(read, cue.payload_key)?;
+        let page = match cue.run_count {
+            0 => (Vec::new(), 0),
+            _ => history::list_of_cue(read, cue.key, self.limit, self.offset.unsigned_abs())?,
+        };
+        Ok(Some((CueWithPayload { cue, payload }, page)))
+    }
 }
 
 /// `PATCH /v1/cues/{cue_id}`
@@ -80,7 +111,7 @@ pub async fn update(request: Request) -> Result<Reply> {
     let change = cue_change(request.fields()?, &request.app.settings.callbacks)?;
     let id = request.param("cue_id").to_owned();
     let updated = actions::update(&request.app, &caller, id, change)?.await?;
-    Ok(Reply::ok(&render(&updated)))
+    Reply::of(&CueShown::whole(&updated))
 }
 
 /// `DELETE /v1/cues/{cue_id}`
@@ -113,7 +144,7 @@ pub async fn upcoming(request: Request) -> Result<Reply> {
     let cue = request
         .app
         .store
-        .read(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
+        .read_a_row(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
         .await?;
     let Some(next_run) = cue.next_run else { return Ok(Reply::ok(&json!({"upcoming": []}))) };
     let schedule = cue.schedule.read().map_err(Refusal::from)?;
@@ -158,65 +189,9 @@ pub async fn missed(request: Request) -> Result<Reply> {
     Ok(Reply::ok(&json!({"missed": rows, "total": total})))
 }
 
-/// A cue with its payload, as every answer but the list shows it.
-fn render(shown: &CueWithPayload) -> Value {
-    let mut body = render_cue(&shown.cue);
-    body.insert("payload".to_owned(), shown.payload.clone().unwrap_or(Value::Null));
-    Value::Object(body)
-}
-
-fn render_cue(cue: &Cue) -> Map<String, Value> {
-    let (kind, cron, at) = match &cue.schedule.when {
-        When::Recurring(cron) => ("recurring", Some(cron), None),
-        When::Once(at) => ("once", None, Some(instant(*at))),
-    };
-    let body = json!({
-        "id": cue.id,
-        "name": cue.name,
-        "description": cue.description,
-        "status": cue.status.as_str(),
-        "next_run": cue.next_run.map(instant_with_offset),
-        "last_run": cue.last_run.map(instant),
-        "schedule": {
-            "type": kind,
-            "cron": cron,
-            "at": at,
-            "timezone": cue.schedule.timezone,
-            "catch_up": cue.schedule.catch_up.as_str(),
-        },
-        "callback": render_callback(cue),
-        "transport": cue.transport.as_str(),
-        "retry": {
-            "max_attempts": cue.retry.max_attempts,
-            "backoff_minutes": cue.retry.backoff_minutes.iter().map(|minutes| number(*minutes)).collect::<Vec<_>>(),
-        },
-        "on_failure": cue.on_failure,
-        "verification": {"mode": cue.verification.as_str()},
-        "run_count": cue.run_count,
-        "fired_count": cue.run_count,
-        "missed_count": cue.missed_count,
-        "warning": cue.warning,
-        "created_at": instant(cue.created_at),
-        "updated_at": instant(cue.updated_at),
-    });
-    match body {
-        Value::Object(body) => body,
-        // `json!` with braces makes an object.
-        _ => Map::new(),
-    }
-}
-
-fn render_callback(cue: &Cue) -> Value {
-    let Some(callback) = &cue.callback else { return json!({"url": null, "method": "POST", "headers": {}}) };
-    let headers: Map<String, Value> =
-        callback.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    json!({"url": callback.url, "method": callback.method.as_str(), "headers": headers})
-}
-
-/// A whole number as an integer (contract §4).
-fn number(minutes: f64) -> Value {
-    // Bounded by a year when it was read, so that the integer holds it.
-    if minutes.fract() == 0.0 { json!(minutes as i64) } else { json!(minutes) }
+/// A cue as the answer to its creation, which an `Idempotency-Key` keeps.
+fn created(shown: &CueWithPayload) -> Result<Answer> {
+    Ok(Answer { status: 201, body: text_of(&CueShown::whole(shown))? })
 }
 
 /// A run that was asked for, as `fire` and `replay` answer.

@@ -200,7 +200,7 @@ async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool
     if !is_near(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read(move |read| months::find(read, user_key, now)).await {
+    match server.app.store.read_once(move |read| months::find(read, user_key, now)).await {
         Ok(month) => is_near(limit, month.executions),
         Err(error) => {
             // What the handler did stands; the next response carries the header.
@@ -214,7 +214,7 @@ async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool
 async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller>> {
     let Some(key) = ApiKey::parse(key) else { return Ok(None) };
     let key_hash = key.hash();
-    let found = app.store.read(move |read| keys::find_owner(read, &key_hash, now)).await?;
+    let found = app.store.read_once(move |read| keys::find_owner(read, &key_hash, now)).await?;
     Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = app.settings.plans.limits(&plan);
         Caller { user_key, user_id, key, key_hash, plan, limits, executions }

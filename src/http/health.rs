@@ -43,7 +43,7 @@ pub async fn health(request: Request) -> Result<Reply> {
 /// `GET /status`: 503 only when the service cannot do its job.
 pub async fn status(request: Request) -> Result<Reply> {
     let app = &request.app;
-    let is_held = match app.store.read(hold::is_held).await {
+    let is_held = match app.store.read_once(hold::is_held).await {
         Ok(is_held) => is_held,
         Err(error) => {
             tracing::error!(request_id = request.id, "the database cannot be read: {error}");

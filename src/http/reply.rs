@@ -4,10 +4,12 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::domain::refusal::{Code, Problem, Refusal, Step};
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Seconds after which a caller may try again when the database file could not be used.
 const STORAGE_RETRY_AFTER: u32 = 5;
@@ -23,6 +25,35 @@ pub struct Reply {
     pub headers: HeaderMap,
 }
 
+struct Page<'a, T> {
+    name: &'static str,
+    entries: &'a [T],
+    total: i64,
+    limit: i64,
+    offset: i64,
+}
+
+impl<T: Serialize> Serialize for Page<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let shown = i64::try_from(self.entries.len()).unwrap_or(i64::MAX);
+        let mut body = serializer.serialize_map(Some(5))?;
+        body.serialize_entry(self.name, self.entries)?;
+        body.serialize_entry("total", &self.total)?;
+        body.serialize_entry("limit", &self.limit)?;
+        body.serialize_entry("offset", &self.offset)?;
+        body.serialize_entry("has_more", &(self.offset.saturating_add(shown) < self.total))?;
+        body.end()
+    }
+}
+
+/// JSON text.
+///
+/// # Errors
+/// [`Error::Fault`] when `body` has no form in JSON.
+pub fn text_of(body: &impl Serialize) -> Result<String> {
+    serde_json::to_string(body).map_err(|error| Error::Fault(format!("an answer cannot be written: {error}")))
+}
+
 impl Reply {
     /// 200 with a JSON body.
     #[must_use]
@@ -30,14 +61,26 @@ impl Reply {
         Self::json(StatusCode::OK, value.to_string())
     }
 
+    /// 200 with what writes itself as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] when it has no form in JSON.
+    pub fn of(body: &impl Serialize) -> Result<Self> {
+        Ok(Self::json(StatusCode::OK, text_of(body)?))
+    }
+
     /// 200 with one page of a longer list: the entries under `name`, `total` in all, `limit` from `offset` on asked for.
-    #[must_use]
-    pub fn page(name: &str, entries: Vec<Value>, total: i64, limit: i64, offset: i64) -> Self {
-        let shown = i64::try_from(entries.len()).unwrap_or(i64::MAX);
-        let has_more = offset.saturating_add(shown) < total;
-        let mut body = json!({"total": total, "limit": limit, "offset": offset, "has_more": has_more});
-        body[name] = entries.into();
-        Self::ok(&body)
+    ///
+    /// # Errors
+    /// As [`Reply::of`].
+    pub fn page(
+        name: &'static str,
+        entries: &[impl Serialize],
+        total: i64,
+        limit: i64,
+        offset: i64,
+    ) -> Result<Self> {
+        Self::of(&Page { name, entries, total, limit, offset })
     }
 
     /// 201 with a JSON body.
@@ -130,6 +173,16 @@ fn detail(problem: &Problem) -> Value {
         })
         .collect();
     json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
+}
+
+/// An instant that is written as [`instant`] does.
+#[derive(Debug, Clone, Copy)]
+pub struct Instant(pub Timestamp);
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&instant(self.0))
+    }
 }
 
 /// `2026-01-01T09:00:00Z`; with milliseconds where there is a fraction.

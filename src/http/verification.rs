@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+use super::execution_output::VerdictShown;
 use super::executions::execution_id;
 use super::fields::Fields;
-use super::reply::{Reply, instant};
+use super::reply::Reply;
 use super::request::Request;
 use crate::actions::verification as actions;
 use crate::domain::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
 use crate::domain::outcome::{TEXT_BYTES, compact_object};
-use crate::domain::verification::Verdict;
 use crate::error::Result;
 
 /// `POST /v1/executions/{execution_id}/verify`.
@@ -25,7 +25,7 @@ pub async fn verify(request: Request) -> Result<Reply> {
     Ok(Reply::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
-        "verdict": recorded.outcome.verdict.as_ref().map(render_verdict),
+        "verdict": recorded.outcome.verdict.as_ref().map(VerdictShown::from),
     })))
 }
 
@@ -57,11 +57,6 @@ pub async fn append_evidence(request: Request) -> Result<Reply> {
         "evidence_updated": updated,
         "evidence": recorded.outcome.report.evidence.fields(),
     })))
-}
-
-/// A verdict as it stands in an execution.
-pub(super) fn render_verdict(verdict: &Verdict) -> Value {
-    json!({"valid": verdict.valid, "reason": verdict.reason, "verified_at": instant(verdict.verified_at)})
 }
 
 /// The evidence among the fields of a report, or of a body of its own.

@@ -16,10 +16,17 @@ use crate::domain::schedule::CatchUp;
 use crate::domain::verification::Mode;
 use crate::error::Result;
 
-const COLUMNS: &str =
-    "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
+macro_rules! columns {
+    () => {
+        "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
     cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
-    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at";
+    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at"
+    };
+}
+
+const COLUMNS: &str = columns!();
+
+const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
 
 /// Stores a new cue and its payload; the answer has its row and its payload's.
 ///
@@ -114,8 +121,7 @@ pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
 /// # Errors
 /// When the file cannot be read.
 pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
-    let sql = format!("SELECT {COLUMNS} FROM cues WHERE id = ?2 AND user_key = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id], read_cue).optional()?)
+    Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
 /// The row of the user's cue with this id.

@@ -120,6 +120,9 @@ impl Walk {
     fn page(&self, read: &Read<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
         let limit = i64::from(limit).min(total - offset);
+        if limit <= 0 {
+            return Ok(Vec::new());
+        }
         let after = total - offset - limit;
         let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
         let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));

@@ -50,8 +50,7 @@ pub struct Owner {
 }
 
 /// Asked with every request.
-const FIND_OWNER: &str =
-    "SELECT api_keys.key, users.key AS user_key, users.id AS user_id, plan, coalesce(executions, 0) AS executions
+const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
    FROM api_keys JOIN users ON users.key = api_keys.user_key
         LEFT JOIN months ON months.user_key = users.key AND month = ?2
   WHERE hash = ?1 AND disabled_at IS NULL";
@@ -63,11 +62,11 @@ const FIND_OWNER: &str =
 pub fn find_owner(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
     let owner = read.prepare_cached(FIND_OWNER)?.query_row(params![hash, month_of(now)], |row| {
         Ok(Owner {
-            key: row.get("key")?,
-            user_key: row.get("user_key")?,
-            user_id: row.get("user_id")?,
-            plan: row.get("plan")?,
-            executions: row.get("executions")?,
+            key: row.get(0)?,
+            user_key: row.get(1)?,
+            user_id: row.get(2)?,
+            plan: row.get(3)?,
+            executions: row.get(4)?,
         })
     });
     Ok(owner.optional()?)

@@ -37,16 +37,31 @@ impl Deref for Read<'_> {
 
 /// The answer to a job: awaited by a handler, waited for by a thread.
 #[must_use = "a write is only known to be on the disk once its answer has come"]
-pub struct Pending<T>(oneshot::Receiver<Result<T>>);
+pub struct Pending<T>(Answer<T>);
+
+enum Answer<T> {
+    /// It is there, and nobody has taken it yet.
+    Done(Option<Result<T>>),
+    /// It comes from a lane.
+    Coming(oneshot::Receiver<Result<T>>),
+}
+
+// Nothing in it is pinned: an answer that is there is moved out of it.
+impl<T> Unpin for Pending<T> {}
 
 impl<T> Pending<T> {
     pub(super) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
-        Self(receiver)
+        Self(Answer::Coming(receiver))
+    }
+
+    /// An answer that is there.
+    pub(super) fn done(answer: Result<T>) -> Self {
+        Self(Answer::Done(Some(answer)))
     }
 
     /// The answer of a store that has been closed.
     pub(super) fn closed() -> Self {
-        Self(oneshot::channel().1)
+        Self::done(Err(ended()))
     }
 
     /// Blocks the calling thread until the answer is there. Not for use in a task.
@@ -54,7 +69,10 @@ impl<T> Pending<T> {
     /// # Errors
     /// What the job answered, or [`Error::Storage`] when its change could not be made durable.
     pub fn wait(self) -> Result<T> {
-        self.0.blocking_recv().unwrap_or_else(|_| Err(ended()))
+        match self.0 {
+            Answer::Done(answer) => answer.unwrap_or_else(|| Err(ended())),
+            Answer::Coming(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(ended())),
+        }
     }
 }
 
@@ -62,11 +80,16 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+        match &mut self.0 {
+            Answer::Done(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Err(ended()))),
+            Answer::Coming(receiver) => {
+                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+            }
+        }
     }
 }
 
-fn ended() -> Error {
+pub(super) fn ended() -> Error {
     Error::Storage("the store has been closed".to_owned())
 }
 
@@ -103,11 +126,8 @@ impl Readers {
     {
         let (answer, pending) = oneshot::channel();
         let job = move |pool: &Pool| {
-            let result = catch_unwind(AssertUnwindSafe(|| read(pool, job))).unwrap_or_else(|panic| {
-                Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic))))
-            });
             // Nobody waits any more when the caller hung up.
-            drop(answer.send(result));
+            drop(answer.send(caught(|| read(pool, job))));
         };
         // A send fails only when the readers have ended; the dropped answer tells the caller.
         drop(self.jobs.send(Box::new(job)));
@@ -125,9 +145,48 @@ fn run(pool: &Pool, waiting: &Mutex<Receiver<Job>>) {
     }
 }
 
-fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
-    let mut connection = pool.get()?;
-    // Dropped without a commit: it changed nothing.
-    let snapshot = connection.transaction()?;
-    job(&Read::new(&snapshot))
+/// What `job` answers; a panic in it is a fault like others.
+pub(super) fn caught<T>(job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job))
+        .unwrap_or_else(|panic| Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic)))))
+}
+
+/// Runs `job` on a free connection of `pool`, on the calling thread.
+pub(super) fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+    let connection = pool.get()?;
+    read_on(&connection, job)
+}
+
+/// Runs `job` in a transaction of its own. Its two statements are kept prepared: they are asked for as often as the
+/// rows that they enclose.
+pub(super) fn read_on<T>(connection: &Connection, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+    let snapshot = Snapshot::begin(connection)?;
+    job(&Read::new(snapshot.0))
+}
+
+/// A transaction that ends, by a panic too, when it is dropped.
+struct Snapshot<'a>(&'a Connection);
+
+impl<'a> Snapshot<'a> {
+    fn begin(connection: &'a Connection) -> Result<Self> {
+        // One that could not be ended would otherwise refuse every later one.
+        if !connection.is_autocommit() {
+            execute(connection, "ROLLBACK")?;
+        }
+        execute(connection, "BEGIN DEFERRED")?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        // It changed nothing, and the next one looks whether it has ended.
+        drop(execute(self.0, "ROLLBACK"));
+    }
+}
+
+/// Runs a statement that answers nothing.
+pub(super) fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
 }

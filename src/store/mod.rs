@@ -1,5 +1,5 @@
-//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers, one for the engine
-//! and one for long lists, one file.
+//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers, one for long lists,
+//! connections for short looks, one file.
 //!
 //! Calls `domain` only. No function here reads the clock: instants arrive as arguments. A bound limit is written
 //! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
@@ -55,12 +55,15 @@ pub use writer::{Rings, Tx};
 
 use crate::error::Result;
 use deeds::Deeds;
-use lanes::Readers;
+use lanes::{Pool, Readers};
 use server_lock::ServerLock;
 use writer::Writer;
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
 const READERS: usize = 2;
+
+/// Connections for looks on the calling thread: one for each thread of HTTP, one for the engine.
+const LOOKS: usize = 3;
 
 /// The open database file.
 pub struct Store {
@@ -72,8 +75,8 @@ pub struct Store {
 
 struct Lanes {
     writer: Writer,
+    looks: Pool,
     readers: Readers,
-    prompt: Readers,
     patient: Readers,
     writer_thread: JoinHandle<Connection>,
     reader_threads: Vec<JoinHandle<()>>,
@@ -114,15 +117,15 @@ impl Store {
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
         let connection = file::open_writer(path)?;
-        let pool = file::open_readers(path, READERS + 2)?;
+        let pool = file::open_readers(path, READERS + 1)?;
+        let looks = file::open_readers(path, LOOKS)?;
         let (writer, writer_thread) = Writer::start(connection, ring)?;
         let (readers, mut reader_threads) = Readers::start(&pool, READERS)?;
-        let (prompt, prompt_threads) = Readers::start(&pool, 1)?;
         let (patient, patient_threads) = Readers::start(&pool, 1)?;
-        reader_threads.extend(prompt_threads.into_iter().chain(patient_threads));
+        reader_threads.extend(patient_threads);
         Ok(Self {
             path: path.to_owned(),
-            lanes: Some(Lanes { writer, readers, prompt, patient, writer_thread, reader_threads }),
+            lanes: Some(Lanes { writer, looks, readers, patient, writer_thread, reader_threads }),
             _lock: lock,
         })
     }
@@ -191,14 +194,46 @@ impl Store {
         }
     }
 
-    /// As [`Store::read`], on a lane of its own: a look of the engine never waits behind a caller's long list.
-    pub fn read_promptly<T, F>(&self, job: F) -> Pending<T>
+    /// Reads at once, on the calling thread: for the engine's threads, which have nothing else to do meanwhile and never
+    /// wait behind a caller's long list.
+    ///
+    /// # Errors
+    /// What the job answers, and when the file cannot be read.
+    pub fn look<T>(&self, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+        match &self.lanes {
+            Some(lanes) => lanes::read(&lanes.looks, job),
+            None => Err(lanes::ended()),
+        }
+    }
+
+    /// As [`Store::read_a_row`], for a single statement, which sees one picture of the file without a transaction.
+    pub fn read_once<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
     {
         match &self.lanes {
-            Some(lanes) => lanes.prompt.submit(job),
+            Some(lanes) => match lanes.looks.try_get() {
+                Some(connection) => Pending::done(lanes::caught(|| job(&Read::new(&connection)))),
+                None => lanes.readers.submit(job),
+            },
+            None => Pending::closed(),
+        }
+    }
+
+    /// As [`Store::read`], for what touches a few rows by their keys and is asked with almost every request. It is done
+    /// on the calling thread where a connection is free: to hand it to another and back takes several times as long as
+    /// the look itself.
+    pub fn read_a_row<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        match &self.lanes {
+            Some(lanes) => match lanes.looks.try_get() {
+                Some(connection) => Pending::done(lanes::caught(|| lanes::read_on(&connection, job))),
+                None => lanes.readers.submit(job),
+            },
             None => Pending::closed(),
         }
     }
@@ -211,12 +246,12 @@ fn is_earlier(version: i64) -> bool {
 impl Drop for Store {
     /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
     fn drop(&mut self) {
-        let Some(Lanes { writer, readers, prompt, patient, writer_thread, reader_threads }) =
+        let Some(Lanes { writer, looks, readers, patient, writer_thread, reader_threads }) =
             self.lanes.take()
         else {
             return;
         };
-        drop((writer, readers, prompt, patient));
+        drop((writer, looks, readers, patient));
         for thread in reader_threads {
             // The last owner of a store may be a job on one of its own lanes, which cannot wait for itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {

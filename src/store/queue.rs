@@ -217,7 +217,7 @@ pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
     ])?;
     if changed == 1 {
         tx.tally().waiting(Wait::Retry, i64::from(due.is_some()));
-        tx.ring(Rings { schedule: due.is_some(), ..Rings::default() });
+        tx.ring(Rings { schedule: due, ..Rings::default() });
         end_cue(tx, ended, status, now)?;
     }
     Ok(changed == 1)

@@ -1,6 +1,7 @@
 //! The end of a cue: it is gone for every reader at once, and what it leaves behind goes bit by bit. A history of
 //! hundreds of thousands in one transaction would hold up every other write for seconds.
 
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::retention::{self, BATCH, delete_found};
@@ -26,7 +27,7 @@ pub fn remove(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
     if !erase(tx, cue_key)? {
         tx.prepare_cached("INSERT INTO removed_cues (key, user_key) VALUES (?1, ?2)")?
             .execute([cue_key, user_key])?;
-        tx.ring(Rings { schedule: true, ..Rings::default() });
+        tx.ring(Rings { schedule: Some(Timestamp::MIN), ..Rings::default() });
     }
     Ok(true)
 }

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::deeds::{Count, Deed, Deeds};
-use super::lanes::{Pending, Read};
+use super::lanes::{Pending, Read, execute};
 use super::tally::{self, Tally};
 use crate::error::{Error, Result};
 use crate::figures::Stopwatch;
@@ -27,8 +28,8 @@ const MOST_IN_A_BATCH: usize = 512;
 /// Which bells a write rings once it is on the disk.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Rings {
-    /// Something fell due earlier than the scheduler knew.
-    pub schedule: bool,
+    /// Something is due by the clock at this instant, perhaps earlier than the scheduler knew.
+    pub schedule: Option<Timestamp>,
     /// An execution is ready to be sent.
     pub send: bool,
     /// An execution is ready to be claimed.
@@ -40,7 +41,7 @@ pub struct Rings {
 impl Rings {
     fn and(self, other: Self) -> Self {
         Self {
-            schedule: self.schedule || other.schedule,
+            schedule: self.schedule.into_iter().chain(other.schedule).min(),
             send: self.send || other.send,
             claim: self.claim || other.claim,
             escalate: self.escalate || other.escalate,
@@ -304,9 +305,4 @@ pub(super) fn commit_alone<T>(connection: &Connection, job: impl FnOnce(&Tx<'_>)
     let done = job(&tx).and_then(|done| tally::settle(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done
-}
-
-fn execute(connection: &Connection, sql: &str) -> Result<()> {
-    connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }

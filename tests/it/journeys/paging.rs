@@ -41,6 +41,16 @@ fn the_executions_of_a_cue_are_paged_inside_it() {
 }
 
 #[test]
+fn a_cue_that_has_run_very_often_is_shown_like_any_other() {
+    let (server, user, cue) = five();
+    let before = look(&user, &cue);
+    server.sqlite().execute("UPDATE cues SET run_count = 1000000", []).unwrap();
+    let after = look(&user, &cue);
+    assert_eq!((&after["executions"], &after["run_count"]), (&before["executions"], &json!(1_000_000)));
+    user.get("/v1/cues/cue_000000000000").expect(404);
+}
+
+#[test]
 fn a_list_says_whether_there_is_more() {
     let (_server, user, _) = five();
     let all = user.get("/v1/executions").expect(200);
