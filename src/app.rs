@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use crate::billing::stripe::{Stripe, StripeSettings};
 use crate::clock::{Bell, Clock};
 use crate::domain::account::Registration;
 use crate::domain::echo::Echoes;
+use crate::domain::gap::Gap;
 use crate::domain::plan::Plans;
 use crate::domain::polls::Polls;
 use crate::domain::reach::{AddressPolicy, Cidr};
@@ -44,6 +45,8 @@ pub struct App {
     pub echoes: Mutex<Echoes>,
     /// Who takes the money.
     pub billing: Provider,
+    // Noted by the scheduler.
+    gap: Mutex<Option<Gap>>,
     /// Held by whoever moves a test clock.
     pub clock_moves: Mutex<()>,
     /// The flags that it was started with.
@@ -71,9 +74,20 @@ impl App {
             polls: Mutex::default(),
             echoes: Mutex::default(),
             billing: provider(&settings),
+            gap: Mutex::default(),
             clock_moves: Mutex::default(),
             settings,
         })
+    }
+
+    /// Notes the time in which nothing could fire.
+    pub fn note_gap(&self, gap: Gap) {
+        *self.gap.lock().unwrap_or_else(PoisonError::into_inner) = Some(gap);
+    }
+
+    /// The time in which nothing could fire, as far as the scheduler has looked.
+    pub fn gap(&self) -> Option<Gap> {
+        *self.gap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

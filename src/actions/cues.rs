@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::accounts::disabled;
 use super::idempotency::{Answer, IdempotentCall, once};
+use super::overdue::Overdue;
 use crate::app::App;
 use crate::domain::account::Caller;
 use crate::domain::change::CueChange;
@@ -63,10 +64,16 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
     if let Some(payload) = &change.payload {
         check_size(payload.as_ref())?;
     }
+    let overdue = Overdue::of(app, now);
     Ok(app.store.write(move |tx| {
-        let mut cue = find(tx, user_key, &id)?;
-        let before = cue.clone();
+        let mut before = find(tx, user_key, &id)?;
+        let mut cue = before.clone();
         cue.apply(&change, now)?;
+        if cue.next_run != before.next_run && overdue.fire(tx, &before)? {
+            before = find(tx, user_key, &id)?;
+            cue = before.clone();
+            cue.apply(&change, now)?;
+        }
         if cue.status == Status::Active && before.status != Status::Active {
             check_limit(tx, user_key, limit)?;
         }

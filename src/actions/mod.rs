@@ -6,6 +6,7 @@ pub mod cues;
 pub mod executions;
 pub mod idempotency;
 pub mod logins;
+pub mod overdue;
 pub mod runs;
 pub mod subscriptions;
 pub mod test_clock;

@@ -53,6 +53,17 @@ pub fn jumped(wall: SignedDuration, real: SignedDuration) -> bool {
     wall.saturating_sub(real) > JUMP
 }
 
+/// The gap in which a cue lies that is due at `due` and has not fired by `now`: the one that is `known`, or one that
+/// nobody has noticed yet, for what runs in time is never as late as a jump.
+#[must_use]
+pub fn gap_of(known: Option<Gap>, due: Timestamp, now: Timestamp) -> Option<Gap> {
+    match known {
+        Some(gap) if due <= gap.until => Some(gap),
+        _ if now.duration_since(due) > JUMP => Some(Gap::before(now, Reason::Clock)),
+        known => known,
+    }
+}
+
 /// What a due cue does: the runs to make now, those that are accounted for as missed, and when it is due again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -105,6 +116,17 @@ mod tests {
 
     fn gap(until: &str) -> Option<Gap> {
         Some(Gap { until: at(until), reason: Reason::Downtime })
+    }
+
+    #[test]
+    fn a_cue_that_is_late_by_more_than_a_minute_lies_in_a_gap_known_or_not() {
+        let known = gap("04:00:00");
+        assert_eq!(gap_of(known, at("03:59:00"), at("09:00:00")), known);
+        assert_eq!(gap_of(known, at("08:59:30"), at("09:00:00")), known);
+        let unnoticed = Some(Gap { until: at("08:59:59.999"), reason: Reason::Clock });
+        assert_eq!(gap_of(known, at("08:58:00"), at("09:00:00")), unnoticed);
+        assert_eq!(gap_of(None, at("08:58:00"), at("09:00:00")), unnoticed);
+        assert_eq!(gap_of(None, at("08:59:00"), at("09:00:00")), None);
     }
 
     #[test]

@@ -10,19 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::clockwork::caught;
 use super::delivery::Desk;
 use crate::app::App;
-use crate::domain::cue::When;
-use crate::domain::execution::{NewExecution, Trigger};
-use crate::domain::gap::{Gap, Reason, Step, jumped, step};
-use crate::domain::ids::ExecutionId;
+use crate::domain::gap::{Gap, Reason, jumped};
 use crate::domain::plan::Plans;
-use crate::domain::quota::{LIMIT_EXCEEDED, Quota};
 use crate::domain::retention::Retention;
 use crate::error::Result;
 use crate::pulse::Cycle;
 use crate::random::ExecutionIdSource;
-use crate::store::deeds::Deed;
-use crate::store::due::DueCue;
-use crate::store::{Rings, Tx, cues, due, executions, hold, meta, months, retention};
+use crate::store::firing::{Firing, plan};
+use crate::store::{Tx, due, hold, meta, months};
 
 /// Cues fired in one transaction: larger ones are no faster and hold up other writes.
 const BATCH: usize = 500;
@@ -110,6 +105,7 @@ impl Scheduler {
             (self.gap, self.wall, self.monotonic) = (Gap::before(now, Reason::Downtime), now, begun);
         }
         self.look_at_the_clock(app, now);
+        app.note_gap(self.gap);
         let mut fired = Fired::default();
         while now >= self.seen && app.store.look(due::next)?.is_some_and(|next| next <= now) {
             let batch = fire_batch(app, desk, now, self.gap)?;
@@ -177,12 +173,13 @@ fn fire_due(
     let mut fired = Fired { cues: due_cues.len(), executions: 0 };
     // One look per user and batch: a herd of one user is one row.
     let mut quotas = BTreeMap::new();
+    let firing = Firing { retention, next_id: &|| ids.next(now), now };
     for (key, cue) in due_cues {
         // A panic would take the whole batch along, and again at every pass.
-        let planned = cue.map_err(|error| error.to_string());
-        let planned = planned.and_then(|cue| {
-            caught(|| Ok(plan(cue, gap)))
-                .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
+        let planned = cue.map_err(|error| error.to_string()).and_then(|cue| {
+            let step = caught(|| Ok(plan(&cue, Some(gap))))
+                .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))?;
+            Ok((cue, step))
         });
         let (cue, step) = match planned {
             Ok(planned) => planned,
@@ -199,13 +196,7 @@ fn fire_due(
             due::fail(tx, key, "The account is disabled", now)?;
             continue;
         };
-        due::insert_missed(tx, key, step.missed, gap.reason)?;
-        due::advance(tx, key, step.next_run, step.runs.len(), step.missed.count, now)?;
-        retention::note_runs(tx, retention, key, cue.run_count, step.runs.len())?;
-        for run in &step.runs {
-            let new = execution(&cue, key, *run, ids.next(now)?, now);
-            make(tx, &new, quota)?;
-        }
+        firing.fire(tx, &cue, &step, Some(gap), quota)?;
         fired.executions += step.runs.len();
     }
     for (user_key, quota) in quotas {
@@ -213,45 +204,4 @@ fn fire_due(
     }
     meta::saw(tx, now)?;
     Ok(fired)
-}
-
-/// Stores a run; one that the quota forbids is over at once, and so is the `once` cue whose only run it was.
-fn make(tx: &Tx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
-    if quota.take(new.now) {
-        executions::insert(tx, new)?;
-        // Who waits for the other kind is left asleep.
-        tx.ring(Rings { send: !new.is_worker, claim: new.is_worker, ..Rings::default() });
-    } else {
-        executions::insert_failed(tx, new, LIMIT_EXCEEDED)?;
-        tx.count(Deed::OverQuota, 1);
-        cues::end_once(tx, new.cue_key, new.scheduled_for, false, new.now)?;
-    }
-    Ok(())
-}
-
-/// What a due cue does now, or why it cannot go on.
-fn plan(cue: DueCue, gap: Gap) -> std::result::Result<(DueCue, Step), String> {
-    let schedule =
-        cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
-    let step = step(&schedule, cue.next_run, Some(gap));
-    if step.next_run.is_none() && matches!(cue.schedule.when, When::Recurring(_)) {
-        return Err("The schedule is not due at any later instant".to_owned());
-    }
-    Ok((cue, step))
-}
-
-fn execution(cue: &DueCue, cue_key: i64, run: Timestamp, id: ExecutionId, now: Timestamp) -> NewExecution {
-    NewExecution {
-        id,
-        cue_key,
-        user_key: cue.user_key,
-        is_worker: cue.is_worker,
-        lane: cue.lane,
-        task: cue.task.clone(),
-        agent: cue.agent.clone(),
-        scheduled_for: run,
-        triggered_by: Trigger::Schedule,
-        payload_key: cue.payload_key,
-        now,
-    }
 }

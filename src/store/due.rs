@@ -12,12 +12,22 @@ use crate::domain::gap::Reason;
 use crate::domain::schedule::Occurrences;
 use crate::error::Result;
 
+macro_rules! due_cues {
+    ($which:literal) => {
+        concat!(
+            "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
+                    transport = 'worker' AS is_worker, lane, payload_key, task, agent
+               FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
+              WHERE status = 'active' AND next_run <= ?1 ",
+            $which
+        )
+    };
+}
+
 /// The cues due at an instant, longest overdue first.
-pub const LIST: &str = "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
-        transport = 'worker' AS is_worker, lane, payload_key, task, agent
-   FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
-  WHERE status = 'active' AND next_run <= ?1
-  ORDER BY next_run LIMIT ?2 + 0";
+pub const LIST: &str = due_cues!("ORDER BY next_run LIMIT ?2 + 0");
+
+const ONE: &str = due_cues!("AND cues.key = ?2");
 
 /// The earliest instant at which a cue is due. The status is a literal, so that the partial index serves.
 pub const NEXT: &str =
@@ -27,6 +37,8 @@ pub const NEXT: &str =
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct DueCue {
+    /// Its row.
+    pub key: i64,
     pub user_key: i64,
     /// The instant at which it was due.
     pub next_run: Timestamp,
@@ -55,11 +67,19 @@ pub fn list(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, r
     Ok(due)
 }
 
+/// The cue in row `key`, if it is due at `now`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
+    Ok(read.prepare_cached(ONE)?.query_row(params![millis(now), key], read_due).optional()?)
+}
+
 /// The cue in the columns of [`LIST`].
 fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
     let mut columns = Columns::of(row);
-    columns.get::<i64>()?;
     Ok(DueCue {
+        key: columns.get()?,
         user_key: columns.get()?,
         next_run: columns.instant()?,
         run_count: columns.get()?,

@@ -17,6 +17,7 @@ pub mod due;
 pub mod executions;
 pub mod failures;
 pub mod file;
+pub mod firing;
 pub mod history;
 pub mod hold;
 pub mod idempotency;

@@ -38,6 +38,7 @@ mod login_mails;
 mod login_pages;
 mod logins;
 mod mailbox;
+mod overdue;
 mod random;
 mod receiver;
 mod recorder;

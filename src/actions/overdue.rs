@@ -1,0 +1,71 @@
+//! What a cue was due for and has not fired yet when a change takes its instant away: the change came later, so that it
+//! fires first. The scheduler is behind for a moment at a full hour, and whenever the machine is.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::cue::Cue;
+use crate::domain::gap::{Gap, gap_of};
+use crate::domain::plan::Plans;
+use crate::domain::retention::Retention;
+use crate::error::Result;
+use crate::random::ExecutionIdSource;
+use crate::store::firing::{Firing, plan};
+use crate::store::{Tx, due, hold, meta, months};
+
+/// What is needed to fire a cue in place of the scheduler.
+pub struct Overdue {
+    ids: Arc<ExecutionIdSource>,
+    plans: Plans,
+    retention: Retention,
+    gap: Option<Gap>,
+    /// A test clock is moved on purpose: what it passes is not missed.
+    is_test: bool,
+    /// Before it nothing fires by schedule (contract §4).
+    seen: Timestamp,
+    now: Timestamp,
+}
+
+impl Overdue {
+    /// At `now`.
+    #[must_use]
+    pub fn of(app: &App, now: Timestamp) -> Self {
+        Self {
+            ids: Arc::clone(&app.ids),
+            plans: app.settings.plans.clone(),
+            retention: app.settings.retention,
+            gap: app.gap(),
+            is_test: app.clock.is_test(),
+            seen: app.pulse.seen(),
+            now,
+        }
+    }
+
+    /// Fires `cue` for all that it is due for; tells whether it was due for anything. One that cannot be fired, or not
+    /// now, is left to whoever accounts for it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn fire(&self, tx: &Tx<'_>, cue: &Cue) -> Result<bool> {
+        let now = self.now;
+        if cue.next_run.is_none_or(|due| due > now) || now < self.seen || hold::is_held(tx)? {
+            return Ok(false);
+        }
+        let Some(mut quota) = months::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
+        let firing = Firing { retention: &self.retention, next_id: &|| self.ids.next(now), now };
+        let mut has_fired = false;
+        while let Some(due) = due::find(tx, cue.key, now)? {
+            let gap = if self.is_test { self.gap } else { gap_of(self.gap, due.next_run, now) };
+            let Ok(step) = plan(&due, gap) else { break };
+            firing.fire(tx, &due, &step, gap, &mut quota)?;
+            has_fired = true;
+        }
+        if has_fired {
+            months::save_quota(tx, cue.user_key, &quota, now)?;
+            meta::saw(tx, now)?;
+        }
+        Ok(has_fired)
+    }
+}
