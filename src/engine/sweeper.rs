@@ -17,6 +17,9 @@ const ROUND: SignedDuration = SignedDuration::from_hours(24);
 const SLACK: i64 = 4_096;
 const SLACK_PART: i64 = 16;
 
+/// Executions of several histories that are taken away together, at least.
+const AT_A_TIME: usize = 200;
+
 /// Cues looked at in one batch where less is kept than before.
 const CUES: i64 = 2_000;
 
@@ -45,12 +48,23 @@ pub enum Next {
     At(Option<Timestamp>),
 }
 
+/// The beginning of a marked cue's history.
+struct History {
+    cue_key: i64,
+    /// Executions that may go.
+    over: Vec<i64>,
+    /// The last that was looked at.
+    reached: i64,
+    /// The newest that is too many.
+    surplus: i64,
+}
+
 /// The first thing that there is to do.
 enum Work {
     /// What this cue has left behind is to be taken away.
     Erase(i64),
-    /// The history of this cue may have grown too long.
-    Trim(i64),
+    /// The histories of these cues may have grown too long.
+    Trim(Vec<History>),
     /// These are the oldest executions.
     Expire(Looked),
     /// Nothing is to be taken away; this is the room in the file, and when the oldest execution was made.
@@ -71,12 +85,11 @@ impl Sweeper {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        let (after, expired) = (self.aged, retention.expired(now));
-        match app.store.look(|read| look(read, after, expired))? {
+        match app.store.look(|read| self.look(read, retention, now))? {
             Work::Erase(cue_key) => {
                 app.store.write(move |tx| removal::erase(tx, cue_key)).wait()?;
             }
-            Work::Trim(cue_key) => self.trim(app, retention, cue_key)?,
+            Work::Trim(histories) => self.trimming = trim(app, retention, histories)?,
             Work::Expire(oldest) => self.aged = delete(app, &oldest)?,
             Work::Rest(space, oldest) => {
                 if !self.give_back(app, space)? {
@@ -126,23 +139,42 @@ impl Sweeper {
         Ok(Next::Again)
     }
 
-    fn trim(&mut self, app: &App, retention: Retention, cue_key: i64) -> Result<()> {
-        let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
-        let runs = retention.runs;
-        let (looked, surplus) = app.store.look(|read| {
-            let surplus = retention::surplus(read, cue_key, runs)?.unwrap_or(0);
-            Ok((retention::of_cue(read, cue_key, after, surplus)?, surplus))
-        })?;
-        if looked.up_to.is_some() {
-            let reached = delete(app, &looked)?;
-            self.trimming = Some((cue_key, reached));
-        } else {
-            let looked_up_to = surplus.max(after);
-            let is_done =
-                app.store.write(move |tx| retention::unmark(tx, cue_key, looked_up_to, runs)).wait()?;
-            self.trimming = if is_done { None } else { Some((cue_key, after)) };
+    fn look(&self, read: &Read<'_>, retention: Retention, now: Timestamp) -> Result<Work> {
+        if let Some(cue_key) = removal::first(read)? {
+            return Ok(Work::Erase(cue_key));
         }
-        Ok(())
+        let histories = self.look_at_marked(read, retention)?;
+        if !histories.is_empty() {
+            return Ok(Work::Trim(histories));
+        }
+        let oldest = match retention.expired(now) {
+            Some(expired) => retention::by_age(read, self.aged, expired)?,
+            None => Looked::default(),
+        };
+        Ok(match oldest.up_to {
+            Some(_) => Work::Expire(oldest),
+            None => Work::Rest(retention::space(read)?, oldest.young),
+        })
+    }
+
+    /// Marked cues, as many as have a batch of executions to take away between them: where little is kept of each, a
+    /// write of its own for every one of them would fall behind the runs that are made.
+    fn look_at_marked(&self, read: &Read<'_>, retention: Retention) -> Result<Vec<History>> {
+        let (mut histories, mut found) = (Vec::new(), 0);
+        for cue_key in retention::marked(read)? {
+            let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
+            let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
+            let looked = retention::of_cue(read, cue_key, after, surplus)?;
+            found += looked.over.len();
+            let history =
+                History { cue_key, over: looked.over, reached: looked.up_to.unwrap_or(after), surplus };
+            let is_last = !history.is_whole() || found >= AT_A_TIME;
+            histories.push(history);
+            if is_last {
+                break;
+            }
+        }
+        Ok(histories)
     }
 
     /// Gives a few pages back, where many hold nothing; tells whether it did.
@@ -159,18 +191,33 @@ impl Sweeper {
     }
 }
 
-fn look(read: &Read<'_>, after: i64, expired: Option<Timestamp>) -> Result<Work> {
-    if let Some(cue_key) = removal::first(read)? {
-        return Ok(Work::Erase(cue_key));
+impl History {
+    /// Whether all of it was looked at that is too much.
+    fn is_whole(&self) -> bool {
+        self.reached >= self.surplus
     }
-    if let Some(cue_key) = retention::first_marked(read)? {
-        return Ok(Work::Trim(cue_key));
-    }
-    let oldest = expired.map_or(Ok(Looked::default()), |expired| retention::by_age(read, after, expired))?;
-    Ok(match oldest.up_to {
-        Some(_) => Work::Expire(oldest),
-        None => Work::Rest(retention::space(read)?, oldest.young),
-    })
+}
+
+/// Takes away what may go of these histories, and the marks of those that are as they are to be; answers which is not
+/// yet, and how far it is done.
+fn trim(app: &App, retention: Retention, histories: Vec<History>) -> Result<Option<(i64, i64)>> {
+    let write = app.store.write(move |tx| {
+        let over: Vec<i64> = histories.iter().flat_map(|history| &history.over).copied().collect();
+        let mut done = retention::delete(tx, &over)?;
+        for history in &histories {
+            if let Some(next) = history.over.get(done) {
+                return Ok(Some((history.cue_key, next - 1)));
+            }
+            done -= history.over.len();
+            let is_done = history.is_whole()
+                && retention::unmark(tx, history.cue_key, history.reached, retention.runs)?;
+            if !is_done {
+                return Ok(Some((history.cue_key, history.reached)));
+            }
+        }
+        Ok(None)
+    });
+    write.wait()
 }
 
 /// Takes away what may go of what was looked at; answers up to which execution that is done.

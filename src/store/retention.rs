@@ -86,6 +86,15 @@ pub fn first_marked(read: &Read<'_>) -> Result<Option<i64>> {
         .optional()?)
 }
 
+/// Cues whose history is to be looked at, a batch at the most.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn marked(read: &Read<'_>) -> Result<Vec<i64>> {
+    let mut marked = read.prepare_cached("SELECT key FROM overgrown_cues ORDER BY key LIMIT ?1 + 0")?;
+    Ok(marked.query_map([BATCH], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+}
+
 /// Takes the mark of a cue away whose history is as it is to be: nothing over below `looked_up_to`, and no more than
 /// `runs` above. Where it has grown meanwhile the mark stays; tells whether it is gone.
 ///

@@ -2,11 +2,15 @@
 
 use std::fs;
 
+use cued::app::{App, Settings};
+use cued::clock::Clock;
+use cued::engine::sweeper::{Next, Sweeper};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
 use crate::client::Client;
+use crate::fixture::World;
 use crate::random::Random;
 use crate::server::{ALONE, Server, cued, until};
 
@@ -156,6 +160,26 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
     server.stop();
     server.restart_with("--retain", "100d,2000");
     until_rows(&server.sqlite(), "executions", 1);
+}
+
+#[test]
+fn short_histories_of_many_cues_go_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cued.db");
+    let settings = Settings { retention: "1".parse().unwrap(), ..Settings::of(path.clone()) };
+    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), settings).unwrap());
+    let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
+    for _ in 0..150 {
+        insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+    }
+    file.execute("UPDATE cues SET run_count = 3", []).unwrap();
+    let (mut sweeper, mut passes) = (Sweeper::default(), 0);
+    while sweeper.pass(&world.app).unwrap() == Next::Again {
+        passes += 1;
+    }
+    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    // One marks them, and each of the others takes some two hundred executions away, not those of one cue.
+    assert!(passes <= 5, "{passes} passes");
 }
 
 #[test]
