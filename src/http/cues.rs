@@ -17,8 +17,10 @@ use crate::domain::cue::Status;
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::domain::refusal::{Problem, Refusal};
 use crate::error::Result;
-use crate::store::executions::Listed;
-use crate::store::{Read, cues, due, history, payloads};
+use crate::store::{Read, cues, due, history};
+
+/// A cue that ran more often has a history that takes a while to count.
+const SHORT_HISTORY: i64 = 1_000;
 
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Reply> {
@@ -57,14 +59,17 @@ pub async fn show(request: Request) -> Result<Reply> {
     let limit = query.integer("execution_limit", 1..=100, 10);
     let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
     query.finish()?;
-    let page = Page { user_key: caller.user_key, id, limit: u32::try_from(limit).unwrap_or(100), offset };
     let store = &request.app.store;
-    let at_once = page.clone();
-    let found = match store.read_a_row(move |read| at_once.find(read, SHORT_HISTORY)).await? {
-        None => store.read_at_length(move |read| page.find(read, i64::MAX)).await?,
-        found => found,
+    let found = store.read_once(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
+    let (cue, payload) = found.ok_or_else(not_found)?;
+    let (key, most) = (cue.key, u32::try_from(limit).unwrap_or(100));
+    let look = move |read: &Read<'_>| history::list_of_cue(read, key, most, offset.unsigned_abs());
+    let (page, total) = match cue.run_count {
+        0 => (Vec::new(), 0),
+        1..=SHORT_HISTORY => store.read_a_row(look).await?,
+        _ => store.read_at_length(look).await?,
     };
-    let (shown, (page, total)) = found.ok_or_else(not_found)?;
+    let shown = CueWithPayload { cue, payload };
     let history = HistoryShown {
         executions: page.iter().map(ExecutionShown::from).collect(),
         execution_total: total,
@@ -72,37 +77,6 @@ pub async fn show(request: Request) -> Result<Reply> {
         execution_offset: offset,
     };
     Reply::of(&CueShown::whole(&shown).with_history(history))
-}
-
-/// A cue that ran more often has a history that takes a while to count.
-const SHORT_HISTORY: i64 = 1_000;
-
-/// A cue, a page of its executions and how many there are in all.
-type CueAndHistory = (CueWithPayload, (Vec<Listed>, i64));
-
-/// A cue, and which of its executions are asked for.
-#[derive(Clone)]
-struct Page {
-    user_key: i64,
-    id: String,
-    limit: u32,
-    offset: i64,
-}
-
-impl Page {
-    /// What is asked for; nothing of a cue that has run more often than `runs`.
-    fn find(&self, read: &Read<'_>, runs: i64) -> Result<Option<CueAndHistory>> {
-        let cue = cues::find(read, self.user_key, &self.id)?.ok_or_else(not_found)?;
-        if cue.run_count > runs {
-            return Ok(None);
-        }
-        let payload = payloads::find(read, cue.payload_key)?;
-        let page = match cue.run_count {
-            0 => (Vec::new(), 0),
-            _ => history::list_of_cue(read, cue.key, self.limit, self.offset.unsigned_abs())?,
-        };
-        Ok(Some((CueWithPayload { cue, payload }, page)))
-    }
 }
 
 /// `PATCH /v1/cues/{cue_id}`

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::column::{Columns, broken, millis, read_instant};
+use super::column::{Columns, broken, maybe_json, millis, read_instant};
 use super::due::account_for_overdue;
 use super::payloads::set_payload;
 use super::{Read, Tx};
@@ -25,6 +25,12 @@ macro_rules! columns {
 }
 
 const COLUMNS: &str = columns!();
+
+const FIND_WHOLE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", (SELECT body FROM payloads WHERE payloads.key = payload_key) AS payload FROM cues WHERE id = ?2 AND user_key = ?1"
+);
 
 const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
 
@@ -122,6 +128,17 @@ pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
 /// When the file cannot be read.
 pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
+}
+
+/// The user's cue with this id, and its payload: in one statement, for it is what is asked for most.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_whole(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
+    let mut find = read.prepare_cached(FIND_WHOLE)?;
+    let found =
+        find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
+    Ok(found.optional()?)
 }
 
 /// The row of the user's cue with this id.
