@@ -4,7 +4,7 @@
 //! those that an earlier process left under way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,7 +54,11 @@ impl Desk {
         app: &App,
         first: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let dispatcher = self.dispatcher.try_lock().ok();
+        let dispatcher = match self.dispatcher.try_lock() {
+            Ok(dispatcher) => Some(dispatcher),
+            Err(TryLockError::Poisoned(dispatcher)) => Some(dispatcher.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
         let Some(mut dispatcher) = dispatcher.filter(|_| !self.stopping.load(Ordering::Acquire)) else {
             return app.store.write(first).wait();
         };

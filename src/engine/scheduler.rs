@@ -52,11 +52,6 @@ impl Scheduler {
         let now = app.clock.now();
         let seen = app.store.look(meta::last_seen)?;
         let seen = seen.unwrap_or(now);
-        if now < seen {
-            tracing::warn!(
-                "the wall clock stands at {now}: nothing fires by schedule before {seen}, which the database has seen"
-            );
-        }
         app.pulse.saw(seen);
         if now < seen {
             tracing::warn!(
