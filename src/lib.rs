@@ -9,8 +9,8 @@
 //! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
 //! - `figures` is what is counted and how it is written for Prometheus; `systemd` is what the service manager is told.
-//! - `store` holds all SQL; one writer thread with group commit, two readers, one more for the engine, one for
-//!   long lists.
+//! - `store` holds all SQL; one writer thread with group commit, two readers, one for long lists; short looks are
+//!   done where they are asked for.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
 //! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
 //! - `bench` measures what the machine carries: the program as a process, beside the same work without it.
