@@ -38,6 +38,7 @@ pub mod removal;
 pub mod retention;
 mod server_lock;
 mod soundness;
+mod structure;
 pub mod subscriptions;
 pub mod tally;
 pub mod workers;
@@ -95,6 +96,8 @@ impl Store {
         soundness::check(path)?;
         if is_earlier(version) {
             migrations::bring_up_to_date(path)?;
+        } else if version != 0 {
+            structure::check(path)?;
         }
         Self::start(path, ring, Some(lock))
     }
