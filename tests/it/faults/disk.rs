@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use cued::store::tally;
 use rusqlite::Connection;
@@ -154,7 +156,16 @@ fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
 /// Starts a server that must end with exit code 1 and leave the file as it was; its complaint.
 pub fn refused_start(db: &Path) -> String {
     let before = fs::read(db).unwrap();
-    let output = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]).arg(db).output().unwrap();
+    let mut server = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]);
+    let mut server = server.arg(db).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that starts all the same says so on standard output, and would not end by itself.
+    let mut stdout = Vec::new();
+    let first = BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
+    if first > 0 {
+        server.kill().unwrap();
+    }
+    let output = server.wait_with_output().unwrap();
+    assert_eq!(stdout, b"", "the server has started");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
     assert!(complaint.contains(db.to_str().unwrap()), "the message names the file: {complaint}");
@@ -204,8 +215,10 @@ fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied(
 #[test]
 fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
     let Some(disk) = Disk::mount("4m") else { return };
+    stopped_server_on(&disk);
+    // Without its log the file is sound, and lacks what was acknowledged last.
     let mut server = Server::start_on(&disk.db(), ALONE);
-    server.user().create(&work());
+    server.client().register("ann@example.com");
     server.kill9();
     fs::remove_file(format!("{}-shm", disk.db().display())).unwrap();
     disk.make_read_only();
