@@ -44,7 +44,7 @@ impl From<rusqlite::Error> for Error {
                 | E::CannotOpen,
             ) => Self::Storage(error.to_string()),
             Some(E::DatabaseCorrupt | E::NotADatabase) => Self::Fault(format!(
-                "the database file is damaged ({error}): stop cued and put a backup in its place"
+                "the database file is damaged ({error}): a sound backup can take its place, see `cued restore`"
             )),
             _ => Self::Fault(format!("SQLite: {error}")),
         }

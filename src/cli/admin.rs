@@ -20,9 +20,12 @@ impl Database {
     /// Opens a file that exists, beside a server that may be running.
     ///
     /// # Errors
-    /// When there is none, or it is not ours.
+    /// When there is none, or it is not ours, or there is nothing in it yet.
     pub fn open(&self) -> Result<Store, Failure> {
-        self.existing()?;
+        let path = self.existing()?;
+        if path.metadata().is_ok_and(|file| file.len() == 0) {
+            return Err(Failure::Failed(format!("{} is empty: there is no database in it", path.display())));
+        }
         self.open_or_make()
     }
 

@@ -31,6 +31,7 @@ impl BackupCommand {
         progress::end();
         let bytes = copied.map_err(|error| match error {
             CopyError::Exists(_) => Failure::Failed(format!("{error}: give the backup another name")),
+            CopyError::Remains(_) => Failure::Failed(format!("{error}, or give the backup another name")),
             other => Failure::Failed(other.to_string()),
         })?;
         say(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))

@@ -57,6 +57,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 fn verdict(file: &Path, report: &Report) -> Result<(), Failure> {
     match report.problems.len() {
         0 => Ok(()),
+        1 => Err(Failure::Failed(format!("{} is not sound: 1 problem", file.display()))),
         problems => Err(Failure::Failed(format!("{} is not sound: {problems} problems", file.display()))),
     }
 }

@@ -35,14 +35,16 @@ impl RestoreCommand {
         check::sound(&backup, now)?;
         let restored = copy::restore(&backup, db, now, self.replace, progress::bar("restore"));
         progress::end();
-        let aside = restored.map_err(|error| match error {
+        let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => Failure::Failed(format!(
                 "{error}: give another --db, or --replace to put it aside and the backup in its place"
             )),
             other => Failure::Failed(other.to_string()),
         })?;
-        if let Some(aside) = aside {
-            say(&format!("{} is kept as {}", db.display(), aside.display()))?;
+        let has_file = kept.iter().any(|(was, _)| was == db);
+        for (was, is) in kept {
+            let whose = if has_file { "" } else { ": it belongs to a database that is not here any more" };
+            say(&format!("{} is kept as {}{whose}", was.display(), is.display()))?;
         }
         say(&format!(
             "{db} is restored from {backup} and held: `cued serve --db {db}` shows all of it and fires, sends and hands \

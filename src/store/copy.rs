@@ -3,9 +3,9 @@
 //! again with every write of another process.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -19,6 +19,9 @@ use super::server_lock::ServerLock;
 /// Steps of SQLite's machine between two looks at how far the copy is: some milliseconds.
 const STEPS: i32 = 20_000;
 
+/// What SQLite keeps beside a file, and plays into whatever file it finds under that name.
+const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// Why there is no copy. What was there is as it was, and no half copy is left.
 #[derive(Debug)]
 pub enum CopyError {
@@ -26,8 +29,8 @@ pub enum CopyError {
     File(OpenError),
     /// There is a file already.
     Exists(PathBuf),
-    /// Another process is writing this copy.
-    Busy(PathBuf),
+    /// There is no file, but what a database that was there has left behind.
+    Remains(PathBuf),
     /// The copy would take its own original's place.
     Same(PathBuf),
     /// The disk is full.
@@ -51,7 +54,11 @@ impl fmt::Display for CopyError {
         match self {
             Self::File(error) => error.fmt(f),
             Self::Exists(path) => write!(f, "{} exists already", path.display()),
-            Self::Busy(path) => write!(f, "another process is writing {} just now", path.display()),
+            Self::Remains(path) => write!(
+                f,
+                "{} is there, left behind by a database that had this name: it would get into the copy. Move it away",
+                path.display()
+            ),
             Self::Same(path) => write!(f, "{} cannot be restored from itself", path.display()),
             Self::Full { path, bytes } => write!(
                 f,
@@ -81,15 +88,19 @@ pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 /// # Errors
 /// See [`CopyError`].
 pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Result<u64, CopyError> {
-    refuse_existing(to)?;
+    refuse_taken(to)?;
     let source = open_to_read(from)?;
     let partial = Partial::fill(&source, to, now, progress)?;
-    refuse_existing(to)?;
+    refuse_taken(to)?;
     partial.publish()
 }
 
+/// What was under a name, and the name under which it is kept.
+pub type Kept = (PathBuf, PathBuf);
+
 /// Puts a copy of `backup` in the place of `to`, which no server may have, held since `now` or for longer. A file that
-/// is there is refused, or with `replaces` kept aside under the name that is answered.
+/// is there is refused, or with `replaces` kept aside, as is what a file that is not there any more has left behind.
+/// Answers what is kept, and as what.
 ///
 /// # Errors
 /// See [`CopyError`].
@@ -99,7 +110,7 @@ pub fn restore(
     now: Timestamp,
     replaces: bool,
     progress: Progress,
-) -> Result<Option<PathBuf>, CopyError> {
+) -> Result<Vec<Kept>, CopyError> {
     let _lock = ServerLock::take(to)?;
     if is_same(backup, to) {
         return Err(CopyError::Same(to.to_owned()));
@@ -109,9 +120,9 @@ pub fn restore(
     }
     let source = open_to_read(backup)?;
     let partial = Partial::fill(&source, to, now, progress)?;
-    let aside = move_aside(to).map_err(|error| failed(to, &error))?;
+    let kept = move_aside(to).map_err(|error| failed(to, &error))?;
     partial.publish()?;
-    Ok(aside)
+    Ok(kept)
 }
 
 /// A copy of the connection's file beside it, as it is now, held since `now`; answers where it is.
@@ -133,7 +144,6 @@ pub(super) fn snapshot(
 struct Partial<'a> {
     to: &'a Path,
     path: PathBuf,
-    // Locked, so that no other process writes the same copy. One that was killed in its midst is written over.
     file: File,
     is_published: bool,
 }
@@ -156,22 +166,15 @@ impl<'a> Partial<'a> {
     }
 
     fn open(to: &'a Path) -> Result<Self, CopyError> {
-        let path = beside(to, ".partial");
-        let mut open = OpenOptions::new();
-        let file = open.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|error| failed(to, &error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(CopyError::Busy(to.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(failed(to, &error)),
+        loop {
+            // A name that nobody has: what is there is somebody's, or is being written by another process.
+            let path = free_name(to, ".partial");
+            match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok(Self { to, path, file, is_published: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(to, &error)),
+            }
         }
-        let partial = Self { to, path, file, is_published: false };
-        let emptied = partial.file.set_permissions(std::fs::Permissions::from_mode(0o600));
-        let emptied = emptied.and_then(|()| partial.file.set_len(0));
-        emptied
-            .and_then(|()| remove(&beside(&partial.path, "-journal")))
-            .map_err(|error| failed(to, &error))?;
-        Ok(partial)
     }
 
     /// Gives the copy its name, in a way that outlives a power cut; answers its bytes.
@@ -247,46 +250,50 @@ fn hold(path: &Path, since: Timestamp) -> rusqlite::Result<()> {
 }
 
 fn refuse_existing(path: &Path) -> Result<(), CopyError> {
-    match path.symlink_metadata() {
-        Ok(_) => Err(CopyError::Exists(path.to_owned())),
-        Err(_) => Ok(()),
+    if is_there(path) { Err(CopyError::Exists(path.to_owned())) } else { Ok(()) }
+}
+
+/// Makes sure that nothing is there under this name: what a database has left behind would be played into another.
+fn refuse_taken(path: &Path) -> Result<(), CopyError> {
+    refuse_existing(path)?;
+    match LOGS.map(|suffix| beside(path, suffix)).into_iter().find(|log| is_there(log)) {
+        Some(log) => Err(CopyError::Remains(log)),
+        None => Ok(()),
     }
 }
 
 /// Moves a database out of the way, its write-ahead log with it: beside another file that log would be played into it.
-fn move_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+/// A log alone is kept as well: the file that it belongs to may have been moved elsewhere.
+fn move_aside(path: &Path) -> io::Result<Vec<Kept>> {
     let aside = free_name(path, ".replaced");
-    let moved = match std::fs::rename(path, &aside) {
-        Ok(()) => Some(aside),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    for suffix in ["-wal", "-shm"] {
-        let left = beside(path, suffix);
-        if_there(match &moved {
-            Some(aside) => std::fs::rename(&left, beside(aside, suffix)),
-            None => std::fs::remove_file(&left),
-        })?;
+    let mut kept = Vec::new();
+    for suffix in [""].into_iter().chain(LOGS) {
+        let (from, to) = (beside(path, suffix), beside(&aside, suffix));
+        match std::fs::rename(&from, &to) {
+            Ok(()) => kept.push((from, to)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
-    Ok(moved)
+    Ok(kept)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    if_there(std::fs::remove_file(path))
+    let removed = std::fs::remove_file(path);
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-/// What is not there needs no removal.
-fn if_there(done: io::Result<()>) -> io::Result<()> {
-    done.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
-/// `path` with `suffix`, and with a number where that is taken.
+/// `path` with `suffix`, and with a number where that is taken, or what SQLite would keep beside it.
 fn free_name(path: &Path, suffix: &str) -> PathBuf {
     let first = beside(path, suffix);
     let others = (2_u32..).map(|number| beside(path, &format!("{suffix}-{number}")));
     std::iter::once(first)
         .chain(others)
-        .find(|name| name.symlink_metadata().is_err())
+        .find(|name| refuse_taken(name).is_ok())
         .unwrap_or_else(|| beside(path, suffix))
 }
 

@@ -1,7 +1,8 @@
 //! The database file itself: what may be opened, pragmas, schema and its version.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const WAL_TURNS: u32 = 100;
 
 /// Makes sure that `path` is a file of ours, or a new and empty one that only its owner may read; answers its schema
-/// version, 0 for a new one.
+/// version, 0 for a new one. A file of two names is refused: each would have a log and a lock of its own.
 ///
 /// # Errors
 /// See [`OpenError`]; a file that is refused stays untouched.
@@ -43,28 +44,71 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     if let Err(error) = writable {
         return Err(OpenError::unusable(path, &error));
     }
-    version(path, &open_to_look(path)?)
+    let failed = |error: std::io::Error| OpenError::unusable(path, &error);
+    let there = std::fs::metadata(path).map_err(failed)?;
+    if there.is_file() && there.nlink() > 1 {
+        return Err(OpenError::Linked { path: path.to_owned() });
+    }
+    let version = version(path, &open_to_look(path)?)?;
+    // A file that was empty when it was found may be anybody's to read, and so would be the log beside it.
+    if version == 0 && there.is_file() && there.mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    }
+    Ok(version)
 }
 
 /// Opens a file of ours to read all of it, beside a server that may be running; leaves it, and the folder, as they are.
+/// The folder may be one that nobody can write.
 ///
 /// # Errors
 /// See [`OpenError`]; an empty file is none of ours.
 pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(match error.kind() {
+            std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
+            _ => OpenError::unusable(path, &error),
+        });
+    }
+    let log = beside(&resolved(path), "-wal");
     // A connection that may write clears up behind itself. Where a write-ahead log was left behind, clearing up is to put
     // it into the file: that is not for a reader to do.
-    let was_cut_short = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    let was_cut_short = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
     let access =
         if was_cut_short { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-    std::fs::metadata(path).map_err(|error| OpenError::unusable(path, &error))?;
+    match open_ours(path, path, access) {
+        // SQLite reads a file with a log by means of two files beside it, even where the log is empty. Where they are not
+        // there and cannot be made, nobody is writing, and the file is all there is.
+        Err(OpenError::Unusable { .. }) if !was_cut_short && !beside(&resolved(path), "-shm").exists() => {
+            open_ours(path, &unchanging(path), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+        }
+        opened => opened,
+    }
+}
+
+fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let failed = |error: rusqlite::Error| OpenError::of(path, &error);
     let connection =
-        Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
+        Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     match version(path, &connection)? {
         0 => Err(OpenError::Foreign { path: path.to_owned() }),
         _ => Ok(connection),
     }
+}
+
+/// The URI by which SQLite takes a file for one that nobody changes.
+fn unchanging(path: &Path) -> PathBuf {
+    let mut uri = "file:".to_owned();
+    for byte in resolved(path).as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
+                uri.push(char::from(*byte))
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    PathBuf::from(uri)
 }
 
 /// Opens the connection that writes, and makes the schema in a new file.

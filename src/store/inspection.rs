@@ -6,11 +6,11 @@ use std::path::Path;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use super::file::{SCHEMA, SCHEMA_VERSION, open_to_read};
+use super::file::{SCHEMA_VERSION, open_to_read};
 use super::hold::{self, Overdue};
 use super::open_error::OpenError;
 use super::retention::{self, Space};
-use super::{Read, due, meta, tally};
+use super::{Read, due, meta, structure, tally};
 use crate::error::Result;
 
 /// The most that is told of one kind of damage.
@@ -63,7 +63,7 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<Report, OpenE
     let mut report = Report { version, problems: Vec::new(), figures: None };
     report.note("the file cannot be read", integrity(&snapshot));
     if version == SCHEMA_VERSION {
-        report.note("the schema cannot be compared", schema(&snapshot));
+        report.note("the schema cannot be compared", structure::differences(&snapshot));
         report.note("the counters cannot be compared", tally::discrepancies(&snapshot));
         match figures(&Read::new(&snapshot), now) {
             Ok(figures) => report.figures = Some(figures),
@@ -98,24 +98,6 @@ fn integrity(file: &Connection) -> Result<Vec<String>> {
         ));
     }
     Ok(problems)
-}
-
-/// What the schema lacks, and what there is beside it.
-fn schema(file: &Connection) -> Result<Vec<String>> {
-    let ours = Connection::open_in_memory()?;
-    ours.execute_batch(SCHEMA)?;
-    let (there, wanted) = (parts(file)?, parts(&ours)?);
-    let lacks = wanted.iter().filter(|part| !there.contains(part)).map(|part| format!("there is no {part}"));
-    let more =
-        there.iter().filter(|part| !wanted.contains(part)).map(|part| format!("{part} is none of cued's"));
-    Ok(lacks.chain(more).collect())
-}
-
-fn parts(file: &Connection) -> Result<Vec<String>> {
-    let mut parts =
-        file.prepare("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")?;
-    let parts = parts.query_map([], |row| row.get(0))?;
-    Ok(parts.collect::<rusqlite::Result<_>>()?)
 }
 
 fn figures(read: &Read<'_>, now: Timestamp) -> Result<Figures> {

@@ -39,6 +39,7 @@ pub mod removal;
 pub mod retention;
 mod server_lock;
 mod soundness;
+mod structure;
 pub mod subscriptions;
 pub mod tally;
 pub mod workers;
@@ -96,6 +97,8 @@ impl Store {
         soundness::check(path)?;
         if is_earlier(version) {
             migrations::bring_up_to_date(path)?;
+        } else if version != 0 {
+            structure::check(path)?;
         }
         Self::start(path, ring, Some(lock))
     }

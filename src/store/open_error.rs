@@ -40,6 +40,23 @@ pub enum OpenError {
         /// What stood in the way.
         reason: String,
     },
+    /// The file says that it has the present schema, and has another.
+    Unlike {
+        /// The file.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// The file has more than one name.
+    Linked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no file.
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
     /// The file is one of ours and is damaged.
     Damaged {
         /// The file.
@@ -101,9 +118,22 @@ impl fmt::Display for OpenError {
                  was: the cued that wrote it can go on with it",
                 path.display()
             ),
+            Self::Unlike { path, difference } => write!(
+                f,
+                "{} does not have the tables of schema version {SCHEMA_VERSION}, though it says so: {difference}. It was made \
+                 by some other build of cued: go on with that one, or give another --db; `cued check` tells all of it",
+                path.display()
+            ),
+            Self::Linked { path } => write!(
+                f,
+                "{path} has a second name (a hard link): under each a server could write to it, and spoil it. Remove the \
+                 other name, which `find / -xdev -samefile {path}` finds, or make this one a copy; a symbolic link is no harm",
+                path = path.display()
+            ),
+            Self::Missing { path } => write!(f, "{} does not exist", path.display()),
             Self::Damaged { path, reason } => write!(
                 f,
-                "{} is damaged: {reason}. Put a backup in its place with `cued restore`",
+                "{} is damaged: {reason}. A sound backup can take its place, see `cued restore`",
                 path.display()
             ),
             Self::Disk { path, reason } => write!(

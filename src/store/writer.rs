@@ -174,6 +174,7 @@ impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
             // Nothing of a faulty job was to be written, whatever became of the others.
             (Some(Err(error @ (Error::Fault(_) | Error::Storage(_)))), _) => Err(error),
             // A refusal too: what the job was refused for (a claim, a report) may have gone with the commit.
+            (_, Some(Error::Storage(what))) => Err(Error::Storage(what.clone())),
             (_, Some(fault)) => Err(Error::Storage(fault.to_string())),
             (Some(result), None) => result,
             (None, None) => Err(Error::Fault("a write was not run".to_owned())),

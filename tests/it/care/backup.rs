@@ -129,21 +129,36 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_what_is_there() {
 }
 
 #[test]
-fn what_a_killed_backup_left_is_written_over_and_what_another_one_writes_is_not() {
+fn somebodys_file_that_is_named_like_a_half_copy_is_left_alone() {
     let server = Server::on_clock(BEGIN);
     let partial = server.db().with_file_name("out.partial");
-    fs::write(&partial, "half a backup".repeat(10_000)).unwrap();
-    let other = fs::File::open(&partial).unwrap();
-    other.lock().unwrap();
-    let out = server.db().with_file_name("out");
-    let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
-    assert!(said.contains("another process"), "{said}");
-    assert!(partial.exists() && !out.exists());
-    drop(other);
-    assert_eq!(mode(&backup(&server, "out")), 0o600);
-    assert!(!partial.exists());
+    fs::write(&partial, "somebody's").unwrap();
+    let out = backup(&server, "out");
+    assert_eq!(fs::read(&partial).unwrap(), b"somebody's");
+    let left = files(&server).into_iter().filter(|name| name.starts_with("out"));
+    assert_eq!(left.collect::<Vec<_>>(), ["out", "out.partial"]);
     let checked = run(&["check", out.to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
+}
+
+#[test]
+fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
+    let mut dead = Server::on_clock(BEGIN);
+    work(&dead.user());
+    dead.kill9();
+    let server = Server::on_clock(BEGIN);
+    let out = server.db().with_file_name("out");
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let left = server.db().with_file_name(format!("out{suffix}"));
+        fs::copy(format!("{}-wal", dead.db().display()), &left).unwrap();
+        let before = fs::read(&left).unwrap();
+        let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
+        assert!(said.contains(&format!("out{suffix} is there")), "{said}");
+        assert!(said.contains("Move it away, or give the backup another name"), "{said}");
+        assert!(!out.exists() && fs::read(&left).unwrap() == before);
+        fs::remove_file(left).unwrap();
+    }
+    backup(&server, "out");
 }
 
 #[test]

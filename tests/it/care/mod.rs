@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod empty;
 mod full_disk;
 mod held;
 mod removal;

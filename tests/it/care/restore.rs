@@ -71,11 +71,27 @@ fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
     assert!(contents(&server.db()) == contents(Path::new(backup)));
     let aside = contents(&beside(&server.db(), ".replaced"));
     assert_eq!(aside["cues"].len(), 51, "the log went with its file");
-    // As after a restore that was cut short: the log is there without its file.
-    fs::remove_file(server.db()).unwrap();
-    fs::copy(backup, beside(&server.db(), "-wal")).unwrap();
-    ok(&server.db(), &["restore", backup]);
-    assert!(contents(&server.db()) == contents(Path::new(backup)));
+}
+
+#[test]
+fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    work(&user);
+    server.kill9();
+    let (db, moved) = (server.db(), beside(&server.db(), ".broken"));
+    fs::rename(&db, &moved).unwrap();
+    // Somebody's, under the name that comes first.
+    fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
+    let said = ok(&db, &["restore", backup]);
+    assert!(said.contains("cued.db-wal is kept as") && said.contains("cued.db.replaced-2-wal"), "{said}");
+    assert!(said.contains("not here any more"), "{said}");
+    assert!(contents(&db) == contents(Path::new(backup)));
+    assert_eq!(fs::read(beside(&db, ".replaced-wal")).unwrap(), b"another one's");
+    fs::rename(beside(&db, ".replaced-2-wal"), beside(&moved, "-wal")).unwrap();
+    assert_eq!(contents(&moved)["cues"].len(), 1, "what was acknowledged");
 }
 
 #[test]
@@ -96,7 +112,7 @@ fn a_backup_that_is_not_sound_or_none_is_not_put_in_place() {
     let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
     assert!(said.contains("not a cued database"), "{said}");
     let said = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
-    assert!(said.contains("no-such-file"), "{said}");
+    assert!(said.contains("no-such-file does not exist"), "{said}");
     assert!(contents(&server.db()) == before);
     let (_folder, nowhere) = new_file();
     fails(&nowhere, &["restore", backup], 1);

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use cued::store::tally;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::mount::Disk;
+use crate::administration::{complaint, fails, ok};
 use crate::api::Api;
 use crate::client::Client;
 use crate::recorder::{Reaction, Recorder};
-use crate::server::{ALONE, Server, cued, until};
+use crate::server::{ALONE, Server, cued, run, until};
 use crate::watching::metrics::scrape;
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
@@ -86,6 +89,9 @@ fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_sp
     disk.fill();
     let mut kept = create_until_refused(&user);
     beat_until_refused(&user);
+    let said = fails(&server.db(), &["user", "add", "somebody@example.com"], 1);
+    let told = "cued: the database file cannot be used now: database or disk is full";
+    assert_eq!(said.lines().last(), Some(told), "{said}");
     // What is under way ends, and cannot be stored.
     receiver.release();
     until("the result of the delivery was refused by the disk", || {
@@ -150,7 +156,16 @@ fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
 /// Starts a server that must end with exit code 1 and leave the file as it was; its complaint.
 pub fn refused_start(db: &Path) -> String {
     let before = fs::read(db).unwrap();
-    let output = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]).arg(db).output().unwrap();
+    let mut server = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]);
+    let mut server = server.arg(db).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that starts all the same says so on standard output, and would not end by itself.
+    let mut stdout = Vec::new();
+    let first = BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
+    if first > 0 {
+        server.kill().unwrap();
+    }
+    let output = server.wait_with_output().unwrap();
+    assert_eq!(stdout, b"", "the server has started");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
     assert!(complaint.contains(db.to_str().unwrap()), "the message names the file: {complaint}");
@@ -177,6 +192,38 @@ fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
     disk.make_read_only();
     let complaint = refused_start(&disk.db());
     assert!(complaint.contains("Read-only file system"), "{complaint}");
+}
+
+#[test]
+fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    let db = disk.path().join("a?b#c%20d.db");
+    let mut server = Server::start_on(&db, ALONE);
+    server.user().create(&work());
+    assert_eq!(server.stop(), Some(0));
+    disk.make_read_only();
+    let checked = run(&["check", db.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("cues        1 active"));
+    let folder = tempfile::TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    ok(&db, &["backup", out.to_str().unwrap()]);
+    let checked = run(&["check", out.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("cues        1 active"));
+}
+
+#[test]
+fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    stopped_server_on(&disk);
+    // Without its log the file is sound, and lacks what was acknowledged last.
+    let mut server = Server::start_on(&disk.db(), ALONE);
+    server.client().register("ann@example.com");
+    server.kill9();
+    fs::remove_file(format!("{}-shm", disk.db().display())).unwrap();
+    disk.make_read_only();
+    let checked = run(&["check", disk.db().to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
 #[test]

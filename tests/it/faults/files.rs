@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::disk::{assert_sound, refused_start};
+use crate::administration::on;
 use crate::random::Random;
-use crate::server::{ALONE, Server};
+use crate::server::{ALONE, Server, run};
 
 /// The size of its pages, as a file itself says it.
 fn page_size(file: &[u8]) -> usize {
@@ -57,6 +59,54 @@ fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
         let complaint = refused_start(&db);
         assert!(complaint.contains("is damaged") && complaint.contains("backup"), "{length}: {complaint}");
     }
+}
+
+#[test]
+fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
+    let (folder, sound) = (TempDir::new().unwrap(), whole_file());
+    let db = folder.path().join("cued.db");
+    for (change, difference) in [
+        ("ALTER TABLE users DROP COLUMN alert_webhook_url", "there is no column users.alert_webhook_url TEXT"),
+        ("ALTER TABLE users RENAME COLUMN plan TO tariff", "there is no column users.plan TEXT NOT NULL"),
+        ("DROP INDEX executions_by_cue", "there is no column 1 of index executions_by_cue"),
+        (
+            "DROP TABLE meta; CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL, why TEXT NOT NULL)
+                              STRICT, WITHOUT ROWID",
+            "column meta.why TEXT NOT NULL is none of cued's",
+        ),
+    ] {
+        fs::write(&db, &sound).unwrap();
+        Connection::open(&db).unwrap().execute_batch(&format!("{change}; VACUUM")).unwrap();
+        let complaint = refused_start(&db);
+        assert!(complaint.contains(difference) && complaint.contains("some other build"), "{complaint}");
+        let checked = run(&["check", db.to_str().unwrap()]);
+        let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(checked.status.code() == Some(1) && printed.contains(difference), "{printed}");
+    }
+    // Those of other programs, as of one that copies the file away all the time, are in nobody's way.
+    fs::write(&db, &sound).unwrap();
+    let more = "CREATE TABLE _notes (x NOT NULL); CREATE INDEX more ON cues (name);
+                ALTER TABLE users ADD COLUMN remark TEXT";
+    Connection::open(&db).unwrap().execute_batch(more).unwrap();
+    Server::start_on(&db, ALONE).user();
+}
+
+#[test]
+fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
+    let (folder, mut server) = (TempDir::new().unwrap(), Server::start(ALONE));
+    server.user();
+    let second = server.db().with_file_name("second.db");
+    fs::hard_link(server.db(), &second).unwrap();
+    let complaint = refused_start(&second);
+    assert!(complaint.contains("hard link") && complaint.contains("find / -xdev -samefile"), "{complaint}");
+    let output = on(&second, &["user", "list"]);
+    assert_eq!(output.status.code(), Some(1), "beside the log of the other name");
+    assert!(!beside(&second, "-wal").exists());
+    fs::remove_file(&second).unwrap();
+    assert_eq!(server.stop(), Some(0));
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(server.db(), &link).unwrap();
+    Server::start_on(&link, ALONE).user();
 }
 
 /// What a power cut leaves: the file and the write-ahead log as they were, and nothing of what only memory held.

@@ -11,6 +11,8 @@
 //!   `escalation::desk::results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice`
 //! - full or read-only at a start: a sentence, exit code 1, the file as it was:
 //!   `faults::disk::a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing`
+//! - read-only, and only read: `faults::disk::a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied`,
+//!   `faults::disk::a_log_on_a_disk_that_is_read_only_is_not_passed_over`
 //! - an error in the midst of a write, whichever: the end is the same as without it:
 //!   `faults::commits::whichever_commit_fails_the_end_is_the_same`,
 //!   `faults::commits::whichever_page_the_disk_has_no_room_for_the_end_is_the_same`,
@@ -27,6 +29,8 @@
 //!   `scheduler::a_cue_whose_schedule_cannot_be_computed_fails_with_its_reason_and_stops_nobody`
 //! - somebody else's, or of a later version: `journeys::stops::a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was`,
 //!   `administration::a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was`
+//! - of another schema than its version says: `faults::files::a_file_of_another_schema_is_refused_whatever_version_it_says`
+//! - of two names: `faults::files::a_file_of_two_names_is_refused_and_a_symbolic_link_is_none`
 //! - another server has it: `journeys::stops::a_second_server_on_the_same_file_is_refused_and_told_who_has_it`
 //! - another program writes to it: waited for, then 503:
 //!   `faults::disk::another_program_that_holds_the_file_is_waited_for_and_then_refused`,
