@@ -39,6 +39,7 @@ const WAL_TURNS: u32 = 100;
 /// # Errors
 /// See [`OpenError`]; a file that is refused stays untouched.
 pub fn check(path: &Path) -> Result<i64, OpenError> {
+    refuse_orphaned_log(path)?;
     create_if_absent(path)?;
     let writable = OpenOptions::new().write(true).open(path);
     if let Err(error) = writable {
@@ -189,6 +190,17 @@ pub fn checkpoint_beside(path: &Path) -> rusqlite::Result<()> {
         connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
     }
     connection.close().map_err(|(_, error)| error)
+}
+
+/// SQLite throws away a log whose database is gone or empty, with every write in it that was acknowledged. A new
+/// database has its first page in the file before it has a log.
+fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
+    let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    let log = beside(&resolved(path), "-wal");
+    if !has_bytes(path) && has_bytes(&log) {
+        return Err(OpenError::Orphaned { path: path.to_owned(), log });
+    }
+    Ok(())
 }
 
 /// Makes an empty file that only its owner may read: it will hold secrets.

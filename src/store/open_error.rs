@@ -52,6 +52,13 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is not there, or is empty, and the log of one is beside it.
+    Orphaned {
+        /// Where the file should be.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+    },
     /// There is no file.
     Missing {
         /// Where it should be.
@@ -155,6 +162,12 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
+            Self::Orphaned { path, log } => write!(
+                f,
+                "{} holds writes of a database that is no longer at {}: put that database back, or move the log away",
+                log.display(),
+                path.display()
+            ),
             Self::Machine(error) => write!(f, "a thread could not be started: {error}"),
         }
     }

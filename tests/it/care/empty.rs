@@ -43,3 +43,25 @@ fn a_command_that_needs_a_database_makes_none() {
         assert_eq!((fs::read(&db).unwrap().len(), mode(&db)), (0, 0o644), "{command:?}");
     }
 }
+
+#[test]
+fn a_log_whose_database_was_moved_away_is_not_thrown_away() {
+    let mut server = Server::start(ALONE);
+    let key = server.user();
+    let db = server.db();
+    let moved = db.with_extension("moved");
+    server.kill9();
+    fs::rename(&db, &moved).unwrap();
+    let log = PathBuf::from(format!("{}-wal", db.display()));
+    let before = fs::read(&log).unwrap();
+    for empty in [false, true] {
+        let said = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
+        assert!(said.contains("-wal holds writes of a database that is no longer at"), "{said}");
+        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal holds writes"));
+        assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
+        fs::write(&db, b"").unwrap();
+    }
+    fs::rename(&moved, &db).unwrap();
+    server.restart();
+    key.at(server.addr()).get("/v1/cues").expect(200);
+}
