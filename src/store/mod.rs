@@ -148,6 +148,13 @@ impl Store {
         self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
     }
 
+    /// Whether the disk takes writes. If it did not take the newest one, it is asked again, by a write of a page: it
+    /// may be that nobody else writes for hours. While all is well nothing is written. Blocks the calling thread.
+    pub fn try_again(&self) -> bool {
+        // What it says is in the log, as of every write.
+        self.is_writable() || self.write(meta::touch).wait().is_ok()
+    }
+
     /// Puts what is in the write-ahead log into the file, which is then as short as it can be. No lane waits for it.
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 //!   `faults::disk::on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_space`,
 //!   `faults::disk::what_falls_due_while_the_disk_is_full_runs_when_there_is_space`,
 //!   `faults::disk::a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well`,
+//!   `faults::disk::a_full_disk_that_has_space_again_is_noticed_though_nobody_writes`,
+//!   `faults::disk::the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it`,
 //!   `delivery_faults::a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile`,
 //!   `escalation::desk::results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice`
 //! - full or read-only at a start: a sentence, exit code 1, the file as it was:
