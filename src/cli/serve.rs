@@ -166,10 +166,12 @@ impl Serve {
                 db.display()
             )));
         }
-        if dev && !listen.ip().is_loopback() {
-            return Err(Failure::Usage(format!(
-                "--dev listens on loopback only: give --listen 127.0.0.1:8000 in place of {listen}, or leave --dev out"
-            )));
+        if dev {
+            for (flag, port, address) in
+                [("--listen", 8000, Some(listen)), ("--metrics-listen", 9464, self.metrics_listen)]
+            {
+                stays_on_loopback(flag, port, address)?;
+            }
         }
         let clock = self.clock()?;
         if clock.is_test() && !listen.ip().is_loopback() {
@@ -267,6 +269,16 @@ impl Serve {
             .with_default(&self.default_plan)
             .map_err(|error| Failure::Usage(format!("--default-plan: {error}")))?;
         Ok(plans.limited(self.limits == Switch::On))
+    }
+}
+
+/// What `--dev` asks of every listener.
+fn stays_on_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), Failure> {
+    match address {
+        Some(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
+            "--dev listens on loopback only: give {flag} 127.0.0.1:{port} in place of {address}, or leave --dev out"
+        ))),
+        _ => Ok(()),
     }
 }
 
