@@ -1,6 +1,6 @@
 //! Metrics as a collector reads them, on a listener of their own.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
@@ -18,10 +18,7 @@ fn watched(flags: &[&str]) -> Server {
 
 /// The collector's end: where the newest start of the server said that metrics are.
 pub fn collector(server: &Server) -> Client {
-    let log = server.log();
-    let (_, rest) = log.rsplit_once("metrics are served on http://").expect(&log);
-    let addr: SocketAddr = rest.split_once("/metrics").unwrap().0.parse().unwrap();
-    Client::new(addr)
+    Client::new(server.metrics_addr().expect("a server with --metrics-listen"))
 }
 
 #[track_caller]
@@ -202,7 +199,7 @@ fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() 
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(ALONE);
-    assert_eq!(server.log(), "", "nothing listens for metrics");
+    assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
     server.client().get("/metrics").refused(404, "not_found");
     let server = watched(&[]);
     server.user().get("/metrics").refused(404, "not_found");
@@ -222,23 +219,21 @@ fn a_collector_may_ask_as_often_as_it_likes() {
 
 #[test]
 fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
-    let (mut server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
+    let (mut server, receiver) = (watched(&[]), Recorder::start());
     let user = server.user();
+    receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));
-    let collector = collector(&server);
-    // A request under way holds the port of the API open.
-    let mut waiting = std::net::TcpStream::connect(server.addr()).unwrap();
-    let head = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 9\r\n\r\n",
-        user.key()
-    );
-    std::io::Write::write_all(&mut waiting, head.as_bytes()).unwrap();
-    user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+    user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    receiver.wait_hanging(1);
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
-    assert_eq!(collector.get("/metrics").status, 200);
-    drop(waiting);
+    // The API has nothing under way: that its side has ended all the same shows only in what follows.
+    for _ in 0..50 {
+        assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0);
+    }
+    receiver.release();
     assert_eq!(server.ended(), Some(0));
+    assert!(std::net::TcpStream::connect(server.metrics_addr().unwrap()).is_err());
 }
 
 #[test]
