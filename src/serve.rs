@@ -40,7 +40,7 @@ const BACKLOG: u32 = 4096;
 /// Connections of the listener for metrics; what asks for them is one program or two.
 const METRICS_CONNECTIONS: usize = 16;
 
-/// Where a server listens.
+/// Where a server listens, and until when.
 #[derive(Debug, Clone, Copy)]
 pub struct Listen {
     /// For callers of the API.
@@ -49,6 +49,8 @@ pub struct Listen {
     pub own_url: bool,
     /// For whoever collects metrics.
     pub metrics: Option<SocketAddr>,
+    /// Whether it stops when standard input ends, too: with the process that started it, however that ends.
+    pub until_input_ends: bool,
 }
 
 /// What kept a server from starting, or ended it: a sentence that says what to do.
@@ -101,7 +103,8 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
         let _within = runtime.enter();
         metrics.map(|listener| Metrics::start(listener, &app)).transpose()?
     };
-    let served = runtime.block_on(serve(port, metrics.as_ref().map(|it| it.address), &app, halt));
+    let input = listen.until_input_ends.then(input_ends).transpose()?;
+    let served = runtime.block_on(serve(port, metrics.as_ref().map(|it| it.address), &app, input, halt));
     let since = halted.get().map_or(Duration::ZERO, |halted| app.clock.monotonic().saturating_sub(*halted));
     // What is under way in the engine ends meanwhile.
     app.post.stop(STOP.saturating_sub(since));
@@ -174,6 +177,7 @@ async fn serve(
     port: Port,
     metrics: Option<SocketAddr>,
     app: &Arc<App>,
+    input: Option<oneshot::Receiver<()>>,
     halt: impl FnOnce() + Send + 'static,
 ) -> Result<Service, ServeError> {
     let failed = |error: std::io::Error| ServeError(format!("signals cannot be received: {error}"));
@@ -187,6 +191,7 @@ async fn serve(
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = end_of(input) => {}
         }
         tracing::info!("stopping: what is under way ends first");
         service.stopping("Stopping: what is under way ends first");
@@ -194,6 +199,26 @@ async fn serve(
     })
     .await;
     Ok(service)
+}
+
+/// Tells when standard input ends.
+fn input_ends() -> Result<oneshot::Receiver<()>, ServeError> {
+    let (tell, ended) = oneshot::channel();
+    let read = move || {
+        // An input that cannot be read has ended too.
+        drop(std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
+        drop(tell);
+    };
+    let thread = std::thread::Builder::new().name("input".to_owned()).spawn(read);
+    thread.map_err(|error| ServeError(format!("standard input cannot be watched: {error}")))?;
+    Ok(ended)
+}
+
+async fn end_of(input: Option<oneshot::Receiver<()>>) {
+    match input {
+        Some(input) => drop(input.await),
+        None => std::future::pending().await,
+    }
 }
 
 /// The listener for metrics; it goes on until what is under way has ended.

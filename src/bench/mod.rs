@@ -3,7 +3,7 @@
 //!
 //! The program runs as a process of its own on a temporary file (`program`), clients (`load`) and a receiver
 //! (`receiver`) run here; `limits` measures the same work without the service; `stage` is what the measures of `work`
-//! work with, `report` the figures.
+//! work with, `report` the figures, `traces` what must not be left behind.
 
 mod limits;
 mod load;
@@ -11,6 +11,7 @@ mod program;
 mod receiver;
 pub mod report;
 mod stage;
+mod traces;
 mod work;
 
 use std::fmt;
@@ -62,10 +63,11 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// Measures everything; `progress` is told what comes next, and how many of how many are done.
 ///
 /// # Errors
-/// Says what stood in the way. The temporary files are removed either way.
+/// Says what stood in the way. The temporary files are removed either way, as they are when SIGINT, SIGTERM or SIGHUP
+/// ends the process.
 pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<Report> {
     let clock = Arc::new(Clock::system());
-    let folder = program::Folder::make(&options.folder)?;
+    let folder = traces::Traces::watch()?.folder(&options.folder)?;
     let mut report = Report::default();
     let steps = work::STEPS;
     let mut bench = stage::Bench::start(options.clone(), &clock, folder)?;

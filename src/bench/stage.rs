@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::limits::{Bare, BareServer};
 use super::load::{self, Client, request};
-use super::program::{Folder, Program};
+use super::program::Program;
 use super::receiver::Receiver;
 use super::report::Report;
+use super::traces::Folder;
 use super::{BenchError, Options, Result};
 use crate::actions::accounts;
 use crate::clock::Clock;
@@ -47,7 +48,7 @@ impl Bench {
     /// Starts the program and its counterparts.
     pub fn start(options: Options, clock: &Arc<Clock>, folder: Folder) -> Result<Self> {
         let receiver = Receiver::start()?;
-        let program = Program::start(&folder.file("cued.db"))?;
+        let program = Program::start(&folder.file("cued.db"), folder.traces())?;
         let at_start = program.resident();
         let key = register(&program)?;
         let store = Arc::new(open_store(&folder, "bare.db")?);

@@ -114,6 +114,10 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 
+    /// Stop when standard input ends: for a program that starts a server and must not leave it behind
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
+
     #[command(flatten)]
     stripe: StripeFlags,
 }
@@ -186,7 +190,8 @@ impl Serve {
         };
         let settings = self.settings(db, dev)?;
         let own_url = self.public_url.is_none();
-        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen };
+        let until_input_ends = self.until_input_ends;
+        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
         serve::run(clock, settings, listen).map_err(Failure::from)
     }
 

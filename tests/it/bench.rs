@@ -1,11 +1,13 @@
 //! `cued bench`, in its shortest form.
 
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::server::cued;
+use crate::server::{Process, cued, signal, until};
 
 const SHORT: [&str; 7] = ["bench", "--seconds", "0.1", "--herd", "40", "--trickle", "3"];
 
@@ -72,4 +74,40 @@ fn what_cannot_be_measured_is_said() {
         let run = cued(&["bench"]).args(wrong).output().unwrap();
         assert_eq!(run.status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// Whether a server runs on a file of a measuring in this folder.
+fn server_in(folder: &Path) -> bool {
+    let mark = format!("{}/cued-bench-", folder.display());
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    // One that has just ended has nothing to be read.
+    processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
+}
+
+#[test]
+fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let folder = TempDir::new().unwrap();
+        let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
+        let command = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut bench = Process(command.spawn().unwrap());
+        until("the program runs", || server_in(folder.path()).then_some(()));
+        signal(name, bench.0.id());
+        assert_eq!(bench.0.wait().unwrap().code(), Some(code), "{name}");
+        let said = std::io::read_to_string(bench.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(said, "", "{name}");
+        assert!(!server_in(folder.path()), "{name}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn the_program_that_is_measured_ends_with_the_measuring_however_that_ends() {
+    let folder = TempDir::new().unwrap();
+    let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
+    let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());
+    until("the program runs", || server_in(folder.path()).then_some(()));
+    bench.0.kill().unwrap();
+    bench.0.wait().unwrap();
+    until("the program has ended", || (!server_in(folder.path())).then_some(()));
 }
