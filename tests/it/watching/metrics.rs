@@ -1,7 +1,9 @@
 //! Metrics as a collector reads them, on a listener of their own.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 
+use cued::pulse::CAUSES;
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;
@@ -64,6 +66,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "histogram cued_delivery_lateness_seconds",
         "counter cued_executions_made_total",
         "counter cued_executions_over_quota_total",
+        "gauge cued_held",
         "histogram cued_http_request_duration_seconds",
         "counter cued_lost_claims_total",
         "counter cued_missed_runs_total",
@@ -77,6 +80,11 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "gauge process_start_time_seconds",
     ];
     assert_eq!(names, expected);
+    let counted =
+        |label: &str| page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>();
+    assert_eq!(counted("result"), ["failed", "retrying", "success"], "counted from 0 on");
+    let causes: BTreeSet<&str> = CAUSES.into_iter().chain(["none"]).collect();
+    assert_eq!(counted("cause"), causes.into_iter().collect::<Vec<_>>());
     assert_eq!(page.value("cued_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
     assert_eq!(page.value("cued_database_readable", &[]), 1.0);
     assert_eq!(page.value("cued_database_writable", &[]), 1.0);
@@ -153,6 +161,15 @@ fn claims_and_lost_claims_are_counted() {
     assert_eq!(page.value("cued_lost_claims_total", &[]), 2.0);
     assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "manual_fire")]), 2.0);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "claim")]), 2.0);
+}
+
+#[test]
+fn a_file_that_is_held_is_shown_as_held() {
+    let server = watched(&[]);
+    let held = || scrape(&server).value("cued_held", &[]);
+    assert_eq!(held(), 0.0);
+    server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
+    assert_eq!(held(), 1.0);
 }
 
 #[test]
