@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::faults::mount::Disk;
 use crate::server::{Process, cued, signal, until};
 
 const SHORT: [&str; 7] = ["bench", "--seconds", "0.1", "--herd", "40", "--trickle", "3"];
 
-const FIGURES: [&str; 28] = [
+const FIGURES: [&str; 30] = [
     "fsyncs",
     "single_commits",
     "group_commits",
@@ -26,7 +27,9 @@ const FIGURES: [&str; 28] = [
     "creates_64",
     "create_bytes_64",
     "gets",
+    "bare_lists",
     "lists",
+    "bare_cycles",
     "cycles",
     "bare_posts",
     "herd",
@@ -49,18 +52,30 @@ fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind()
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(String::from_utf8_lossy(&run.stderr), "", "no bar where there is no terminal");
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{report}");
+    let conditions = [&report["seconds"], &report["herd"], &report["trickle"]];
+    assert_eq!(conditions, [&json!(0.1), &json!(40), &json!(3)]);
     let figures = report["figures"].as_array().unwrap();
     let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().unwrap()).collect();
     assert_eq!(names, FIGURES);
     for figure in figures {
         assert!(figure["figure"].as_f64().unwrap() >= 0.0, "{figure}");
+        let is_rate_of_service = figure["unit"] == "per_second"
+            && ["creates_", "gets", "lists", "cycles", "herd"]
+                .iter()
+                .any(|it| figure["name"].as_str().unwrap().starts_with(it));
+        assert_eq!(is_rate_of_service, !figure["limit"].is_null(), "{figure}");
         let ratio =
             figure["limit"]["figure"].as_f64().map(|limit| figure["figure"].as_f64().unwrap() / limit);
         let close = |ratio: f64| (figure["ratio"].as_f64().unwrap() - ratio).abs() < 0.001;
         assert!(ratio.is_none_or(close), "{figure}");
     }
-    let with_limit = figures.iter().filter(|figure| !figure["limit"].is_null()).count();
-    assert_eq!(with_limit, 7, "creates, gets, lists, cycles and the herd");
+    let limit = |name: &str| {
+        let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
+        figure["limit"]["what"].as_str().unwrap()
+    };
+    assert!(limit("lists").contains("with a list"), "{}", limit("lists"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -74,6 +89,16 @@ fn what_cannot_be_measured_is_said() {
         let run = cued(&["bench"]).args(wrong).output().unwrap();
         assert_eq!(run.status.code(), Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_disk_without_room_is_named_with_the_flag_that_chooses_another() {
+    let Some(disk) = Disk::mount("2m") else { return };
+    let run = cued(&SHORT).arg("--dir").arg(disk.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(said.contains(disk.path().to_str().unwrap()) && said.contains("--dir"), "{said}");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
 /// Whether a server runs on a file of a measuring in this folder.

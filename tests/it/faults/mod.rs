@@ -88,7 +88,7 @@ mod commits;
 mod crowd;
 mod disk;
 mod files;
-mod mount;
+pub mod mount;
 mod receivers;
 
 use std::fs;
