@@ -167,6 +167,11 @@ fn about_the_database(page: &mut Page, app: &App, is_readable: bool, sizes: &Siz
         "Whether the newest write to the database succeeded.",
         Some(u8::from(app.store.is_writable())),
     );
+    page.gauge(
+        "cued_database_damaged",
+        "Whether damage was met in the database file since the start.",
+        Some(u8::from(app.store.is_damaged())),
+    );
     page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
     page.gauge("cued_database_wal_bytes", "Size of the write-ahead log beside it.", sizes.wal);
 }

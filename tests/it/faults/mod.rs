@@ -23,6 +23,8 @@
 //! - damaged: a sentence that asks for a backup, exit code 1, the file as it was:
 //!   `faults::files::a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was`,
 //!   `faults::files::a_file_that_was_cut_off_is_refused_and_left_as_it_was`
+//! - damaged while the server runs: who meets it gets 500, and the operator is told until the next start:
+//!   `faults::files::damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again`
 //! - a row that cannot be read, or a result that can never be recorded: it fails alone, with its reason:
 //!   `delivery_faults::a_row_that_cannot_be_read_fails_alone`,
 //!   `delivery_faults::a_result_that_can_never_be_recorded_does_not_hold_up_the_others`,

@@ -57,6 +57,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "histogram cued_commit_duration_seconds",
         "counter cued_commit_failures_total",
         "histogram cued_commit_writes",
+        "gauge cued_database_damaged",
         "gauge cued_database_file_bytes",
         "gauge cued_database_readable",
         "gauge cued_database_wal_bytes",
