@@ -109,6 +109,12 @@ fn server_in(folder: &Path) -> bool {
     processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
 }
 
+/// Whether the server in this folder serves: what it stands beside is opened after that.
+fn is_measured_in(folder: &Path) -> bool {
+    let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    server_in(folder) && inside.any(|it| it.join("bare.db").exists())
+}
+
 #[test]
 fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
@@ -116,7 +122,7 @@ fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
         let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
         let command = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut bench = Process(command.spawn().unwrap());
-        until("the program runs", || server_in(folder.path()).then_some(()));
+        until("it is being measured", || is_measured_in(folder.path()).then_some(()));
         signal(name, bench.0.id());
         assert_eq!(bench.0.wait().unwrap().code(), Some(code), "{name}");
         let said = std::io::read_to_string(bench.0.stderr.take().unwrap()).unwrap();
@@ -131,7 +137,7 @@ fn the_program_that_is_measured_ends_with_the_measuring_however_that_ends() {
     let folder = TempDir::new().unwrap();
     let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
     let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());
-    until("the program runs", || server_in(folder.path()).then_some(()));
+    until("it is being measured", || is_measured_in(folder.path()).then_some(()));
     bench.0.kill().unwrap();
     bench.0.wait().unwrap();
     until("the program has ended", || (!server_in(folder.path())).then_some(()));
