@@ -11,6 +11,8 @@ pub enum Error {
     Refused(Refusal),
     /// Something is broken on our side. Logged whole, answered as a bare 500.
     Fault(String),
+    /// The database file is damaged: as a fault, but one that its operator has to be told of.
+    Damaged(String),
     /// The file cannot be written (full or failing disk) or the store is shutting down: try again later.
     Storage(String),
 }
@@ -43,7 +45,7 @@ impl From<rusqlite::Error> for Error {
                 | E::DatabaseLocked
                 | E::CannotOpen,
             ) => Self::Storage(error.to_string()),
-            Some(E::DatabaseCorrupt | E::NotADatabase) => Self::Fault(format!(
+            Some(E::DatabaseCorrupt | E::NotADatabase) => Self::Damaged(format!(
                 "the database file is damaged ({error}): a sound backup can take its place, see `cued restore`"
             )),
             _ => Self::Fault(format!("SQLite: {error}")),
@@ -61,7 +63,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Fault(what) => f.write_str(what),
+            Self::Fault(what) | Self::Damaged(what) => f.write_str(what),
             Self::Storage(what) => write!(f, "the database file cannot be used now: {what}"),
         }
     }

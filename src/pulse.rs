@@ -12,6 +12,28 @@ use crate::figures::{Counter, Family, Histogram, TIME};
 /// How long the scheduler may stand still before it counts as down (contract §8).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);
 
+/// The words that tell why an attempt at delivery was no success.
+pub const CAUSES: [&str; 11] = [
+    "timeout",
+    "blocked_address",
+    "unknown_name",
+    "connection",
+    "tls",
+    "unsendable",
+    "status_3xx",
+    "status_4xx",
+    "status_5xx",
+    "status_other",
+    "fault",
+];
+
+/// What can become of an attempt. All of it is counted from 0 on: a collector sees no growth in a figure that begins
+/// with its first event.
+fn attempts() -> Vec<[&'static str; 2]> {
+    let failed = |result: &'static str| CAUSES.map(|cause| [result, cause]);
+    [["success", "none"]].into_iter().chain(failed("retrying")).chain(failed("failed")).collect()
+}
+
 /// What the engine did, for health and for the test clock. Figures since the start.
 #[derive(Debug)]
 pub struct Pulse {
@@ -68,7 +90,7 @@ impl Default for Pulse {
             deliveries: Deliveries {
                 lateness: Histogram::of(&TIME),
                 durations: Histogram::of(&TIME),
-                attempts: Family::of(Counter::default, &[["success", "none"]]),
+                attempts: Family::of(Counter::default, &attempts()),
             },
             notices: Family::of(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }

@@ -30,6 +30,9 @@ const HTTP_THREADS: usize = 2;
 /// From the signal to the end of the last mail: the 30 s of contract §1, and a second of them for the file.
 const STOP: Duration = Duration::from_secs(29);
 
+/// For a collector that is being answered when all else has ended.
+const LAST_SCRAPE: Duration = Duration::from_millis(500);
+
 /// Connections that the system holds until they are accepted, where it lets us have as many. One above them is told
 /// nothing and tries again a second later: with the usual 128, every burst of callers has some of those.
 const BACKLOG: u32 = 4096;
@@ -37,7 +40,7 @@ const BACKLOG: u32 = 4096;
 /// Connections of the listener for metrics; what asks for them is one program or two.
 const METRICS_CONNECTIONS: usize = 16;
 
-/// Where a server listens.
+/// Where a server listens, and until when.
 #[derive(Debug, Clone, Copy)]
 pub struct Listen {
     /// For callers of the API.
@@ -46,6 +49,8 @@ pub struct Listen {
     pub own_url: bool,
     /// For whoever collects metrics.
     pub metrics: Option<SocketAddr>,
+    /// Whether it stops when standard input ends, too: with the process that started it, however that ends.
+    pub until_input_ends: bool,
 }
 
 /// What kept a server from starting, or ended it: a sentence that says what to do.
@@ -94,11 +99,20 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
             halt();
         }
     };
-    let served = runtime.block_on(serve(port, metrics, &app, halt));
+    let metrics = {
+        let _within = runtime.enter();
+        metrics.map(|listener| Metrics::start(listener, &app)).transpose()?
+    };
+    let input = listen.until_input_ends.then(input_ends).transpose()?;
+    let served = runtime.block_on(serve(port, metrics.as_ref().map(|it| it.address), &app, input, halt));
     let since = halted.get().map_or(Duration::ZERO, |halted| app.clock.monotonic().saturating_sub(*halted));
     // What is under way in the engine ends meanwhile.
     app.post.stop(STOP.saturating_sub(since));
     engine.stop();
+    // The last figures are those of the deliveries that ended last.
+    if let Some(metrics) = metrics {
+        runtime.block_on(metrics.stop());
+    }
     let served = served.map(Service::end);
     // Every task is gone with the runtime, so that the last owner of the store is here and closes it.
     drop(runtime);
@@ -137,7 +151,7 @@ fn connections_within(settings: &Settings, descriptors: Option<usize>) -> usize 
     let others = 2 * settings.delivery_threads + CourierOptions::default().max_idle + 64;
     let bound = descriptors.saturating_sub(others).max(descriptors / 4).max(1);
     if bound < asked {
-        tracing::info!(
+        tracing::debug!(
             "at most {bound} connections at a time: the system allows this process {descriptors} open files"
         );
     }
@@ -161,64 +175,85 @@ fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
 
 async fn serve(
     port: Port,
-    metrics: Option<TcpListener>,
+    metrics: Option<SocketAddr>,
     app: &Arc<App>,
+    input: Option<oneshot::Receiver<()>>,
     halt: impl FnOnce() + Send + 'static,
 ) -> Result<Service, ServeError> {
     let failed = |error: std::io::Error| ServeError(format!("signals cannot be received: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let metrics = metrics.map(|listener| Metrics::start(listener, app)).transpose()?;
     let address = address_of(&port.listener)?;
-    announce(address)?;
+    announce(address, metrics)?;
     let service = Service::ready(app, &format!("Serving on http://{address}"))
         .map_err(|error| ServeError(format!("the watchdog cannot start: {error}")))?;
     http::serve(port, Arc::clone(app), async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = end_of(input) => {}
         }
         tracing::info!("stopping: what is under way ends first");
         service.stopping("Stopping: what is under way ends first");
         halt();
     })
     .await;
-    if let Some(metrics) = metrics {
-        metrics.stop().await;
-    }
     Ok(service)
 }
 
-/// The listener for metrics; it goes on while the other one drains.
+/// Tells when standard input ends.
+fn input_ends() -> Result<oneshot::Receiver<()>, ServeError> {
+    let (tell, ended) = oneshot::channel();
+    let read = move || {
+        // An input that cannot be read has ended too.
+        drop(std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
+        drop(tell);
+    };
+    let thread = std::thread::Builder::new().name("input".to_owned()).spawn(read);
+    thread.map_err(|error| ServeError(format!("standard input cannot be watched: {error}")))?;
+    Ok(ended)
+}
+
+async fn end_of(input: Option<oneshot::Receiver<()>>) {
+    match input {
+        Some(input) => drop(input.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The listener for metrics; it goes on until what is under way has ended.
 struct Metrics {
+    address: SocketAddr,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
 
 impl Metrics {
     fn start(listener: TcpListener, app: &Arc<App>) -> Result<Self, ServeError> {
-        tracing::info!("metrics are served on http://{}/metrics", address_of(&listener)?);
+        let address = address_of(&listener)?;
         let port = Port { listener, table: METRICS, connections: METRICS_CONNECTIONS };
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(http::serve(port, Arc::clone(app), async {
             // A sender that is gone says the same.
             drop(stopped.await);
         }));
-        Ok(Self { stop, served })
+        Ok(Self { address, stop, served })
     }
 
     async fn stop(self) {
         drop(self.stop);
-        if let Err(error) = self.served.await {
+        // A collector that does not take its answer must not hold up the end.
+        if let Ok(Err(error)) = tokio::time::timeout(LAST_SCRAPE, self.served).await {
             tracing::error!(%error, "the listener for metrics ended by a panic");
         }
     }
 }
 
-/// The first line on standard output: tests and scripts wait for it (contract §1).
-fn announce(address: SocketAddr) -> Result<(), ServeError> {
+/// The first line on standard output: tests and scripts wait for it (contract §1). A second one is for metrics.
+fn announce(address: SocketAddr, metrics: Option<SocketAddr>) -> Result<(), ServeError> {
+    let metrics = metrics.map(|address| format!("cued metrics on http://{address}/metrics\n"));
     let mut out = std::io::stdout().lock();
-    writeln!(out, "cued listening on http://{address}")
+    write!(out, "cued listening on http://{address}\n{}", metrics.unwrap_or_default())
         .and_then(|()| out.flush())
         .map_err(|error| ServeError(format!("standard output cannot be written: {error}")))
 }

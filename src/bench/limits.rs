@@ -2,9 +2,10 @@
 //! bare pool of deliveries.
 
 use std::convert::Infallible;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,18 +32,31 @@ use crate::error::Error;
 use crate::random;
 use crate::store::{Store, cues, measure};
 
-/// How often a second a page can be written and brought to the disk.
+/// A page, as disks have them.
+const PAGE: [u8; 4_096] = [0; 4_096];
+/// Pages that are overwritten in turn.
+const PAGES: u32 = 1_024;
+
+/// How often a second a page can be overwritten and brought to the disk. The file does not grow meanwhile: its new
+/// length would be a second write for each.
 pub fn fsyncs(clock: &Clock, path: &Path, each: Duration) -> Result<f64> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = File::create_new(path)?;
+    for _ in 0..PAGES {
+        file.write_all(&PAGE)?;
+    }
+    file.sync_all()?;
     let began = clock.monotonic();
     let mut done = 0_u32;
     while clock.monotonic() - began < each {
-        file.write_all(&[0; 4_096])?;
+        file.write_all_at(&PAGE, u64::from(done % PAGES) * PAGE.len() as u64)?;
         file.sync_data()?;
         done += 1;
     }
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
+
+/// Cues of a list.
+pub const PAGE_OF_CUES: u32 = 20;
 
 /// How often a second SQLite by itself commits a row like `cue`, one at a time.
 pub fn single_commits(clock: &Clock, path: &Path, each: Duration, cue: &Cue, payload: &Value) -> Result<f64> {
@@ -53,7 +67,7 @@ pub fn single_commits(clock: &Clock, path: &Path, each: Duration, cue: &Cue, pay
 }
 
 /// The same cue under another id.
-fn another(cue: &Cue) -> crate::error::Result<Cue> {
+pub fn another(cue: &Cue) -> crate::error::Result<Cue> {
     Ok(Cue { id: CueId::generate(random::fill)?.to_string(), ..cue.clone() })
 }
 
@@ -87,7 +101,8 @@ pub fn group_commits(
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 
-/// An HTTP server that answers `/` at once, stores a row for `/insert` and reads one for `/read`.
+/// An HTTP server that answers `/` at once, stores a row for `/insert`, reads one for `/read`, and for `/list/USER` the
+/// newest cues of the user with this key.
 pub struct BareServer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -136,9 +151,11 @@ async fn answer(
     bare: Arc<Bare>,
     request: Request<Incoming>,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
-    let done = match request.uri().path() {
-        "/insert" => insert(&bare).await,
-        "/read" => read(&bare).await,
+    let path = request.uri().path();
+    let done = match (path, path.strip_prefix("/list/")) {
+        ("/insert", _) => insert(&bare).await,
+        ("/read", _) => read(&bare).await,
+        (_, Some(user_key)) => list(&bare, user_key).await,
         _ => Ok(r#"{"hello":"world"}"#.to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::new()));
@@ -159,6 +176,14 @@ async fn read(bare: &Bare) -> crate::error::Result<String> {
     let (user_key, id) = (bare.known.user_key, bare.known.id.clone());
     let found = bare.store.read(move |read| cues::find(read, user_key, &id)).await?;
     Ok(format!(r#"{{"name":"{}"}}"#, found.map(|cue| cue.name).unwrap_or_default()))
+}
+
+async fn list(bare: &Bare, user_key: &str) -> crate::error::Result<String> {
+    let user_key = user_key.parse().map_err(|_| Error::Fault("a list of whose cues?".to_owned()))?;
+    let (cues, total) =
+        bare.store.read(move |read| cues::list(read, user_key, None, PAGE_OF_CUES, 0)).await?;
+    let names: Vec<_> = cues.into_iter().map(|cue| cue.name).collect();
+    Ok(format!(r#"{{"names":{names:?},"total":{total}}}"#))
 }
 
 /// How many POSTs a second so many threads make with nothing but the courier.

@@ -1,9 +1,9 @@
-//! `cued bench`: what this machine carries, measured on the program itself, each figure beside the machine's own limit
-//! in the same run, so that figures of two machines, or of two versions, can be compared.
+//! `cued bench`: what this machine carries, measured on the program itself, its rates beside the machine's own in the
+//! same run, so that figures of two machines, or of two versions, can be compared.
 //!
 //! The program runs as a process of its own on a temporary file (`program`), clients (`load`) and a receiver
 //! (`receiver`) run here; `limits` measures the same work without the service; `stage` is what the measures of `work`
-//! work with, `report` the figures.
+//! work with, `report` the figures, `traces` what must not be left behind.
 
 mod limits;
 mod load;
@@ -11,6 +11,7 @@ mod program;
 mod receiver;
 pub mod report;
 mod stage;
+mod traces;
 mod work;
 
 use std::fmt;
@@ -62,17 +63,32 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// Measures everything; `progress` is told what comes next, and how many of how many are done.
 ///
 /// # Errors
-/// Says what stood in the way. The temporary files are removed either way.
+/// Says what stood in the way. The temporary files are removed either way, as they are when SIGINT, SIGTERM or SIGHUP
+/// ends the process.
 pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<Report> {
     let clock = Arc::new(Clock::system());
-    let folder = program::Folder::make(&options.folder)?;
-    let mut report = Report::default();
+    let folder = traces::Traces::watch()?.folder(&options.folder)?;
+    let mut report = Report::of(options);
+    measure(options, &clock, folder, &mut report, progress).map_err(|error| {
+        let folder = options.folder.display();
+        BenchError(format!("{error} (in {folder}; if its disk is full or fails, give another --dir)"))
+    })?;
+    Ok(report)
+}
+
+fn measure(
+    options: &Options,
+    clock: &Arc<Clock>,
+    folder: traces::Folder,
+    report: &mut Report,
+    progress: &dyn Fn(&str, usize, usize),
+) -> Result<()> {
     let steps = work::STEPS;
-    let mut bench = stage::Bench::start(options.clone(), &clock, folder)?;
+    let mut bench = stage::Bench::start(options.clone(), clock, folder)?;
     for (done, (what, step)) in steps.iter().enumerate() {
         progress(what, done, steps.len());
-        step(&mut bench, &mut report).map_err(|error| BenchError(format!("{what}: {error}")))?;
+        step(&mut bench, report).map_err(|error| BenchError(format!("{what}: {error}")))?;
     }
     progress("done", steps.len(), steps.len());
-    Ok(report)
+    Ok(())
 }

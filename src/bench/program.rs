@@ -3,68 +3,46 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use super::traces::Traces;
 use super::{BenchError, Result};
-use crate::random;
-
-/// A folder for the temporary files; it goes away with everything in it.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes the folder in `parent`.
-    pub fn make(parent: &Path) -> Result<Self> {
-        let name = u64::from_le_bytes(random::bytes()?);
-        let path = parent.join(format!("cued-bench-{name:016x}"));
-        fs::create_dir(&path).map_err(|error| {
-            BenchError(format!("{} cannot be made: {error}; give another --dir", path.display()))
-        })?;
-        Ok(Self(path))
-    }
-
-    /// A file in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!("{} cannot be removed: {error}", self.0.display());
-        }
-    }
-}
 
 /// `cued serve`, running.
 pub struct Program {
-    child: Child,
+    process: u32,
     address: SocketAddr,
+    traces: Arc<Traces>,
 }
 
 impl Program {
     /// Starts this very program on a new file, as a person would who tries it alone, and waits until it listens.
-    pub fn start(db: &Path) -> Result<Self> {
+    pub fn start(db: &Path, traces: &Arc<Traces>) -> Result<Self> {
         let own = std::env::current_exe()?;
         let mut command = Command::new(own);
         command.args(["serve", "--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
+        // It ends with this process, however that ends, and not before it by the same key on a terminal.
+        command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
         // What is set for another server must not change what is measured.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
             command.env_remove(name);
         }
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let (process, stdout) =
+            traces.start(|| command.spawn(), |child| (child.id(), child.stdout.take()))?;
         let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
+        if let Some(stdout) = stdout {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         let address = line.trim().rsplit_once("http://").and_then(|(_, address)| address.parse().ok());
         match address {
-            Some(address) => Ok(Self { child, address }),
+            Some(address) => Ok(Self { process, address, traces: Arc::clone(traces) }),
             None => {
                 // It has ended, or says something else: either way it is of no use.
-                drop(child.kill());
-                drop(child.wait());
+                traces.end_child();
                 Err(BenchError("cued serve did not start; try it on its own to see why".to_owned()))
             }
         }
@@ -91,7 +69,7 @@ impl Program {
     }
 
     fn figure(&self, file: &str, name: &str) -> Option<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).ok()?;
+        let text = fs::read_to_string(format!("/proc/{}/{file}", self.process)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
     }
@@ -99,8 +77,6 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Its file goes away with it: there is nothing to end in order.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.traces.end_child();
     }
 }

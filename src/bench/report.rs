@@ -1,8 +1,11 @@
 //! The figures: as a table for people, as JSON for programs.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use super::Options;
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +56,19 @@ pub struct Row {
 /// All figures, in the order in which they were taken.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
+    each: Duration,
+    herd: usize,
+    trickle: usize,
     rows: Vec<Row>,
 }
 
 impl Report {
+    /// One without figures, of a run with these options.
+    #[must_use]
+    pub fn of(options: &Options) -> Self {
+        Self { each: options.each, herd: options.herd, trickle: options.trickle, rows: Vec::new() }
+    }
+
     /// Adds a figure that stands alone.
     pub fn add(&mut self, name: &str, what: &str, figure: f64, unit: Unit) {
         self.rows.push(Row { name: name.to_owned(), what: what.to_owned(), figure, unit, limit: None });
@@ -77,7 +89,7 @@ impl Report {
         self.rows.iter().find(|row| row.name == name).map(|row| row.figure)
     }
 
-    /// `{figures: [{name, what, figure, unit, limit: {what, figure} | null, ratio: number | null}]}`.
+    /// `{version, cpus, seconds, herd, trickle, figures: [{name, what, figure, unit, limit: {what, figure} | null, ratio: number | null}]}`.
     #[must_use]
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
@@ -90,7 +102,14 @@ impl Report {
                 "ratio": row.limit.as_ref().map(|(_, limit)| rounded(row.figure / limit)),
             })
         };
-        json!({"figures": self.rows.iter().map(row).collect::<Vec<_>>()})
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "cpus": std::thread::available_parallelism().ok(),
+            "seconds": self.each.as_secs_f64(),
+            "herd": self.herd,
+            "trickle": self.trickle,
+            "figures": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
     }
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::limits::{Bare, BareServer};
+use super::limits::{Bare, BareServer, another};
 use super::load::{self, Client, request};
-use super::program::{Folder, Program};
+use super::program::Program;
 use super::receiver::Receiver;
 use super::report::Report;
+use super::traces::Folder;
 use super::{BenchError, Options, Result};
 use crate::actions::accounts;
 use crate::clock::Clock;
@@ -22,7 +23,7 @@ use crate::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use crate::domain::execution::Retry;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::verification::Mode;
-use crate::store::{Store, accounts as store_accounts, cues};
+use crate::store::{Store, Tx, accounts as store_accounts, cues};
 
 /// The longest that is waited for deliveries.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -47,12 +48,12 @@ impl Bench {
     /// Starts the program and its counterparts.
     pub fn start(options: Options, clock: &Arc<Clock>, folder: Folder) -> Result<Self> {
         let receiver = Receiver::start()?;
-        let program = Program::start(&folder.file("cued.db"))?;
+        let program = Program::start(&folder.file("cued.db"), folder.traces())?;
         let at_start = program.resident();
         let key = register(&program)?;
         let store = Arc::new(open_store(&folder, "bare.db")?);
         let (mut cue, payload) = sample(clock, &receiver.url())?;
-        cue.user_key = user(&store, clock)?;
+        cue.user_key = user(&store, clock, "bench@example.com")?;
         let (row, body) = (cue.clone(), payload.clone());
         let known = store.write(move |tx| cues::insert(tx, row, Some(&body))).wait()?;
         // Other rows need another id.
@@ -72,6 +73,23 @@ impl Bench {
             sample: (cue, payload),
             folder,
         })
+    }
+
+    /// The key of a new user of the bare store, with so many cues.
+    pub fn another_user_with(&self, count: usize) -> Result<i64> {
+        let (mut cue, payload) = self.sample.clone();
+        cue.user_key = user(&self.store, &self.clock, "lists@example.com")?;
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(1_000);
+            left -= batch;
+            let (cue, payload) = (cue.clone(), payload.clone());
+            let insert = move |tx: &Tx<'_>| {
+                (0..batch).try_for_each(|_| cues::insert(tx, another(&cue)?, Some(&payload)).map(drop))
+            };
+            self.store.write(insert).wait()?;
+        }
+        Ok(cue.user_key)
     }
 
     /// A rate of requests to the program: how often a second each of `clients` makes `request`.
@@ -166,8 +184,8 @@ pub fn open_store(folder: &Folder, name: &str) -> Result<Store> {
     Store::open(&folder.file(name), Arc::new(|_| ())).map_err(|error| BenchError(error.to_string()))
 }
 
-pub fn user(store: &Store, clock: &Clock) -> Result<i64> {
-    let email = Email::parse("bench@example.com").map_err(|error| BenchError(error.to_string()))?;
+pub fn user(store: &Store, clock: &Clock, email: &str) -> Result<i64> {
+    let email = Email::parse(email).map_err(|error| BenchError(error.to_string()))?;
     let made = accounts::register(store, email, "free", Registration::Open, clock.now())?.wait()?;
     let found = store.read(move |read| store_accounts::find_by_email(read, &made.email)).wait()?;
     found.map(|user| user.key).ok_or_else(|| BenchError("the bare store lost its user".to_owned()))
@@ -214,6 +232,14 @@ pub fn text_of(answer: &[u8], field: &str) -> Option<String> {
     rest.split_once('"').map(|(value, _)| value.to_owned())
 }
 
+/// The number in the first field of this name.
+pub fn number_of(answer: &[u8], field: &str) -> Option<usize> {
+    let text = std::str::from_utf8(answer).ok()?;
+    let (_, rest) = text.split_once(&format!("\"{field}\":"))?;
+    let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +248,7 @@ mod tests {
     fn a_field_of_an_answer_is_found_by_its_name() {
         assert_eq!(text_of(br#"{"id":"a","api_key":"cue_sk_1"}"#, "api_key").as_deref(), Some("cue_sk_1"));
         assert_eq!(text_of(b"{}", "api_key"), None);
+        assert_eq!(number_of(br#"{"total":17,"limit":20}"#, "total"), Some(17));
+        assert_eq!([number_of(b"{}", "total"), number_of(br#"{"total":null}"#, "total")], [None, None]);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::limits;
 use super::load::{self, Client, request};
 use super::report::{Report, Unit, quantile};
-use super::stage::{Bench, PATIENCE, cue, once, open_store, text_of, user};
+use super::stage::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
 use super::{BenchError, Result};
 use crate::domain::callback::{Callback, Method};
 use crate::domain::delivery::{Order, Ticket, message};
@@ -43,11 +43,11 @@ pub const STEPS: [(&str, Step); 10] = [
 fn disk(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (clock, each) = (&bench.clock, bench.options.each);
     let rate = limits::fsyncs(clock, &bench.folder.file("fsync"), each)?;
-    report.add("fsyncs", "fsyncs of a page", rate, Unit::PerSecond);
+    report.add("fsyncs", "fsyncs of an overwritten page", rate, Unit::PerSecond);
     let path = bench.folder.file("single.db");
     let (mut cue, payload) = bench.sample.clone();
     let store = open_store(&bench.folder, "single.db")?;
-    cue.user_key = user(&store, clock)?;
+    cue.user_key = user(&store, clock, "bench@example.com")?;
     drop(store);
     let rate = limits::single_commits(clock, &path, each, &cue, &payload)?;
     report.add("single_commits", "single commits of SQLite", rate, Unit::PerSecond);
@@ -73,7 +73,8 @@ fn creates(bench: &mut Bench, report: &mut Report, clients: usize) -> Result<()>
     let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
     let request = bench.post("/v1/cues", &cue(&bench.receiver.url(), &schedule));
     let before = bench.written_at_rest();
-    let (name, what) = (format!("creates_{clients}"), format!("durable creates, {clients} clients"));
+    let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+    let (name, what) = (format!("creates_{clients}"), format!("durable creates, {who}"));
     let limit = match clients {
         1 => "single_commits".to_owned(),
         clients => format!("bare_inserts_{clients}"),
@@ -83,8 +84,7 @@ fn creates(bench: &mut Bench, report: &mut Report, clients: usize) -> Result<()>
     let made = rate * (bench.clock.monotonic() - began).as_secs_f64();
     report.add_beside(&name, &what, rate, Unit::PerSecond, &limit);
     if let (Some(before), Some(after)) = (before, bench.written_at_rest()) {
-        let (name, what) =
-            (format!("create_bytes_{clients}"), format!("written per create, {clients} clients"));
+        let (name, what) = (format!("create_bytes_{clients}"), format!("written per create, {who}"));
         report.add(&name, &what, (after - before) / made, Unit::Bytes);
     }
     Ok(())
@@ -104,8 +104,15 @@ fn reads(bench: &mut Bench, report: &mut Report) -> Result<()> {
     };
     let rate = load::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
     report.add_beside("gets", "gets of a cue, 16 clients", rate, Unit::PerSecond, "bare_reads");
-    let rate = bench.rate(16, &bench.get("/v1/cues?limit=20"))?;
-    report.add_beside("lists", "lists of 20 cues, 16 clients", rate, Unit::PerSecond, "bare_reads");
+    let mut client = Client::connect(bench.program.address())?;
+    let path = format!("/v1/cues?limit={}", limits::PAGE_OF_CUES);
+    let total = number_of(client.call(&bench.get(&path))?, "total");
+    let total = total.ok_or_else(|| BenchError("a list without its total".to_owned()))?;
+    let bare = format!("/list/{}", bench.another_user_with(total)?);
+    let rate = bench.bare_rate(16, &bare)?;
+    report.add("bare_lists", "bare server with a list of 20, 16 clients", rate, Unit::PerSecond);
+    let rate = bench.rate(16, &bench.get(&path))?;
+    report.add_beside("lists", "lists of 20 cues, 16 clients", rate, Unit::PerSecond, "bare_lists");
     Ok(())
 }
 
@@ -130,7 +137,9 @@ fn claims(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let claim = bench.post("/v1/executions/claim", &json!({"worker_id": "bench"}));
     let work = |_, client: &mut Client| cycle(bench, client, &claim);
     let rate = load::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
-    report.add_beside("cycles", "claim and outcome, 16 clients", rate, Unit::PerSecond, "creates_16");
+    let two_writes = report.figure("bare_inserts_16").unwrap_or_default() / 2.0;
+    report.add("bare_cycles", "two inserts of the bare server, 16 clients", two_writes, Unit::PerSecond);
+    report.add_beside("cycles", "claim and outcome, 16 clients", rate, Unit::PerSecond, "bare_cycles");
     Ok(())
 }
 

@@ -114,6 +114,10 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 
+    /// Stop when standard input ends: for a program that starts a server and must not leave it behind
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
+
     #[command(flatten)]
     stripe: StripeFlags,
 }
@@ -166,10 +170,12 @@ impl Serve {
                 db.display()
             )));
         }
-        if dev && !listen.ip().is_loopback() {
-            return Err(Failure::Usage(format!(
-                "--dev listens on loopback only: give --listen 127.0.0.1:8000 in place of {listen}, or leave --dev out"
-            )));
+        if dev {
+            for (flag, port, address) in
+                [("--listen", 8000, Some(listen)), ("--metrics-listen", 9464, self.metrics_listen)]
+            {
+                stays_on_loopback(flag, port, address)?;
+            }
         }
         let clock = self.clock()?;
         if clock.is_test() && !listen.ip().is_loopback() {
@@ -184,7 +190,8 @@ impl Serve {
         };
         let settings = self.settings(db, dev)?;
         let own_url = self.public_url.is_none();
-        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen };
+        let until_input_ends = self.until_input_ends;
+        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
         serve::run(clock, settings, listen).map_err(Failure::from)
     }
 
@@ -267,6 +274,16 @@ impl Serve {
             .with_default(&self.default_plan)
             .map_err(|error| Failure::Usage(format!("--default-plan: {error}")))?;
         Ok(plans.limited(self.limits == Switch::On))
+    }
+}
+
+/// What `--dev` asks of every listener.
+fn stays_on_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), Failure> {
+    match address {
+        Some(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
+            "--dev listens on loopback only: give {flag} 127.0.0.1:{port} in place of {address}, or leave --dev out"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -14,6 +14,12 @@ const SHOWN_CHARS: usize = 12;
 const SECRET_PREFIX: &str = "whsec_";
 const EMAIL_BYTES: usize = 254;
 
+/// Whether a key or a secret of ours may stand in `text`, which is then nothing to be shown.
+#[must_use]
+pub fn may_hold_a_secret(text: &str) -> bool {
+    [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
+}
+
 /// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);

@@ -167,3 +167,49 @@ fn text(body: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pulse::CAUSES;
+
+    struct Answers(Result<u16, Mishap>);
+
+    impl Courier for Answers {
+        fn send(&self, _: &Parcel) -> Result<Receipt, Mishap> {
+            match &self.0 {
+                Ok(0) => panic!("a courier that is broken"),
+                Ok(http_status) => {
+                    Ok(Receipt { http_status: *http_status, retry_after: None, body: Vec::new() })
+                }
+                Err(mishap) => Err(mishap.clone()),
+            }
+        }
+    }
+
+    #[test]
+    fn every_cause_of_a_failure_is_counted_from_the_start() {
+        let why = || "why".to_owned();
+        let mishaps = [
+            Mishap::Timeout { within: std::time::Duration::ZERO, status: None },
+            Mishap::Refused(why()),
+            Mishap::Unresolved(why()),
+            Mishap::Connection(why()),
+            Mishap::Tls(why()),
+            Mishap::Unsendable(why()),
+        ];
+        let parcel = || {
+            let (url, headers, body) = (String::new(), Vec::new(), None);
+            Parcel { method: crate::domain::callback::Method::Post, url, headers, body }
+        };
+        let answers = mishaps.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
+        let mut causes: Vec<_> =
+            answers.map(|answer| cause(&carry(&Answers(answer), || Ok(parcel()), &"x"))).collect();
+        causes.push(cause(&carry(&Answers(Ok(200)), || Err(why()), &"x")));
+        causes.sort_unstable();
+        causes.dedup();
+        let mut known = CAUSES;
+        known.sort_unstable();
+        assert_eq!(causes, known);
+    }
+}

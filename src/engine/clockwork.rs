@@ -67,6 +67,7 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
         app.bells.scheduler_looks(None);
         app.pulse.live(app.clock.monotonic());
         pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
+        app.store.try_again();
         match caught(|| turn(app, scheduler, sweeper, desk)) {
             Ok(Next::Again) => {}
             Ok(Next::At(deadline)) => {

@@ -70,7 +70,7 @@ impl Dispatcher {
             (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),
         };
         // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
-        if matches!(taken, Err(Error::Fault(_))) {
+        if matches!(taken, Err(Error::Fault(_) | Error::Damaged(_))) {
             self.record_each(app)?;
         }
         self.shares.forget_idle();

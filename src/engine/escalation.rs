@@ -178,7 +178,7 @@ impl Desk {
         let ended = self.unstored.clone();
         match app.store.write(move |tx| record_all(tx, &ended)).wait() {
             // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
-            Err(Error::Fault(_)) => return self.record_each(app),
+            Err(Error::Fault(_) | Error::Damaged(_)) => return self.record_each(app),
             recorded => recorded?,
         }
         for (key, next) in self.unstored.drain(..) {

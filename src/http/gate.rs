@@ -29,7 +29,7 @@ use super::{Server, body, connections, journal, pages};
 use crate::app::App;
 use crate::domain::account::Caller;
 use crate::domain::client::client_address;
-use crate::domain::credentials::ApiKey;
+use crate::domain::credentials::{ApiKey, may_hold_a_secret};
 use crate::domain::plan::shown;
 use crate::domain::quota::is_near;
 use crate::domain::rate::Standing;
@@ -239,7 +239,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// The caller's id for this request if it is a sane one, else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let sane = |id: &&str| {
-        (1..=128).contains(&id.len())
+        // It goes to the log, where no key may be that somebody sent in the wrong header.
+        !may_hold_a_secret(id)
+            && (1..=128).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };
     let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(sane);
@@ -342,7 +344,8 @@ mod tests {
         let id = |value: &str| request_id(&headers(REQUEST_ID, &[value]));
         assert_eq!(id("Req-1_a.b"), "Req-1_a.b");
         assert_eq!(id(&"a".repeat(128)).len(), 128);
-        for odd in ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)] {
+        let secrets = ["cue_sk_0123456789abcdef0123456789abcdef", "whsec_0", "Bearer-cue_sk_0"];
+        for odd in ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)].into_iter().chain(secrets) {
             assert!(Uuid::parse_str(&id(odd)).is_ok(), "{odd}");
         }
     }

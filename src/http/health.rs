@@ -14,6 +14,9 @@ use crate::pulse::{Cycle, DOWN_AFTER};
 use crate::store::counts::{self, Queue};
 use crate::store::hold;
 
+/// What is said from the first answer on that damage spoilt until the next start, which looks at the file anew.
+const DAMAGED: &str = "the database file is damaged: stop cued, run cued check";
+
 /// `GET /health`: 200 whatever it finds.
 pub async fn health(request: Request) -> Result<Reply> {
     let (app, now) = (&request.app, request.now);
@@ -37,6 +40,9 @@ pub async fn health(request: Request) -> Result<Reply> {
     if let Some(since) = held_since {
         body["held_since"] = instant(since).into();
     }
+    if app.store.is_damaged() {
+        body["reason"] = DAMAGED.into();
+    }
     Ok(Reply::ok(&body))
 }
 
@@ -47,13 +53,16 @@ pub async fn status(request: Request) -> Result<Reply> {
         Ok(is_held) => is_held,
         Err(error) => {
             tracing::error!(request_id = request.id, "the database cannot be read: {error}");
-            let body = json!({"status": "down", "reason": "the database cannot be read"});
+            let reason = if app.store.is_damaged() { DAMAGED } else { "the database cannot be read" };
+            let body = json!({"status": "down", "reason": reason});
             return Ok(Reply::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
     let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle(), is_held) == "ok";
     let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
-    if is_held {
+    if app.store.is_damaged() {
+        body["reason"] = DAMAGED.into();
+    } else if is_held {
         body["reason"] = json!("held: a restored copy fires nothing until `cued promote`");
     }
     Ok(Reply::ok(&body))
@@ -61,6 +70,7 @@ pub async fn status(request: Request) -> Result<Reply> {
 
 fn database_word(app: &App, readable: bool) -> &'static str {
     match (readable, app.store.is_writable()) {
+        (true, _) if app.store.is_damaged() => "damaged",
         (true, true) => "ok",
         (true, false) => "not writable",
         (false, _) => "down",

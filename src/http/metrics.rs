@@ -14,28 +14,34 @@ use crate::figures::text::{CONTENT_TYPE, Page};
 use crate::store::counts::{self, Queue};
 use crate::store::deeds::{Deed, Deeds};
 use crate::store::file::{self, Sizes};
+use crate::store::hold;
 
 /// `GET /metrics`: what there is, if the database cannot be read too.
 pub async fn metrics(request: Request) -> Result<Reply> {
     let (app, now, db) = (&request.app, request.now, request.app.settings.db.clone());
     let sizes = file::sizes(&db);
-    let queue = app.store.read(move |read| counts::queue(read, now)).await;
-    if let Err(error) = &queue {
+    let look = app.store.read(move |read| Ok((counts::queue(read, now)?, hold::is_held(read)?))).await;
+    if let Err(error) = &look {
         tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
     }
     let closed = || Error::Storage("the store has been closed".to_owned());
-    let page = page(app, queue.ok(), &sizes, app.store.deeds().ok_or_else(closed)?);
+    let page = page(app, look.ok(), &sizes, app.store.deeds().ok_or_else(closed)?);
     Ok(Reply::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
 }
 
-fn page(app: &App, queue: Option<Queue>, sizes: &Sizes, deeds: &Deeds) -> Page {
+fn page(app: &App, look: Option<(Queue, bool)>, sizes: &Sizes, deeds: &Deeds) -> Page {
     let mut page = Page::default();
     about_the_process(&mut page, app);
     about_deliveries(&mut page, app);
     about_executions(&mut page, deeds);
-    about_the_queue(&mut page, queue);
+    about_the_queue(&mut page, look.map(|(queue, _)| queue));
     about_the_scheduler(&mut page, app);
-    about_the_database(&mut page, app, queue.is_some(), sizes, deeds);
+    page.gauge(
+        "cued_held",
+        "Whether the file is a restored copy, of which nothing is fired until it is promoted.",
+        look.map(|(_, is_held)| u8::from(is_held)),
+    );
+    about_the_database(&mut page, app, look.is_some(), sizes, deeds);
     page.histogram_family(
         "cued_http_request_duration_seconds",
         "How long requests took, a long poll's wait included.",
@@ -160,6 +166,11 @@ fn about_the_database(page: &mut Page, app: &App, is_readable: bool, sizes: &Siz
         "cued_database_writable",
         "Whether the newest write to the database succeeded.",
         Some(u8::from(app.store.is_writable())),
+    );
+    page.gauge(
+        "cued_database_damaged",
+        "Whether damage was met in the database file since the start.",
+        Some(u8::from(app.store.is_damaged())),
     );
     page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
     page.gauge("cued_database_wal_bytes", "Size of the write-ahead log beside it.", sizes.wal);

@@ -156,7 +156,7 @@ pub fn refusal_of(error: Error, request_id: &str) -> Refusal {
             let refusal = Refusal::new(Code::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
-        Error::Fault(what) => {
+        Error::Fault(what) | Error::Damaged(what) => {
             tracing::error!(request_id, error = what, "a request failed");
             Refusal::new(Code::InternalError, "Internal error")
         }

@@ -15,6 +15,7 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::damage::Damage;
 use super::writer::panic_text;
 use crate::error::{Error, Result};
 
@@ -102,11 +103,12 @@ type Job = Box<dyn FnOnce(&Pool) + Send>;
 #[derive(Clone)]
 pub struct Readers {
     jobs: Sender<Job>,
+    damage: Damage,
 }
 
 impl Readers {
     /// Starts `count` threads on connections of `pool`.
-    pub fn start(pool: &Pool, count: usize) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub fn start(pool: &Pool, count: usize, damage: &Damage) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
         let threads = (0..count)
@@ -115,7 +117,7 @@ impl Readers {
                 std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok((Self { jobs }, threads))
+        Ok((Self { jobs, damage: damage.clone() }, threads))
     }
 
     /// Queues `job` for the next free reader.
@@ -125,9 +127,10 @@ impl Readers {
         F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
     {
         let (answer, pending) = oneshot::channel();
+        let damage = self.damage.clone();
         let job = move |pool: &Pool| {
             // Nobody waits any more when the caller hung up.
-            drop(answer.send(caught(|| read(pool, job))));
+            drop(answer.send(damage.noted(caught(|| read(pool, job)))));
         };
         // A send fails only when the readers have ended; the dropped answer tells the caller.
         drop(self.jobs.send(Box::new(job)));

@@ -12,6 +12,7 @@ pub mod column;
 pub mod copy;
 pub mod counts;
 pub mod cues;
+mod damage;
 pub mod deeds;
 pub mod due;
 pub mod executions;
@@ -56,6 +57,7 @@ pub use open_error::OpenError;
 pub use writer::{Rings, Tx};
 
 use crate::error::Result;
+use damage::Damage;
 use deeds::Deeds;
 use lanes::{Pool, Readers};
 use server_lock::ServerLock;
@@ -71,6 +73,7 @@ const LOOKS: usize = 3;
 pub struct Store {
     path: PathBuf,
     lanes: Option<Lanes>,
+    damage: Damage,
     // Held until the store is gone: its lock keeps a second server out.
     _lock: Option<ServerLock>,
 }
@@ -120,16 +123,18 @@ impl Store {
         ring: Arc<dyn Fn(Rings) + Send + Sync>,
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
+        let damage = Damage::default();
         let connection = file::open_writer(path)?;
         let pool = file::open_readers(path, READERS + 1)?;
         let looks = file::open_readers(path, LOOKS)?;
-        let (writer, writer_thread) = Writer::start(connection, ring)?;
-        let (readers, mut reader_threads) = Readers::start(&pool, READERS)?;
-        let (patient, patient_threads) = Readers::start(&pool, 1)?;
+        let (writer, writer_thread) = Writer::start(connection, damage.clone(), ring)?;
+        let (readers, mut reader_threads) = Readers::start(&pool, READERS, &damage)?;
+        let (patient, patient_threads) = Readers::start(&pool, 1, &damage)?;
         reader_threads.extend(patient_threads);
         Ok(Self {
             path: path.to_owned(),
             lanes: Some(Lanes { writer, looks, readers, patient, writer_thread, reader_threads }),
+            damage,
             _lock: lock,
         })
     }
@@ -150,6 +155,18 @@ impl Store {
     /// a write goes through again.
     pub fn is_writable(&self) -> bool {
         self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
+    }
+
+    /// Whether damage was met in the file since the start.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.was_met()
+    }
+
+    /// Whether the disk takes writes. If it did not take the newest one, it is asked again, by a write of a page: it
+    /// may be that nobody else writes for hours. While all is well nothing is written. Blocks the calling thread.
+    pub fn try_again(&self) -> bool {
+        // What it says is in the log, as of every write.
+        self.is_writable() || self.write(meta::touch).wait().is_ok()
     }
 
     /// Puts what is in the write-ahead log into the file, which is then as short as it can be. No lane waits for it.
@@ -205,7 +222,7 @@ impl Store {
     /// What the job answers, and when the file cannot be read.
     pub fn look<T>(&self, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
         match &self.lanes {
-            Some(lanes) => lanes::read(&lanes.looks, job),
+            Some(lanes) => self.damage.noted(lanes::read(&lanes.looks, job)),
             None => Err(lanes::ended()),
         }
     }
@@ -218,7 +235,9 @@ impl Store {
     {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
-                Some(connection) => Pending::done(lanes::caught(|| job(&Read::new(&connection)))),
+                Some(connection) => {
+                    Pending::done(self.damage.noted(lanes::caught(|| job(&Read::new(&connection)))))
+                }
                 None => lanes.readers.submit(job),
             },
             None => Pending::closed(),
@@ -235,7 +254,9 @@ impl Store {
     {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
-                Some(connection) => Pending::done(lanes::caught(|| lanes::read_on(&connection, job))),
+                Some(connection) => {
+                    Pending::done(self.damage.noted(lanes::caught(|| lanes::read_on(&connection, job))))
+                }
                 None => lanes.readers.submit(job),
             },
             None => Pending::closed(),

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::damage::Damage;
 use super::deeds::{Count, Deed, Deeds};
 use super::lanes::{Pending, Read, execute};
 use super::tally::{self, Tally};
@@ -99,6 +100,7 @@ pub struct Writer {
 struct State {
     /// Whether the newest commit that was to change anything failed.
     fails: AtomicBool,
+    damage: Damage,
     deeds: Deeds,
 }
 
@@ -106,10 +108,11 @@ impl Writer {
     /// Starts the thread on `connection`; `ring` is called after each commit that asked for it.
     pub fn start(
         connection: Connection,
+        damage: Damage,
         ring: Arc<dyn Fn(Rings) + Send + Sync>,
     ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
         let (jobs, waiting) = channel();
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { damage, ..State::default() });
         let noted = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
@@ -143,8 +146,8 @@ impl Writer {
 trait Job: Send {
     /// Runs the closure; tells whether its changes are to be kept.
     fn run(&mut self, tx: &Tx<'_>) -> bool;
-    /// Whether the disk let the closure down.
-    fn met_a_failing_disk(&self) -> bool;
+    /// What let the closure down.
+    fn error(&self) -> Option<&Error>;
     /// Sends the result, or `fault` in its place when the commit failed.
     fn answer(self: Box<Self>, fault: Option<&Error>);
 }
@@ -165,14 +168,14 @@ impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
         keep
     }
 
-    fn met_a_failing_disk(&self) -> bool {
-        matches!(self.result, Some(Err(Error::Storage(_))))
+    fn error(&self) -> Option<&Error> {
+        self.result.as_ref()?.as_ref().err()
     }
 
     fn answer(self: Box<Self>, fault: Option<&Error>) {
         let result = match (self.result, fault) {
             // Nothing of a faulty job was to be written, whatever became of the others.
-            (Some(Err(error @ (Error::Fault(_) | Error::Storage(_)))), _) => Err(error),
+            (Some(Err(error @ (Error::Fault(_) | Error::Damaged(_) | Error::Storage(_)))), _) => Err(error),
             // A refusal too: what the job was refused for (a claim, a report) may have gone with the commit.
             (_, Some(Error::Storage(what))) => Err(Error::Storage(what.clone())),
             (_, Some(fault)) => Err(Error::Storage(fault.to_string())),
@@ -234,9 +237,11 @@ fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &Sta
         Ok(_) => {}
         Err(_) => state.deeds.failed_commits.add(1),
     }
-    if committed.is_err() || batch.iter().any(|job| job.met_a_failing_disk()) {
+    let errors = || batch.iter().filter_map(|job| job.error());
+    if committed.is_err() || errors().any(|error| matches!(error, Error::Storage(_))) {
         state.fails.store(true, Ordering::Relaxed);
     }
+    errors().chain(committed.as_ref().err()).for_each(|error| state.damage.note(error));
     committed
 }
 

@@ -133,6 +133,9 @@ fn what_cannot_work_is_wrong_usage_and_says_what_to_write() {
         (["--public-url", "https://cue.example.com:99999"], "https://cue.example.com"),
         (["--public-url", ""], "--public-url"),
         (["--ephemeral", "--db=mine.db"], "mine.db"),
+        (["--dev", "--listen=0.0.0.0:0"], "--listen 127.0.0.1:8000"),
+        (["--dev", "--metrics-listen=0.0.0.0:0"], "--metrics-listen 127.0.0.1:9464"),
+        (["--ephemeral", "--metrics-listen=[::]:0"], "--metrics-listen 127.0.0.1:9464"),
     ] {
         let output = run(&[&["serve"], &flags[..]].concat());
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

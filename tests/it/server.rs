@@ -25,6 +25,7 @@ pub const ALONE: &[&str] = &["--dev", "--limits", "off"];
 pub struct Server {
     child: Process,
     addr: SocketAddr,
+    metrics: Option<SocketAddr>,
     flags: Vec<String>,
     db: PathBuf,
     dir: TempDir,
@@ -44,8 +45,8 @@ impl Server {
 
     fn start_in(db: PathBuf, dir: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let (child, addr) = spawn(&db, dir.path(), &flags);
-        Self { child, addr, flags, db, dir }
+        let (child, addr, metrics) = spawn(&db, dir.path(), &flags);
+        Self { child, addr, metrics, flags, db, dir }
     }
 
     /// A server for one person ([`ALONE`]) whose clock stands at `instant`.
@@ -56,6 +57,11 @@ impl Server {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it serves metrics, if it was told to.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     pub fn url(&self) -> String {
@@ -93,7 +99,7 @@ impl Server {
         fs::read_to_string(self.dir.path().join("cued.log")).unwrap_or_default()
     }
 
-    /// What it has written to standard output after the first line.
+    /// What it has written to standard output after the lines that say where it listens.
     pub fn stdout(&self) -> String {
         fs::read_to_string(self.dir.path().join("cued.out")).unwrap_or_default()
     }
@@ -123,7 +129,7 @@ impl Server {
 
     /// Starts it again on the same file with the same flags. The port is another one.
     pub fn restart(&mut self) {
-        (self.child, self.addr) = spawn(&self.db, self.dir.path(), &self.flags);
+        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags);
     }
 
     /// As [`Server::restart`], with its test clock at `instant`.
@@ -215,7 +221,7 @@ pub fn full() -> bool {
     std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr) {
+fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr, Option<SocketAddr>) {
     let log = OpenOptions::new().create(true).append(true).open(dir.join("cued.log")).unwrap();
     let child = cued(&["serve", "--listen", "127.0.0.1:0", "--db"])
         .arg(db)
@@ -231,15 +237,25 @@ fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr) {
         let log = std::io::read_to_string(File::open(dir.join("cued.log")).unwrap()).unwrap();
         panic!("the server did not start: {:?}\n{log}", child.0.wait());
     };
+    let watched = flags.iter().any(|flag| flag == "--metrics-listen");
+    let metrics = watched.then(|| {
+        let line = line_of(&mut stdout).unwrap();
+        let address = line.strip_prefix("cued metrics on http://").and_then(|it| it.strip_suffix("/metrics"));
+        address.expect(&line).parse().unwrap()
+    });
     // Reads to the end, so that the server never waits for its reader.
     let mut kept = OpenOptions::new().create(true).append(true).open(dir.join("cued.out")).unwrap();
     thread::spawn(move || drop(std::io::copy(&mut stdout, &mut kept)));
-    (child, addr)
+    (child, addr, metrics)
 }
 
 /// Where a server listens, from its first line.
 pub fn read_addr(stdout: &mut BufReader<ChildStdout>) -> Option<SocketAddr> {
+    line_of(stdout)?.strip_prefix("cued listening on http://")?.parse().ok()
+}
+
+fn line_of(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut line = String::new();
     stdout.read_line(&mut line).ok()?;
-    line.trim_end().strip_prefix("cued listening on http://")?.parse().ok()
+    Some(line.trim_end().to_owned())
 }

@@ -5,8 +5,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use cued::store::tally;
+use cued::store::{Read, file, tally};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ use super::mount::Disk;
 use crate::administration::{complaint, fails, ok};
 use crate::api::Api;
 use crate::client::Client;
+use crate::fixture::World;
 use crate::recorder::{Reaction, Recorder};
 use crate::server::{ALONE, Server, cued, run, until};
 use crate::watching::metrics::scrape;
@@ -177,6 +180,45 @@ fn stopped_server_on(disk: &Disk) {
     let mut server = Server::start_on(&disk.db(), ALONE);
     server.user().create(&work());
     assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
+    let Some(disk) = Disk::mount("4m") else { return };
+    let server = Server::start_on(&disk.db(), ALONE);
+    let user = server.user();
+    disk.fill();
+    create_until_refused(&user);
+    beat_until_refused(&user);
+    let status = || user.get("/status").expect(200)["status"].clone();
+    assert_eq!(status(), "degraded");
+    disk.free();
+    until("it is whole again by itself", || (status() == "healthy").then_some(()));
+    assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
+}
+
+#[test]
+fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it() {
+    let world = World::new();
+    let store = &world.app.store;
+    let log = || file::sizes(&world.app.settings.db).wal.unwrap();
+    let before = log();
+    assert!(store.try_again());
+    assert_eq!(log(), before, "while all is well nothing is written");
+
+    let is_full = Arc::new(AtomicBool::new(true));
+    let hook = Arc::clone(&is_full);
+    // What no commit gets past while it is full.
+    drop(store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?)).wait());
+    assert!(!store.is_writable());
+    assert!(!store.try_again() && !store.is_writable());
+    assert_eq!(log(), before);
+    is_full.store(false, Ordering::SeqCst);
+    assert!(store.try_again() && store.is_writable());
+    assert!(log() > before, "a page has reached the disk");
+    let rows =
+        |read: &Read<'_>| Ok(read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0))?);
+    assert_eq!(store.look(rows).unwrap(), 0, "and nothing is left behind");
 }
 
 #[test]

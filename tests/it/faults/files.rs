@@ -1,6 +1,7 @@
 //! Files that a disk or a power cut has spoilt.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -11,6 +12,7 @@ use super::disk::{assert_sound, refused_start};
 use crate::administration::on;
 use crate::random::Random;
 use crate::server::{ALONE, Server, run};
+use crate::watching::metrics::scrape;
 
 /// The size of its pages, as a file itself says it.
 fn page_size(file: &[u8]) -> usize {
@@ -107,6 +109,44 @@ fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(server.db(), &link).unwrap();
     Server::start_on(&link, ALONE).user();
+}
+
+#[test]
+fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() {
+    let mut server = Server::start(&[ALONE, &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let user = server.user();
+    // So that all of it is in the file, and none in the log.
+    assert_eq!(server.stop(), Some(0));
+    let sound = fs::read(server.db()).unwrap();
+    let pages: Vec<u32> = {
+        let file = server.sqlite();
+        let mut roots = file.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'alerts'").unwrap();
+        roots.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    server.restart();
+    let user = user.at(server.addr());
+    let size = page_size(&sound);
+    let file = File::options().write(true).open(server.db()).unwrap();
+    for page in pages {
+        file.write_all_at(&vec![0xff; size], u64::from(page - 1) * size as u64).unwrap();
+    }
+    let status = || user.get("/status").expect(200);
+    assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
+    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
+    user.get("/v1/alerts").refused(500, "internal_error");
+    let reason = "the database file is damaged: stop cued, run cued check";
+    assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
+    let health = user.get("/health").expect(200);
+    assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
+    assert_eq!(health["services"]["database"], "damaged");
+    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 1.0);
+    user.get("/v1/cues").expect(200);
+    assert_eq!(status()["status"], "degraded", "an answer that is right tells nothing of the rest");
+
+    server.kill9();
+    fs::write(server.db(), &sound).unwrap();
+    server.restart();
+    assert_eq!(user.at(server.addr()).get("/status").expect(200), json!({"status": "healthy"}));
 }
 
 /// What a power cut leaves: the file and the write-ahead log as they were, and nothing of what only memory held.

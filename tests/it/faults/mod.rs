@@ -7,6 +7,8 @@
 //!   `faults::disk::on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_space`,
 //!   `faults::disk::what_falls_due_while_the_disk_is_full_runs_when_there_is_space`,
 //!   `faults::disk::a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well`,
+//!   `faults::disk::a_full_disk_that_has_space_again_is_noticed_though_nobody_writes`,
+//!   `faults::disk::the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it`,
 //!   `delivery_faults::a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile`,
 //!   `escalation::desk::results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice`
 //! - full or read-only at a start: a sentence, exit code 1, the file as it was:
@@ -23,6 +25,8 @@
 //! - damaged: a sentence that asks for a backup, exit code 1, the file as it was:
 //!   `faults::files::a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was`,
 //!   `faults::files::a_file_that_was_cut_off_is_refused_and_left_as_it_was`
+//! - damaged while the server runs: who meets it gets 500, and the operator is told until the next start:
+//!   `faults::files::damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again`
 //! - a row that cannot be read, or a result that can never be recorded: it fails alone, with its reason:
 //!   `delivery_faults::a_row_that_cannot_be_read_fails_alone`,
 //!   `delivery_faults::a_result_that_can_never_be_recorded_does_not_hold_up_the_others`,
@@ -90,7 +94,7 @@ mod commits;
 mod crowd;
 mod disk;
 mod files;
-mod mount;
+pub mod mount;
 mod receivers;
 
 use std::fs;

@@ -2,6 +2,8 @@
 //! anything in it that opens a door.
 
 use std::collections::BTreeSet;
+use std::io::BufReader;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ use crate::client::Client;
 use crate::logins::post_form;
 use crate::mailbox::Mailbox;
 use crate::recorder::{Reaction, Recorder};
-use crate::server::{ALONE, Server, until};
+use crate::server::{ALONE, Process, Server, cued, read_addr, signal, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 
@@ -149,11 +151,26 @@ fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
     let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
     let url = mailbox.url();
     let flags = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--test-clock", BEGIN];
-    let mut server = Server::start(&[ALONE, &flags].concat());
+    let metrics = ["--metrics-listen", "127.0.0.1:0"];
+    let mut server = Server::start(&[ALONE, &flags, &metrics].concat());
     whole_life(&server, &mailbox, &receiver);
     assert_eq!(server.log(), "");
     assert_eq!(server.stop(), Some(0));
     let log = server.log();
+    assert!(log.lines().count() == 1 && log.contains("INFO stopping"), "{log}");
+}
+
+#[test]
+fn that_a_process_may_have_few_files_open_is_no_news() {
+    // What a login shell of most systems allows.
+    let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    let program = cued(&["serve", "--ephemeral"]);
+    shell.args(["-c", few]).arg(program.get_program()).args(program.get_args());
+    let mut server = Process(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
+    signal("-TERM", server.0.id());
+    let log = std::io::read_to_string(server.0.stderr.take().unwrap()).unwrap();
     assert!(log.lines().count() == 1 && log.contains("INFO stopping"), "{log}");
 }
 

@@ -1,7 +1,9 @@
 //! Metrics as a collector reads them, on a listener of their own.
 
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 
+use cued::pulse::CAUSES;
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;
@@ -18,10 +20,7 @@ fn watched(flags: &[&str]) -> Server {
 
 /// The collector's end: where the newest start of the server said that metrics are.
 pub fn collector(server: &Server) -> Client {
-    let log = server.log();
-    let (_, rest) = log.rsplit_once("metrics are served on http://").expect(&log);
-    let addr: SocketAddr = rest.split_once("/metrics").unwrap().0.parse().unwrap();
-    Client::new(addr)
+    Client::new(server.metrics_addr().expect("a server with --metrics-listen"))
 }
 
 #[track_caller]
@@ -58,6 +57,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "histogram cued_commit_duration_seconds",
         "counter cued_commit_failures_total",
         "histogram cued_commit_writes",
+        "gauge cued_database_damaged",
         "gauge cued_database_file_bytes",
         "gauge cued_database_readable",
         "gauge cued_database_wal_bytes",
@@ -67,6 +67,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "histogram cued_delivery_lateness_seconds",
         "counter cued_executions_made_total",
         "counter cued_executions_over_quota_total",
+        "gauge cued_held",
         "histogram cued_http_request_duration_seconds",
         "counter cued_lost_claims_total",
         "counter cued_missed_runs_total",
@@ -80,6 +81,11 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
         "gauge process_start_time_seconds",
     ];
     assert_eq!(names, expected);
+    let counted =
+        |label: &str| page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>();
+    assert_eq!(counted("result"), ["failed", "retrying", "success"], "counted from 0 on");
+    let causes: BTreeSet<&str> = CAUSES.into_iter().chain(["none"]).collect();
+    assert_eq!(counted("cause"), causes.into_iter().collect::<Vec<_>>());
     assert_eq!(page.value("cued_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
     assert_eq!(page.value("cued_database_readable", &[]), 1.0);
     assert_eq!(page.value("cued_database_writable", &[]), 1.0);
@@ -159,6 +165,15 @@ fn claims_and_lost_claims_are_counted() {
 }
 
 #[test]
+fn a_file_that_is_held_is_shown_as_held() {
+    let server = watched(&[]);
+    let held = || scrape(&server).value("cued_held", &[]);
+    assert_eq!(held(), 0.0);
+    server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
+    assert_eq!(held(), 1.0);
+}
+
+#[test]
 fn what_was_rolled_back_is_not_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
@@ -202,7 +217,7 @@ fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() 
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(ALONE);
-    assert_eq!(server.log(), "", "nothing listens for metrics");
+    assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
     server.client().get("/metrics").refused(404, "not_found");
     let server = watched(&[]);
     server.user().get("/metrics").refused(404, "not_found");
@@ -222,23 +237,21 @@ fn a_collector_may_ask_as_often_as_it_likes() {
 
 #[test]
 fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
-    let (mut server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
+    let (mut server, receiver) = (watched(&[]), Recorder::start());
     let user = server.user();
+    receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));
-    let collector = collector(&server);
-    // A request under way holds the port of the API open.
-    let mut waiting = std::net::TcpStream::connect(server.addr()).unwrap();
-    let head = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 9\r\n\r\n",
-        user.key()
-    );
-    std::io::Write::write_all(&mut waiting, head.as_bytes()).unwrap();
-    user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+    user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    receiver.wait_hanging(1);
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
-    assert_eq!(collector.get("/metrics").status, 200);
-    drop(waiting);
+    // The API has nothing under way: that its side has ended all the same shows only in what follows.
+    for _ in 0..50 {
+        assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0);
+    }
+    receiver.release();
     assert_eq!(server.ended(), Some(0));
+    assert!(std::net::TcpStream::connect(server.metrics_addr().unwrap()).is_err());
 }
 
 #[test]
