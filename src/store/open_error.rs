@@ -107,30 +107,9 @@ impl fmt::Display for OpenError {
             Self::InUse { path, process: None } => {
                 write!(f, "{} is in use by another cued: stop it first, or give another --db", path.display())
             }
-            Self::Newer { path, version } => write!(
-                f,
-                "{} has schema version {version}, written by a newer cued; this one knows up to {SCHEMA_VERSION}: \
-                 upgrade this program, or give another --db",
-                path.display()
-            ),
-            Self::Older { path, version } => write!(
-                f,
-                "{} has schema version {version}, written by an earlier cued; this one writes {SCHEMA_VERSION}: start \
-                 `cued serve` on it once, which brings it up to date",
-                path.display()
-            ),
-            Self::Stuck { path, version, reason } => write!(
-                f,
-                "{} has schema version {version} and could not be brought to {SCHEMA_VERSION}: {reason}. It is as it \
-                 was: the cued that wrote it can go on with it",
-                path.display()
-            ),
-            Self::Unlike { path, difference } => write!(
-                f,
-                "{} does not have the tables of schema version {SCHEMA_VERSION}, though it says so: {difference}. It was made \
-                 by some other build of cued: go on with that one, or give another --db; `cued check` tells all of it",
-                path.display()
-            ),
+            Self::Newer { .. } | Self::Older { .. } | Self::Stuck { .. } | Self::Unlike { .. } => {
+                self.fmt_schema(f)
+            }
             Self::Linked { path } => write!(
                 f,
                 "{path} has a second name (a hard link): under each a server could write to it, and spoil it. Remove the \
@@ -176,6 +155,37 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenError {
+    /// Of a file with another schema.
+    fn fmt_schema(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { path, version } => write!(
+                f,
+                "{} has schema version {version}, written by a newer cued; this one knows up to {SCHEMA_VERSION}: \
+                 upgrade this program, or give another --db",
+                path.display()
+            ),
+            Self::Older { path, version } => write!(
+                f,
+                "{} has schema version {version}, written by an earlier cued; this one writes {SCHEMA_VERSION}: start \
+                 `cued serve` on it once, which brings it up to date",
+                path.display()
+            ),
+            Self::Stuck { path, version, reason } => write!(
+                f,
+                "{} has schema version {version} and could not be brought to {SCHEMA_VERSION}: {reason}. It is as it \
+                 was: the cued that wrote it can go on with it",
+                path.display()
+            ),
+            Self::Unlike { path, difference } => write!(
+                f,
+                "{} does not have the tables of schema version {SCHEMA_VERSION}, though it says so: {difference}. It was made \
+                 by some other build of cued: go on with that one, or give another --db; `cued check` tells all of it",
+                path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// What SQLite's refusal says of the file.
     pub(super) fn of(path: &Path, error: &rusqlite::Error) -> Self {
         let path = path.to_owned();
