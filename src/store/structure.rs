@@ -25,8 +25,7 @@ const PARTS: &str = "
 
 /// Makes sure, before a server goes on with a file of the present version, that it has all that the schema has. What
 /// there is beside it harms nobody (other programs keep their notes in a table of their own), but for a column that we
-/// would not fill. It takes a millisecond or
-/// two, for the schema is made in memory and no row is read.
+/// would not fill. It takes a millisecond or two, for the schema is made in memory and no row is read.
 ///
 /// # Errors
 /// [`OpenError::Unlike`], among others; the file stays untouched.
