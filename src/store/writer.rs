@@ -9,8 +9,9 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -25,6 +26,9 @@ use crate::figures::Stopwatch;
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
 const MOST_IN_A_BATCH: usize = 512;
+
+/// How long the writer looks for another job before it sleeps.
+const LINGER: Duration = Duration::from_micros(200);
 
 /// Which bells a write rings once it is on the disk.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +206,7 @@ fn run(
     ring: &dyn Fn(Rings),
     state: &State,
 ) -> Connection {
-    while let Ok(first) = waiting.recv() {
+    while let Some(first) = next(waiting) {
         let mut batch = vec![first];
         while batch.len() < MOST_IN_A_BATCH {
             let Ok(next) = waiting.try_recv() else { break };
@@ -221,6 +225,20 @@ fn run(
         }
     }
     connection
+}
+
+/// The next job; none once there will be none. Who has just been answered often asks again at once, and a thread that
+/// sleeps is woken later than a commit of a fast disk takes: so it looks about for a moment first.
+fn next(waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+    let stopwatch = Stopwatch::start();
+    while stopwatch.elapsed() < LINGER {
+        match waiting.try_recv() {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+        }
+    }
+    waiting.recv().ok()
 }
 
 /// Commits and notes how that went, before anybody is answered: who reads the figures then finds its own write.
