@@ -118,7 +118,7 @@ pub async fn upcoming(request: Request) -> Result<Reply> {
     let cue = request
         .app
         .store
-        .read_a_row(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
+        .read_once(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
         .await?;
     let Some(next_run) = cue.next_run else { return Ok(Reply::ok(&json!({"upcoming": []}))) };
     let schedule = cue.schedule.read().map_err(Refusal::from)?;

@@ -22,7 +22,7 @@ use crate::store::history::{self, Filter};
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Reply> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
-    let found = request.app.store.read_a_row(move |read| executions::find(read, caller.user_key, id)).await?;
+    let found = request.app.store.read_once(move |read| executions::find(read, caller.user_key, id)).await?;
     Reply::of(&ExecutionShown::from(&found.ok_or_else(actions::not_found)?))
 }
 

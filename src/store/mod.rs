@@ -233,15 +233,7 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.lanes {
-            Some(lanes) => match lanes.looks.try_get() {
-                Some(connection) => {
-                    Pending::done(self.damage.noted(lanes::caught(|| job(&Read::new(&connection)))))
-                }
-                None => lanes.readers.submit(job),
-            },
-            None => Pending::closed(),
-        }
+        self.at_once(job, |connection, job| job(&Read::new(connection)))
     }
 
     /// As [`Store::read`], for what touches a few rows by their keys and is asked with almost every request. It is done
@@ -252,11 +244,18 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
     {
+        self.at_once(job, |connection, job| lanes::read_on(connection, job))
+    }
+
+    /// Has `job` done by `on` on a free connection here and now, or on a lane where none is free.
+    fn at_once<T, F>(&self, job: F, on: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
-                Some(connection) => {
-                    Pending::done(self.damage.noted(lanes::caught(|| lanes::read_on(&connection, job))))
-                }
+                Some(connection) => Pending::done(self.damage.noted(lanes::caught(|| on(&connection, job)))),
                 None => lanes.readers.submit(job),
             },
             None => Pending::closed(),
