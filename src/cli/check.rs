@@ -9,6 +9,7 @@ use super::Failure;
 use super::admin::say;
 use super::progress::size;
 use crate::clock::Clock;
+use crate::store::file::SCHEMA_VERSION;
 use crate::store::inspection::{self, Figures, Report};
 
 /// The most problems that are told.
@@ -67,9 +68,10 @@ fn lines(file: &Path, report: &Report, now: Timestamp) -> Vec<String> {
         vec![format!("file        {}", file.display()), format!("schema      version {}", report.version)];
     match &report.figures {
         Some(figures) => lines.extend(figure_lines(figures, now)),
-        None => lines.push(
+        None if report.version < SCHEMA_VERSION => lines.push(
             "            what is in it is counted once `cued serve` has brought it up to date".to_owned(),
         ),
+        None => {}
     }
     lines.extend(told(&report.problems).map(|problem| format!("problem     {problem}")));
     lines

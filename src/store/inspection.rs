@@ -61,7 +61,12 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<Report, OpenE
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
     let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     let mut report = Report { version, problems: Vec::new(), figures: None };
-    report.note("the file cannot be read", integrity(&snapshot));
+    for look in [integrity, orphans] {
+        let mut found = Vec::new();
+        let looked = look(&snapshot, &mut found);
+        report.problems.append(&mut found);
+        report.note("the file cannot be read", looked.map(|()| Vec::new()));
+    }
     if version == SCHEMA_VERSION {
         report.note("the schema cannot be compared", structure::differences(&snapshot));
         report.note("the counters cannot be compared", tally::discrepancies(&snapshot));
@@ -82,11 +87,19 @@ impl Report {
     }
 }
 
-fn integrity(file: &Connection) -> Result<Vec<String>> {
+/// What SQLite finds in the pages; what it found before a damage that ends its look is told all the same.
+fn integrity(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
     let mut check = file.prepare(&format!("PRAGMA integrity_check({MOST_TOLD})"))?;
-    let lines = check.query_map([], |row| row.get::<_, String>(0))?;
-    let mut problems: Vec<String> = lines.collect::<rusqlite::Result<_>>()?;
-    problems.retain(|line| line != "ok");
+    for line in check.query_map([], |row| row.get::<_, String>(0))? {
+        // The first row may hold many lines, below the name of the database.
+        let line = line?;
+        let found = line.lines().filter(|line| *line != "ok" && !line.starts_with("*** in database"));
+        problems.extend(found.map(str::to_owned));
+    }
+    Ok(())
+}
+
+fn orphans(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
     let mut orphans = file.prepare("PRAGMA foreign_key_check")?;
     let mut orphans = orphans.query([])?;
     while let Some(orphan) = orphans.next()?.filter(|_| problems.len() < 2 * MOST_TOLD) {
@@ -97,7 +110,7 @@ fn integrity(file: &Connection) -> Result<Vec<String>> {
             key.unwrap_or(0)
         ));
     }
-    Ok(problems)
+    Ok(())
 }
 
 fn figures(read: &Read<'_>, now: Timestamp) -> Result<Figures> {

@@ -111,6 +111,7 @@ fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
     }
     let printed = verdict(&torn, "not sound");
     assert!(!printed.contains("stop cued"), "it may be a backup, which no server has: {printed}");
+    assert!(!printed.contains("up to date"), "no server mends it: {printed}");
     assert!(printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000, "{printed}");
     let (printed, complaint, code) = check(&path.with_file_name("no-such-file"));
     assert_eq!((printed.as_str(), code), ("", Some(1)));
