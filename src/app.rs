@@ -17,9 +17,9 @@ use crate::domain::plan::Plans;
 use crate::domain::polls::Polls;
 use crate::domain::reach::{AddressPolicy, Cidr};
 use crate::domain::retention::Retention;
-use crate::figures::{Family, Histogram, TIME};
 use crate::mail::{MailRoute, Post};
-use crate::pulse::Pulse;
+use crate::metrics::engine::Pulse;
+use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
 use crate::store::{OpenError, Rings, Store};
 

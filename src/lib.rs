@@ -3,12 +3,12 @@
 //! The map. Each room has one subject; a file in it answers one question.
 //!
 //! - `main.rs` parses, runs, sets the exit code; `cli` has a file per command, and `serve`'s flags are the
-//!   configuration; `log` is what is written to standard error.
-//! - `serve` is the assembly: it opens the store, starts the engine, opens the port, and the same backwards to stop.
-//! - `app` is what the rooms share: store, `clock`, bells, `pulse` (what the engine did), settings.
+//!   configuration; `logging` is what is written to standard error.
+//! - `server` is the assembly: it opens the store, starts the engine, opens the port, and the same backwards to stop.
+//! - `app` is what the rooms share: store, `clock`, bells, settings.
 //! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
-//! - `figures` is what is counted and how it is written for Prometheus; `systemd` is what the service manager is told.
+//! - `metrics` is what is counted, by the engine too, and how it is written for Prometheus; `systemd` is what the service manager is told.
 //! - `store` holds all SQL; one writer thread with group commit, two readers, one for long lists; short looks are
 //!   done where they are asked for.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
@@ -21,7 +21,7 @@
 //! Who may use whom, held by a test (`tests/it/architecture.rs`): `http` → `actions`, `store` (reads), `domain`;
 //! `actions` → `store`, `domain`, `billing`, `mail`; `engine` → `store`, `domain`, `mail`; `billing` → `store`, `domain`;
 //! `store` → `domain`; `domain` → nothing of ours.
-//! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time. `figures` counts for all of them.
+//! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time. `metrics` counts for all of them.
 #![forbid(unsafe_code)]
 
 pub mod actions;
@@ -33,12 +33,11 @@ pub mod clock;
 pub mod domain;
 pub mod engine;
 pub mod error;
-pub mod figures;
 pub mod http;
-pub mod log;
+pub mod logging;
 pub mod mail;
-pub mod pulse;
+pub mod metrics;
 pub mod random;
-pub mod serve;
+pub mod server;
 pub mod store;
 pub mod systemd;

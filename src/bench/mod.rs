@@ -5,14 +5,14 @@
 //! (`receiver`) run here; `limits` measures the same work without the service; `stage` is what the measures of `work`
 //! work with, `report` the figures, `traces` what must not be left behind.
 
-mod limits;
-mod load;
-mod program;
+mod baseline;
+mod cleanup;
+mod client;
+mod harness;
 mod receiver;
 pub mod report;
-mod stage;
-mod traces;
-mod work;
+mod scenarios;
+mod server_process;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// ends the process.
 pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<Report> {
     let clock = Arc::new(Clock::system());
-    let folder = traces::Traces::watch()?.folder(&options.folder)?;
+    let folder = cleanup::Traces::watch()?.folder(&options.folder)?;
     let mut report = Report::of(options);
     measure(options, &clock, folder, &mut report, progress).map_err(|error| {
         let folder = options.folder.display();
@@ -79,12 +79,12 @@ pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<R
 fn measure(
     options: &Options,
     clock: &Arc<Clock>,
-    folder: traces::Folder,
+    folder: cleanup::Folder,
     report: &mut Report,
     progress: &dyn Fn(&str, usize, usize),
 ) -> Result<()> {
-    let steps = work::STEPS;
-    let mut bench = stage::Bench::start(options.clone(), clock, folder)?;
+    let steps = scenarios::STEPS;
+    let mut bench = harness::Bench::start(options.clone(), clock, folder)?;
     for (done, (what, step)) in steps.iter().enumerate() {
         progress(what, done, steps.len());
         step(&mut bench, report).map_err(|error| BenchError(format!("{what}: {error}")))?;

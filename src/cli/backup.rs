@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
-use super::admin::{Database, say};
 use super::progress::{self, size};
+use crate::cli::common::{Database, say};
 use crate::clock::Clock;
 use crate::store::copy::{self, CopyError};
 

@@ -6,8 +6,8 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::Failure;
-use super::admin::say;
 use super::progress::size;
+use crate::cli::common::say;
 use crate::clock::Clock;
 use crate::store::file::SCHEMA_VERSION;
 use crate::store::inspection::{self, Figures, Report};

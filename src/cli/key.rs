@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 
 use super::Failure;
-use super::admin::{Database, card, say, table};
 use super::user::{known, parse};
 use crate::actions::accounts as actions;
+use crate::cli::common::{Database, card, say, table};
 use crate::clock::Clock;
 use crate::store::keys;
 

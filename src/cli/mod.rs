@@ -1,10 +1,10 @@
 //! The command line: one file per command.
 
-mod admin;
 pub mod backup;
 pub mod bench;
 pub mod billing;
 pub mod check;
+mod common;
 pub mod key;
 mod progress;
 pub mod promote;
@@ -21,8 +21,9 @@ use tracing::Level;
 
 use crate::domain::plan::Plans;
 use crate::error::Error;
-use crate::log::{self, Format};
-use crate::serve::ServeError;
+use crate::logging;
+use crate::logging::Format;
+use crate::server::ServeError;
 
 /// The cue daemon: scheduled callbacks from one binary on one SQLite file
 #[derive(Debug, Parser)]
@@ -112,7 +113,7 @@ impl Cli {
             Command::Serve(serve) => serve.log(),
             _ => (Level::INFO, Format::Text),
         };
-        log::start(level, format);
+        logging::start(level, format);
         match self.command {
             Command::Serve(serve) => serve.run(),
             Command::User(user) => user.run(),

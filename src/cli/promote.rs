@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Failure;
-use super::admin::{Database, say};
+use crate::cli::common::{Database, say};
 use crate::clock::Clock;
 use crate::store::hold::{self, Overdue};
 

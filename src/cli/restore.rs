@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
-use super::admin::{Database, say};
 use super::check;
 use super::progress;
+use crate::cli::common::{Database, say};
 use crate::clock::Clock;
 use crate::store::copy::{self, CopyError};
 

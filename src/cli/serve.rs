@@ -17,9 +17,10 @@ use crate::domain::destination::Destination;
 use crate::domain::plan::Plans;
 use crate::domain::reach::{AddressPolicy, Allowance, Cidr};
 use crate::domain::retention::Retention;
-use crate::log::Format;
+use crate::logging::Format;
 use crate::mail::{MailRoute, Smtp};
-use crate::serve::{self, Listen};
+use crate::server;
+use crate::server::Listen;
 
 /// Flags of `cued serve`.
 #[derive(Debug, Args)]
@@ -183,7 +184,7 @@ impl Serve {
                 "whoever reaches {listen} can move the test clock: POST /v1/test/clock needs no key"
             );
         }
-        let temporary = self.ephemeral.then(serve::TemporaryFolder::make).transpose()?;
+        let temporary = self.ephemeral.then(server::TemporaryFolder::make).transpose()?;
         let db = match &temporary {
             Some(folder) => folder.path().join("cued.db"),
             None => self.db.clone().unwrap_or_else(|| PathBuf::from("cued.db")),
@@ -192,7 +193,7 @@ impl Serve {
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
         let listen = Listen { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
-        serve::run(clock, settings, listen).map_err(Failure::from)
+        server::run(clock, settings, listen).map_err(Failure::from)
     }
 
     /// How much is logged, and how.

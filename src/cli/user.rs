@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::admin::{Database, card, say, table};
 use super::{Failure, Switch, plans_from};
 use crate::actions::accounts as actions;
+use crate::cli::common::{Database, card, say, table};
 use crate::clock::Clock;
 use crate::domain::account::{Registration, User};
 use crate::domain::credentials::Email;

@@ -13,7 +13,7 @@ use super::mishap::Mishap;
 use crate::domain::delivery::{Message, Order, Ticket, message};
 use crate::domain::execution::{Attempt, Next, after_attempt};
 use crate::domain::retry_after::honoured_retry_after;
-use crate::figures::milliseconds;
+use crate::metrics::milliseconds;
 use crate::store::queue::{Ended, Taken};
 
 /// What sending brought.
@@ -171,7 +171,7 @@ fn text(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pulse::CAUSES;
+    use crate::metrics::engine::CAUSES;
 
     struct Answers(Result<u16, Mishap>);
 

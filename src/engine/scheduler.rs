@@ -14,7 +14,7 @@ use crate::domain::gap::{Gap, Reason, jumped};
 use crate::domain::plan::Plans;
 use crate::domain::retention::Retention;
 use crate::error::Result;
-use crate::pulse::Cycle;
+use crate::metrics::engine::Cycle;
 use crate::random::ExecutionIdSource;
 use crate::store::firing::{Firing, plan};
 use crate::store::{Tx, due, hold, meta, months};

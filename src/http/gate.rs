@@ -35,7 +35,7 @@ use crate::domain::quota::is_near;
 use crate::domain::rate::Standing;
 use crate::domain::refusal::{Code, Refusal};
 use crate::error::{Error, Result};
-use crate::figures::Stopwatch;
+use crate::metrics::Stopwatch;
 use crate::store::keys::{self, Owner};
 use crate::store::months;
 

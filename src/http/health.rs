@@ -10,7 +10,7 @@ use super::reply::{Reply, instant, instant_without_zone};
 use super::request::Request;
 use crate::app::App;
 use crate::error::Result;
-use crate::pulse::{Cycle, DOWN_AFTER};
+use crate::metrics::engine::{Cycle, DOWN_AFTER};
 use crate::store::counts::{self, Queue};
 use crate::store::hold;
 

@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 
 use super::Server;
 use super::routes::Route;
-use crate::figures::milliseconds;
+use crate::metrics::milliseconds;
 
 /// The path of a request that found no row of the table, and its method.
 const NONE: &str = "none";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::execution::Trigger;
 use crate::domain::gap::Reason;
-use crate::figures::{BATCH, COMMIT, Counter, Histogram};
+use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
 
 /// What a write may do that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::deeds::{Count, Deed, Deeds};
 use super::lanes::{Pending, Read, execute};
 use super::tally::{self, Tally};
 use crate::error::{Error, Result};
-use crate::figures::Stopwatch;
+use crate::metrics::Stopwatch;
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
 const MOST_IN_A_BATCH: usize = 512;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cued::figures::process::descriptors;
+use cued::metrics::process::descriptors;
 use serde_json::json;
 
 use crate::client::Client;

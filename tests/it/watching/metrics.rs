@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use cued::pulse::CAUSES;
+use cued::metrics::engine::CAUSES;
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;

@@ -119,7 +119,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::BATCH;
+    use crate::metrics::BATCH;
 
     #[test]
     fn a_page_is_written_as_prometheus_reads_it() {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use super::traces::Traces;
 use super::{BenchError, Result};
+use crate::bench::cleanup::Traces;
 
 /// `cued serve`, running.
 pub struct Program {

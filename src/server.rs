@@ -18,9 +18,9 @@ use crate::domain::echo;
 use crate::domain::reach::AddressPolicy;
 use crate::engine::Engine;
 use crate::engine::courier::{CourierOptions, HttpCourier};
-use crate::figures::process::descriptors;
 use crate::http::routes::{METRICS, ROUTES};
 use crate::http::{self, Port};
+use crate::metrics::process::descriptors;
 use crate::random;
 use crate::systemd::Service;
 

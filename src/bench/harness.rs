@@ -7,14 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::limits::{Bare, BareServer, another};
-use super::load::{self, Client, request};
-use super::program::Program;
 use super::receiver::Receiver;
 use super::report::Report;
-use super::traces::Folder;
 use super::{BenchError, Options, Result};
 use crate::actions::accounts;
+use crate::bench::baseline::{Bare, BareServer, another};
+use crate::bench::cleanup::Folder;
+use crate::bench::client;
+use crate::bench::client::{Client, request};
+use crate::bench::server_process::Program;
 use crate::clock::Clock;
 use crate::domain::account::Registration;
 use crate::domain::callback::{Callback, Method};
@@ -95,13 +96,13 @@ impl Bench {
     /// A rate of requests to the program: how often a second each of `clients` makes `request`.
     pub fn rate(&self, clients: usize, request: &[u8]) -> Result<f64> {
         let work = |_, client: &mut Client| client.call(request).map(|_| true);
-        load::rate(&self.clock, self.program.address(), clients, self.options.each, work)
+        client::rate(&self.clock, self.program.address(), clients, self.options.each, work)
     }
 
     pub fn bare_rate(&self, clients: usize, path: &str) -> Result<f64> {
         let request = request("GET", path, None, "");
         let work = |_, client: &mut Client| client.call(&request).map(|_| true);
-        load::rate(&self.clock, self.bare.address, clients, self.options.each, work)
+        client::rate(&self.clock, self.bare.address, clients, self.options.each, work)
     }
 
     pub fn get(&self, path: &str) -> Vec<u8> {
@@ -120,7 +121,7 @@ impl Bench {
             let body = cue(*due).to_string();
             client.call(&request("POST", "/v1/cues", Some(&self.key), &body)).map(|_| true)
         };
-        load::rate(&self.clock, self.program.address(), 16, PATIENCE, work)?;
+        client::rate(&self.clock, self.program.address(), 16, PATIENCE, work)?;
         if due.iter().min().is_some_and(|first| self.clock.now() >= *first) {
             return Err(BenchError("the cues came due while they were made: give fewer".to_owned()));
         }

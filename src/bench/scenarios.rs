@@ -7,11 +7,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::limits;
-use super::load::{self, Client, request};
 use super::report::{Report, Unit, quantile};
-use super::stage::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
 use super::{BenchError, Result};
+use crate::bench::baseline;
+use crate::bench::client;
+use crate::bench::client::{Client, request};
+use crate::bench::harness::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
 use crate::domain::callback::{Callback, Method};
 use crate::domain::delivery::{Order, Ticket, message};
 use crate::domain::execution::Retry;
@@ -42,17 +43,17 @@ pub const STEPS: [(&str, Step); 10] = [
 
 fn disk(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (clock, each) = (&bench.clock, bench.options.each);
-    let rate = limits::fsyncs(clock, &bench.folder.file("fsync"), each)?;
+    let rate = baseline::fsyncs(clock, &bench.folder.file("fsync"), each)?;
     report.add("fsyncs", "fsyncs of an overwritten page", rate, Unit::PerSecond);
     let path = bench.folder.file("single.db");
     let (mut cue, payload) = bench.sample.clone();
     let store = open_store(&bench.folder, "single.db")?;
     cue.user_key = user(&store, clock, "bench@example.com")?;
     drop(store);
-    let rate = limits::single_commits(clock, &path, each, &cue, &payload)?;
+    let rate = baseline::single_commits(clock, &path, each, &cue, &payload)?;
     report.add("single_commits", "single commits of SQLite", rate, Unit::PerSecond);
     let (cue, payload) = &bench.sample;
-    let rate = limits::group_commits(clock, &bench.store, 64, each, cue, payload)?;
+    let rate = baseline::group_commits(clock, &bench.store, 64, each, cue, payload)?;
     report.add("group_commits", "rows by group commit, 64 threads", rate, Unit::PerSecond);
     Ok(())
 }
@@ -102,10 +103,10 @@ fn reads(bench: &mut Bench, report: &mut Report) -> Result<()> {
         let request = &requests[next.fetch_add(1, Ordering::Relaxed) % requests.len().max(1)];
         client.call(request).map(|_| true)
     };
-    let rate = load::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
+    let rate = client::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
     report.add_beside("gets", "gets of a cue, 16 clients", rate, Unit::PerSecond, "bare_reads");
     let mut client = Client::connect(bench.program.address())?;
-    let path = format!("/v1/cues?limit={}", limits::PAGE_OF_CUES);
+    let path = format!("/v1/cues?limit={}", baseline::PAGE_OF_CUES);
     let total = number_of(client.call(&bench.get(&path))?, "total");
     let total = total.ok_or_else(|| BenchError("a list without its total".to_owned()))?;
     let bare = format!("/list/{}", bench.another_user_with(total)?);
@@ -136,7 +137,7 @@ fn claims(bench: &mut Bench, report: &mut Report) -> Result<()> {
     }
     let claim = bench.post("/v1/executions/claim", &json!({"worker_id": "bench"}));
     let work = |_, client: &mut Client| cycle(bench, client, &claim);
-    let rate = load::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
+    let rate = client::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
     let two_writes = report.figure("bare_inserts_16").unwrap_or_default() / 2.0;
     report.add("bare_cycles", "two inserts of the bare server, 16 clients", two_writes, Unit::PerSecond);
     report.add_beside("cycles", "claim and outcome, 16 clients", rate, Unit::PerSecond, "bare_cycles");
@@ -182,7 +183,7 @@ fn bare_pool(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let message = message(&ticket, &order, now);
     let parcel =
         Parcel { method: Method::Post, url: callback.url, headers: message.headers, body: message.body };
-    let rate = limits::posts(&bench.clock, THREADS, bench.options.herd, &parcel)?;
+    let rate = baseline::posts(&bench.clock, THREADS, bench.options.herd, &parcel)?;
     bench.lateness(bench.options.herd)?;
     report.add("bare_posts", "POSTs of the bare pool", rate, Unit::PerSecond);
     Ok(())

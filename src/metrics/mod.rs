@@ -1,8 +1,9 @@
 //! What is counted while the program runs: counters and histograms that many threads add to without waiting for each
 //! other. How they are written out is in `text`, what the system says of this process in `process`.
 
+pub mod engine;
 pub mod process;
-pub mod text;
+pub mod prometheus;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::Bell;
-use crate::figures::{Counter, Family, Histogram, TIME};
+use crate::metrics::{Counter, Family, Histogram, TIME};
 
 /// How long the scheduler may stand still before it counts as down (contract §8).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);
