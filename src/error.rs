@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// What an action or the store can answer instead of a result.
 #[derive(Debug)]

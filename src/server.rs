@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::app::{App, Settings};
 use crate::clock::Clock;
-use crate::domain::destination::Destination;
-use crate::domain::echo;
-use crate::domain::reach::AddressPolicy;
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::callback_url::Destination;
+use crate::domain::webhook::echo;
 use crate::engine::Engine;
 use crate::engine::courier::{CourierOptions, HttpCourier};
 use crate::http::routes::{METRICS, ROUTES};

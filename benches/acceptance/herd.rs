@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cued::domain::callback::Method;
-use cued::domain::reach::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::callback::Method;
 use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
 
 use crate::lateness::{create, lateness, whole_second_in};

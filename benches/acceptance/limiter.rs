@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use cued::domain::credentials::ApiKey;
+use cued::domain::account::credentials::ApiKey;
 use rusqlite::{Connection, params};
 
 use crate::footprint::{megabytes, resident};

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::account::{ACCOUNT_DISABLED, Caller, FIRST_KEY, Registration, SECRET_OVERLAP};
-use crate::domain::credentials::{ApiKey, Email, WebhookSecret};
-use crate::domain::plan::Limits;
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
+use crate::domain::account::plan::Limits;
+use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, Registration, SECRET_OVERLAP};
+use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::random;
 use crate::store::accounts::{self, NewUser};

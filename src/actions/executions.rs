@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::verification::{Recorded, settle};
 use crate::app::App;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::execution::outcome::Report;
+use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
-use crate::domain::outcome::Report;
-use crate::domain::refusal::{Code, Refusal};
-use crate::domain::verification::after_report;
 use crate::error::{Error, Result};
 use crate::store::executions::{Listed, tell_cue};
 use crate::store::{Pending, Tx, claims, executions, hold, months, outcomes, payloads};

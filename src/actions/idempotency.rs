@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::domain::refusal::Code;
+use crate::domain::api_error::Code;
 use crate::error::{Error, Result};
 use crate::store::Tx;
 use crate::store::idempotency::{KEPT_FOR, KeptAnswer, find, keep};

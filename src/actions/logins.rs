@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
-use crate::domain::account::{Registration, User};
-use crate::domain::client::shared;
-use crate::domain::credentials::{ApiKey, Email};
-use crate::domain::login::{
+use crate::domain::account::client_ip::shared;
+use crate::domain::account::credentials::{ApiKey, Email};
+use crate::domain::account::device_login::{
     COUNTED_FOR, DeviceCode, LIFETIME, Link, LinkToken, MOST_CODES, MOST_MAILS, MOST_MAILS_OF_A_CODE, State,
 };
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::account::user::{Registration, User};
+use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::app::App;
+use crate::domain::account::plan::Plans;
 use crate::domain::cue::Cue;
-use crate::domain::gap::{Gap, gap_of};
-use crate::domain::plan::Plans;
-use crate::domain::retention::Retention;
+use crate::domain::cue::retention::Retention;
+use crate::domain::schedule::catch_up::{Gap, gap_of};
 use crate::error::Result;
 use crate::random::ExecutionIdSource;
 use crate::store::firing::{Firing, plan};

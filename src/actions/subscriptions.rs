@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use super::billing::give;
 use crate::app::App;
 use crate::billing::Provider;
-use crate::domain::billing::Prices;
-use crate::domain::payment_event::{Happening, PaymentEvent, Purchase, read, verify};
-use crate::domain::plan::Plans;
-use crate::domain::refusal::Code;
-use crate::domain::subscription::{News, Standing, Subscription, after, offer_of};
+use crate::domain::account::plan::Plans;
+use crate::domain::api_error::Code;
+use crate::domain::billing::offer::Prices;
+use crate::domain::billing::stripe_event::{Happening, PaymentEvent, Purchase, read, verify};
+use crate::domain::billing::subscription::{News, Standing, Subscription, after, offer_of};
 use crate::error::{Error, Result};
 use crate::store::{Pending, Tx, accounts, subscriptions};
 

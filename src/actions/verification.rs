@@ -4,12 +4,14 @@ use jiff::Timestamp;
 
 use super::executions::find;
 use crate::app::App;
-use crate::domain::alert::Alert;
-use crate::domain::evidence::Evidence;
 use crate::domain::execution::Execution;
+use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::outcome::Outcome;
+use crate::domain::execution::verification::{
+    Event, Mode, OutcomeState, Verdict, after, unreported, why_failed,
+};
 use crate::domain::ids::ExecutionId;
-use crate::domain::outcome::Outcome;
-use crate::domain::verification::{Event, Mode, OutcomeState, Verdict, after, unreported, why_failed};
+use crate::domain::notification::alert::Alert;
 use crate::error::Result;
 use crate::store::executions::Listed;
 use crate::store::{Pending, Tx, alerts, outcomes};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::refusal::Code;
+use crate::domain::api_error::Code;
 use crate::error::Error;
 use crate::store::{Pending, workers};
 

@@ -26,7 +26,7 @@ use super::{BenchError, Result};
 use crate::clock::Clock;
 use crate::domain::cue::Cue;
 use crate::domain::ids::CueId;
-use crate::domain::reach::{AddressPolicy, Allowance};
+use crate::domain::webhook::address_policy::{AddressPolicy, Allowance};
 use crate::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
 use crate::error::Error;
 use crate::random;

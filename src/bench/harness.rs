@@ -17,13 +17,13 @@ use crate::bench::client;
 use crate::bench::client::{Client, request};
 use crate::bench::server_process::Program;
 use crate::clock::Clock;
-use crate::domain::account::Registration;
-use crate::domain::callback::{Callback, Method};
-use crate::domain::credentials::Email;
+use crate::domain::account::credentials::Email;
+use crate::domain::account::user::Registration;
 use crate::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use crate::domain::execution::Retry;
+use crate::domain::execution::verification::Mode;
 use crate::domain::schedule::{CatchUp, Schedule};
-use crate::domain::verification::Mode;
+use crate::domain::webhook::callback::{Callback, Method};
 use crate::store::{Store, Tx, accounts as store_accounts, cues};
 
 /// The longest that is waited for deliveries.

@@ -13,10 +13,10 @@ use crate::bench::baseline;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
 use crate::bench::harness::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
-use crate::domain::callback::{Callback, Method};
-use crate::domain::delivery::{Order, Ticket, message};
 use crate::domain::execution::Retry;
 use crate::domain::json;
+use crate::domain::webhook::callback::{Callback, Method};
+use crate::domain::webhook::request::{Order, Ticket, message};
 use crate::engine::courier::Parcel;
 use crate::random::ExecutionIdSource;
 

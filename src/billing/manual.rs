@@ -1,8 +1,8 @@
 //! The operator as the provider: links to pages of this server, each good for its bearer and stored hashed.
 
 use super::{Buyer, Seller};
-use crate::domain::billing::{LINK_LIFE, Offer};
-use crate::domain::credentials::sha256;
+use crate::domain::account::credentials::sha256;
+use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::ids::hex;
 use crate::error::Result;
 use crate::random;

@@ -6,9 +6,9 @@ pub mod stripe;
 
 use jiff::Timestamp;
 
-use crate::domain::account::User;
-use crate::domain::billing::{FREE, Offer};
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::account::user::User;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::billing::offer::{FREE, Offer};
 use crate::error::Result;
 use crate::store::Store;
 use stripe::Stripe;

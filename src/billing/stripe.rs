@@ -11,9 +11,9 @@ use ureq::Agent;
 use ureq::http::Response;
 
 use super::Buyer;
-use crate::domain::billing::{Offer, Prices};
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::json;
-use crate::domain::refusal::{Code, Refusal};
 use crate::error::Result;
 use crate::random;
 

@@ -8,7 +8,7 @@ use super::{Failure, Switch, plans_from};
 use crate::actions::billing as actions;
 use crate::cli::common::{Database, say, table};
 use crate::clock::Clock;
-use crate::domain::plan::Plans;
+use crate::domain::account::plan::Plans;
 use crate::store::billing::{self, BillingRequest};
 
 /// Flags of `cued billing`.

@@ -19,7 +19,7 @@ use std::path::Path;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing::Level;
 
-use crate::domain::plan::Plans;
+use crate::domain::account::plan::Plans;
 use crate::error::Error;
 use crate::logging;
 use crate::logging::Format;

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Failure;
 use crate::billing::stripe::{API_BASE, StripeSettings, TIMEOUT};
-use crate::domain::billing::Prices;
+use crate::domain::billing::offer::Prices;
 
 /// How to reach the account at Stripe. Without any of these, users ask for plans and `cued billing` decides.
 #[derive(Args)]

@@ -8,9 +8,9 @@ use super::{Failure, Switch, plans_from};
 use crate::actions::accounts as actions;
 use crate::cli::common::{Database, card, say, table};
 use crate::clock::Clock;
-use crate::domain::account::{Registration, User};
-use crate::domain::credentials::Email;
-use crate::domain::plan::Plans;
+use crate::domain::account::credentials::Email;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::user::{Registration, User};
 use crate::store::{Read, Tx, accounts};
 
 /// Flags of `cued user`.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::{Map, Number, Value};
 
-use super::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// Arrays and objects inside each other, at most (contract §2).
 pub const MAX_DEPTH: usize = 64;

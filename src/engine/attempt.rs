@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use super::courier::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
 use super::dispatcher::Returned;
 use super::mishap::Mishap;
-use crate::domain::delivery::{Message, Order, Ticket, message};
+use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{Attempt, Next, after_attempt};
-use crate::domain::retry_after::honoured_retry_after;
+use crate::domain::webhook::request::{Message, Order, Ticket, message};
 use crate::metrics::milliseconds;
 use crate::store::queue::{Ended, Taken};
 
@@ -200,7 +200,7 @@ mod tests {
         ];
         let parcel = || {
             let (url, headers, body) = (String::new(), Vec::new(), None);
-            Parcel { method: crate::domain::callback::Method::Post, url, headers, body }
+            Parcel { method: crate::domain::webhook::callback::Method::Post, url, headers, body }
         };
         let answers = mishaps.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> =

@@ -12,8 +12,8 @@ use ureq::{AsSendBody, Body};
 use super::mishap::Mishap;
 use super::resolver::{Guard, Monotonic};
 use super::trust::{BadCertificates, Trust};
-use crate::domain::callback::Method;
-use crate::domain::reach::AddressPolicy;
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::callback::Method;
 
 /// The most bytes of an answer's body that are kept.
 pub const MAX_KEPT_BODY: usize = 2000;

@@ -13,8 +13,8 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::domain::address::{AddressClass, classify, literal};
-use crate::domain::reach::AddressPolicy;
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
 
 /// A reading of the monotonic clock: the time since some fixed moment.
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;

@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::retention::Retention;
+use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 use crate::store::retention::{self, Looked, Space};
 use crate::store::{Read, removal};

@@ -3,9 +3,9 @@
 
 use jiff::Timestamp;
 
-use crate::domain::alert::Alert;
+use crate::domain::account::device_login::COUNTED_FOR;
 use crate::domain::execution::{Status, after_lost_claim};
-use crate::domain::login::COUNTED_FOR;
+use crate::domain::notification::alert::Alert;
 use crate::error::Result;
 use crate::store::claims::{self, Lost};
 use crate::store::executions::tell_cue;

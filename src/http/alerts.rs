@@ -2,9 +2,9 @@
 
 use super::reply::Reply;
 use super::request::Request;
-use crate::domain::alert::{AlertType, Raised};
+use crate::domain::notification::alert::{AlertType, Raised};
 use crate::domain::schedule::parse_instant;
-use crate::domain::zone::Zone;
+use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
 use crate::store::alerts::{self, Filter};
 

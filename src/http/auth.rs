@@ -7,9 +7,9 @@ use super::fields::Presence;
 use super::reply::{Reply, instant};
 use super::request::Request;
 use crate::actions::accounts as actions;
-use crate::domain::account::KeyEntry;
-use crate::domain::credentials::Email;
-use crate::domain::plan::shown;
+use crate::domain::account::credentials::Email;
+use crate::domain::account::plan::shown;
+use crate::domain::account::user::KeyEntry;
 use crate::error::{Error, Result};
 use crate::store::{Read, accounts, keys, months};
 

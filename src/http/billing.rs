@@ -6,7 +6,7 @@ use serde_json::json;
 use super::reply::Reply;
 use super::request::Request;
 use crate::actions::{billing as actions, subscriptions};
-use crate::domain::billing::Offer;
+use crate::domain::billing::offer::Offer;
 use crate::error::{Error, Result};
 
 /// `POST /v1/billing/checkout {plan, interval}`

@@ -8,8 +8,8 @@ use super::reply::Reply;
 use super::request::Request;
 use crate::actions::billing as actions;
 use crate::actions::billing::Portal;
-use crate::domain::billing::{FREE, Offer, RequestStatus};
-use crate::domain::plan::{Limits, NO_LIMIT, shown};
+use crate::domain::account::plan::{Limits, NO_LIMIT, shown};
+use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
 use crate::store::billing::BillingRequest;
 

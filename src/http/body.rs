@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 
 /// Bytes of bodies in memory at once: 4,096 connections at 2 MB each would be 8 GB.

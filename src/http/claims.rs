@@ -10,7 +10,7 @@ use super::reply::{Reply, instant};
 use super::request::Request;
 use crate::actions::executions::{self as actions, Claimed};
 use crate::domain::execution::LEASE;
-use crate::domain::worker::ANONYMOUS;
+use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
 use crate::store::claims::{self, Claimable, Filter};
 

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::socket::{Activity, Overdue, Socket, Underway};
 use super::{Server, gate};
 use crate::app::HttpSettings;
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// Most bytes of a head; the most headers are 100, hyper's default.
 const HEAD_LIMIT: usize = 16 << 10;

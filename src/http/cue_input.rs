@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::fields::{Fields, Presence};
-use crate::domain::callback::{Method, check_headers};
-use crate::domain::change::{
+use crate::domain::api_error::Refusal;
+use crate::domain::cue::patch::{
     CallbackParts, CueChange, Kind, OnFailureParts, RetryParts, ScheduleParts, WantedStatus,
 };
 use crate::domain::cue::{NewCue, Transport};
-use crate::domain::destination::{UrlError, check_url};
-use crate::domain::reach::AddressPolicy;
-use crate::domain::refusal::Refusal;
+use crate::domain::execution::verification::Mode;
 use crate::domain::schedule::{CatchUp, Schedule};
-use crate::domain::verification::Mode;
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::callback::{Method, check_headers};
+use crate::domain::webhook::callback_url::{UrlError, check_url};
 use crate::error::Result;
 
 /// The longest description, in characters.

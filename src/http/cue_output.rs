@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::execution_output::ExecutionShown;
 use super::reply::{Instant, instant_with_offset};
 use crate::actions::cues::CueWithPayload;
-use crate::domain::callback::{Callback, Method};
 use crate::domain::cue::{Cue, OnFailure, ScheduleText, When};
+use crate::domain::webhook::callback::{Callback, Method};
 
 /// A cue with all its fields (contract §4). Written from a struct and not by way of a tree of values: it is the answer to
 /// every create and every look.

@@ -12,10 +12,10 @@ use super::request::Request;
 use crate::actions::cues::{self as actions, CueWithPayload, not_found};
 use crate::actions::idempotency::{Answer, IdempotentCall};
 use crate::actions::runs::{self, FireRequest, ManualRun};
-use crate::domain::credentials::sha256;
+use crate::domain::account::credentials::sha256;
+use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::cue::Status;
 use crate::domain::execution::Status as ExecutionStatus;
-use crate::domain::refusal::{Problem, Refusal};
 use crate::error::Result;
 use crate::store::{Read, cues, due, history};
 

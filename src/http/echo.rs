@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::problems::clipped;
 use super::reply::{Reply, instant};
 use super::request::Request;
-use crate::domain::echo::{Echo, EchoToken, Echoes};
+use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::json;
-use crate::domain::refusal::{Problem, Refusal};
+use crate::domain::webhook::echo::{Echo, EchoToken, Echoes};
 use crate::error::{Error, Result};
 
 /// `POST /v1/echo/{token}`: any JSON. A later one takes the place of an earlier one.

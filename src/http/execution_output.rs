@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::reply::Instant;
-use crate::domain::outcome::Outcome;
-use crate::domain::verification::{OutcomeState, Verdict};
+use crate::domain::execution::outcome::Outcome;
+use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::store::executions::Listed;
 
 /// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::problems::{
     Problems, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count, wrong_length,
 };
-use crate::domain::refusal::Step;
+use crate::domain::api_error::Step;
 use crate::error::Result;
 
 /// Reads the fields of one object; those of an object in it share its list of problems.

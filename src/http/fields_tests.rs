@@ -1,7 +1,7 @@
 //! What the reader of fields accepts and how it words what it refuses.
 
 use super::*;
-use crate::domain::refusal::Problem;
+use crate::domain::api_error::Problem;
 use crate::error::Error;
 use serde_json::json;
 

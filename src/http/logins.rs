@@ -9,9 +9,11 @@ use super::pages::login::{self as pages, Entered};
 use super::reply::Reply;
 use super::request::Request;
 use crate::actions::logins as actions;
-use crate::domain::credentials::Email;
-use crate::domain::login::{DeviceCode, LIFETIME, Link, LinkToken, Login, POLL_INTERVAL_SECS, State};
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::account::credentials::Email;
+use crate::domain::account::device_login::{
+    DeviceCode, LIFETIME, Link, LinkToken, Login, POLL_INTERVAL_SECS, State,
+};
+use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::store::logins;
 

@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::request::Request;
 use crate::app::App;
 use crate::domain::execution::Trigger;
-use crate::domain::gap::Reason;
+use crate::domain::schedule::catch_up::Reason;
 use crate::error::{Error, Result};
 use crate::metrics::process;
 use crate::metrics::prometheus::{CONTENT_TYPE, Page};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
-use crate::domain::refusal::{Problem, Refusal, Step};
+use crate::domain::api_error::{Problem, Refusal, Step};
 use crate::error::Result;
 
 /// Problems told to a caller at most: a body of 2 MB has room for a million.

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::problems::{Problems, clipped, not_one_of, outside, whole_number, wrong_length};
-use crate::domain::refusal::Step;
+use crate::domain::api_error::Step;
 use crate::error::Result;
 
 /// The parameters after the `?`, or those that a form posts. Of a name that comes twice the last counts.

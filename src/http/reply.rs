@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::domain::refusal::{Code, Problem, Refusal, Step};
+use crate::domain::api_error::{Code, Problem, Refusal, Step};
 use crate::error::{Error, Result};
 
 /// Seconds after which a caller may try again when the database file could not be used.

@@ -14,10 +14,10 @@ use super::problems::shown;
 use super::query::Query;
 use super::routes::Params;
 use crate::app::App;
-use crate::domain::account::Caller;
+use crate::domain::account::sliding_window::Standing;
+use crate::domain::account::user::Caller;
+use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::json;
-use crate::domain::rate::Standing;
-use crate::domain::refusal::{Problem, Refusal};
 use crate::error::{Error, Result};
 
 /// One request that has passed the gate.

@@ -11,7 +11,7 @@ use super::{
     alerts, auth, billing, billing_pages, claims, cues, echo, executions, health, info, logins, metrics,
     test_clock, usage, verification, workers,
 };
-use crate::domain::echo::MAX_PAYLOAD;
+use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::error::Result;
 
 /// Most bytes of a request's body unless the row says otherwise (contract §2).

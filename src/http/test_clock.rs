@@ -6,9 +6,9 @@ use serde_json::json;
 use super::reply::{Reply, instant};
 use super::request::Request;
 use crate::actions::test_clock;
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 use crate::domain::schedule::parse_instant;
-use crate::domain::zone::Zone;
+use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 
 /// `GET /v1/test/clock`

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::reply::{Reply, instant};
 use super::request::Request;
-use crate::domain::account::month_around;
-use crate::domain::plan::shown;
+use crate::domain::account::plan::shown;
+use crate::domain::account::user::month_around;
 use crate::error::{Error, Result};
 use crate::store::{accounts, months};
 

@@ -8,8 +8,8 @@ use super::fields::Fields;
 use super::reply::Reply;
 use super::request::Request;
 use crate::actions::verification as actions;
-use crate::domain::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
-use crate::domain::outcome::{TEXT_BYTES, compact_object};
+use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
+use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
 use crate::error::Result;
 
 /// `POST /v1/executions/{execution_id}/verify`.

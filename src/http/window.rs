@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
-use crate::domain::client::shared;
-use crate::domain::rate::{Standing, Window};
+use crate::domain::account::client_ip::shared;
+use crate::domain::account::sliding_window::{Standing, Window};
 
 /// Requests a minute of all who show no valid key, per address, whatever the plans say (contract §2).
 pub const RATE_WITHOUT_KEY: u32 = 60;

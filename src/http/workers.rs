@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::reply::{Reply, instant};
 use super::request::Request;
 use crate::actions::workers as actions;
-use crate::domain::worker::{HeartbeatStatus, Worker};
+use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::error::Result;
 use crate::store::workers;
 

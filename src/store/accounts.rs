@@ -7,8 +7,8 @@ use super::column::{instant, maybe_instant, millis};
 use super::pauses::pause_above_limit;
 use super::tally::settle;
 use super::{Read, Tx};
-use crate::domain::account::User;
-use crate::domain::billing::Interval;
+use crate::domain::account::user::User;
+use crate::domain::billing::offer::Interval;
 use crate::error::Result;
 
 const COLUMNS: &str =

@@ -6,10 +6,10 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::column::{instant, json, millis, word};
 use super::outbox::{self, NewNotice};
 use super::{Read, Tx};
-use crate::domain::alert::{Alert, AlertType, MOST_KEPT, Raised, STANDS_FOR};
-use crate::domain::canonical::canonical;
 use crate::domain::ids::ExecutionId;
-use crate::domain::notice::{Kind, notice_id};
+use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, Raised, STANDS_FOR};
+use crate::domain::notification::{Kind, notice_id};
+use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 
 /// Whom and what an alert is about.

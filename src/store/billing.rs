@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{broken, instant, maybe_instant, millis, word};
 use super::{Read, Tx};
-use crate::domain::billing::{Offer, RequestStatus};
+use crate::domain::billing::offer::{Offer, RequestStatus};
 use crate::error::Result;
 
 /// Links of one user that can be used at a time, of each kind; a further one takes the place of the oldest.

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::Read;
 use super::column::millis;
-use crate::domain::worker::FRESH;
+use crate::domain::execution::worker::FRESH;
 use crate::error::Result;
 
 /// How long an execution may be under way before health calls it stale (contract §8).

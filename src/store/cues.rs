@@ -8,12 +8,12 @@ use super::column::{Columns, broken, maybe_json, millis, read_instant};
 use super::due::account_for_overdue;
 use super::payloads::set_payload;
 use super::{Read, Tx};
-use crate::domain::callback::{Callback, Method};
 use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
-use crate::domain::destination::lane_of;
 use crate::domain::execution::Retry;
+use crate::domain::execution::verification::Mode;
 use crate::domain::schedule::CatchUp;
-use crate::domain::verification::Mode;
+use crate::domain::webhook::callback::{Callback, Method};
+use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 
 macro_rules! columns {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::domain::execution::Trigger;
-use crate::domain::gap::Reason;
+use crate::domain::schedule::catch_up::Reason;
 use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
 
 /// What a write may do that is counted.

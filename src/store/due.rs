@@ -8,8 +8,8 @@ use super::cues::read_schedule;
 use super::deeds::Deed;
 use super::{Read, Tx};
 use crate::domain::cue::{Cue, ScheduleText};
-use crate::domain::gap::Reason;
 use crate::domain::schedule::Occurrences;
+use crate::domain::schedule::catch_up::Reason;
 use crate::error::Result;
 
 macro_rules! due_cues {

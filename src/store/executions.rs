@@ -8,10 +8,10 @@ use super::column::{instant, maybe_instant, maybe_word, millis, word};
 use super::deeds::Deed;
 use super::tally::Wait;
 use super::{Read, Tx, cues, failures, outcomes};
+use crate::domain::execution::outcome::Outcome;
+use crate::domain::execution::verification::{Mode, OutcomeState};
 use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::outcome::Outcome;
-use crate::domain::verification::{Mode, OutcomeState};
 use crate::error::Result;
 
 /// An execution as callers see it.

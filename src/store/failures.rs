@@ -12,10 +12,12 @@ use super::column::{millis, read_instant};
 use super::cues::pause;
 use super::outbox::{self, NewNotice};
 use super::{Read, Tx};
-use crate::domain::alert::{Alert, FAILURES_IN_A_ROW};
-use crate::domain::delivery::instant;
-use crate::domain::failure::{COUNTED_FOR, Failure, FailureMail, MOST_MAILS, held_until, told};
-use crate::domain::notice::{Kind, notice_id};
+use crate::domain::notification::alert::{Alert, FAILURES_IN_A_ROW};
+use crate::domain::notification::failure_report::{
+    COUNTED_FOR, Failure, FailureMail, MOST_MAILS, held_until, told,
+};
+use crate::domain::notification::{Kind, notice_id};
+use crate::domain::webhook::request::instant;
 use crate::error::Result;
 
 /// An execution that has failed, and what its cue wants done about that.

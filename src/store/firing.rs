@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use super::deeds::Deed;
 use super::due::{self, DueCue};
 use super::{Rings, Tx, cues, executions, retention};
+use crate::domain::account::quota::{LIMIT_EXCEEDED, Quota};
 use crate::domain::cue::When;
+use crate::domain::cue::retention::Retention;
 use crate::domain::execution::{NewExecution, Trigger};
-use crate::domain::gap::{Gap, Reason, Step, step};
 use crate::domain::ids::ExecutionId;
-use crate::domain::quota::{LIMIT_EXCEEDED, Quota};
-use crate::domain::retention::Retention;
+use crate::domain::schedule::catch_up::{Gap, Reason, Step, step};
 use crate::error::Result;
 
 /// What a due cue does, or why it cannot go on, in words for its owner.

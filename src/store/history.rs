@@ -8,8 +8,8 @@ use rusqlite::{OptionalExtension, params_from_iter};
 
 use super::executions::{Listed, find_by_key};
 use super::{Read, cues, removal};
+use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{Status, Trigger};
-use crate::domain::verification::OutcomeState;
 use crate::error::Result;
 
 /// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.

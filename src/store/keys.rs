@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, millis};
 use super::{Read, Tx};
-use crate::domain::account::{KeyEntry, month_of};
+use crate::domain::account::user::{KeyEntry, month_of};
 use crate::error::Result;
 
 const COLUMNS: &str = "key, id, name, prefix, created_at";

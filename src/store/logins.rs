@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, millis, read_instant, word};
 use super::{Read, Tx};
-use crate::domain::login::{Login, State};
+use crate::domain::account::device_login::{Login, State};
 use crate::error::Result;
 
 const CODES_OF: &str = "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";

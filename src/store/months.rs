@@ -6,9 +6,9 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{maybe_instant, millis};
 use super::{Read, Tx};
-use crate::domain::account::month_of;
-use crate::domain::plan::Plans;
-use crate::domain::quota::Quota;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::quota::Quota;
+use crate::domain::account::user::month_of;
 use crate::error::Result;
 
 /// A user's month so far.

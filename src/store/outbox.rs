@@ -8,9 +8,9 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{instant, maybe_instant, millis, read_instant, word};
 use super::{Read, Rings, Tx};
-use crate::domain::destination::lane_of;
 use crate::domain::execution::Next;
-use crate::domain::notice::{FEW_WAITING, Kind, MOST_WAITING};
+use crate::domain::notification::{FEW_WAITING, Kind, MOST_WAITING};
+use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 
 /// A notice that is being stored.

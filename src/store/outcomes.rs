@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::Tx;
 use super::column::{broken, instant, maybe_instant, maybe_json, millis};
 use super::tally::Wait;
-use crate::domain::evidence::Evidence;
 use crate::domain::execution::Status;
-use crate::domain::outcome::{Outcome, Report, compact_object};
-use crate::domain::verification::{OutcomeState, Verdict};
+use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::outcome::{Outcome, Report, compact_object};
+use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::error::Result;
 
 /// Stores the outcome of an execution, unless it has one already; tells whether it was stored.

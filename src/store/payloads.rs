@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::column::maybe_json;
 use super::retention::{BATCH, delete_found, mark};
 use super::{Read, Tx};
-use crate::domain::canonical::canonical;
+use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 
 /// Executions that are looked at to find which payloads of a cue are needed.

@@ -12,10 +12,10 @@ use super::cues::{callback, end_once, retry};
 use super::failures::{after_failure, after_success};
 use super::tally::Wait;
 use super::{Read, Rings, Tx, hold};
-use crate::domain::account::ACCOUNT_DISABLED;
-use crate::domain::delivery::{Order, Ticket};
+use crate::domain::account::user::ACCOUNT_DISABLED;
 use crate::domain::execution::{Next, Status};
 use crate::domain::ids::ExecutionId;
+use crate::domain::webhook::request::{Order, Ticket};
 use crate::error::Result;
 
 /// The most of one lane that one pass takes up.

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Params, params};
 
 use super::column::{millis, read_instant};
 use super::{Read, Tx, payloads};
-use crate::domain::retention::Retention;
+use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 
 /// Executions looked at or taken away at a time.

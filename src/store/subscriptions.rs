@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::billing::read_offer;
 use super::column::{millis, word};
 use super::{Read, Tx};
-use crate::domain::subscription::{Standing, Subscription};
+use crate::domain::billing::subscription::{Standing, Subscription};
 use crate::error::Result;
 
 /// How long an event's id is known; the provider tries again for a few days.

@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 
 use super::column::{broken, instant, millis};
 use super::{Read, Tx};
-use crate::domain::worker::Worker;
+use crate::domain::execution::worker::Worker;
 use crate::error::Result;
 
 /// Most workers in one list.

@@ -3,10 +3,10 @@
 use std::thread;
 
 use cued::actions::accounts::{self as actions, Registered};
-use cued::domain::account::{Caller, Registration};
-use cued::domain::credentials::{ApiKey, Email};
-use cued::domain::plan::Plans;
-use cued::domain::refusal::Code;
+use cued::domain::account::credentials::{ApiKey, Email};
+use cued::domain::account::plan::Plans;
+use cued::domain::account::user::{Caller, Registration};
+use cued::domain::api_error::Code;
 use cued::error::{Error, Result};
 use cued::store::keys::{self, Owner};
 use cued::store::{accounts, months};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use cued::domain::signature::{Secrets, standard_signature};
+use cued::domain::webhook::signature::{Secrets, standard_signature};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -247,7 +247,7 @@ fn only_the_hash_of_a_key_is_in_the_file_or_beside_it() {
             // Its first 12 characters are shown in lists; the rest is nowhere.
             assert!(!holds(&digits.as_bytes()[5..]), "stopped: {stopped}");
         }
-        let hash = cued::domain::credentials::sha256(given[2].as_bytes());
+        let hash = cued::domain::account::credentials::sha256(given[2].as_bytes());
         assert!(holds(&hash), "what is looked for would be found");
     }
 }

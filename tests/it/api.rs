@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cued::domain::credentials::ApiKey;
+use cued::domain::account::credentials::ApiKey;
 use cued::http::{self, Port, routes::ROUTES};
 use cued::random;
 use serde_json::Value;

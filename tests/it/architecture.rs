@@ -39,7 +39,7 @@ const ONLY_IN: [(&str, &[&str]); 13] = [
     ("INSERT ", &["store/"]),
     ("DELETE FROM", &["store/"]),
     ("rusqlite", &["store/", "error.rs"]),
-    ("saffron::", &["domain/cron"]),
+    ("saffron::", &["domain/schedule/cron"]),
     ("lettre::", &["mail/"]),
     (
         "ureq::",

@@ -1,6 +1,6 @@
 //! Manual billing: links, pages, and the operator's decisions, over HTTP and on the command line.
 
-use cued::domain::credentials::sha256;
+use cued::domain::account::credentials::sha256;
 use cued::domain::cue::Status;
 use cued::store::pauses::pause_above_limit;
 use serde_json::{Value, json};

@@ -3,7 +3,8 @@
 use std::io::{Seek as _, Write as _};
 use std::process::{Command, Stdio};
 
-use cued::domain::{canonical::canonical, json};
+use cued::domain::json;
+use cued::domain::webhook::canonical_json::canonical;
 use serde_json::{Value, json};
 
 use crate::documents::{Dice, document};

@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cued::domain::callback::Method;
-use cued::domain::reach::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::callback::Method;
 use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel, Receipt};
 use cued::engine::mishap::Mishap;
 

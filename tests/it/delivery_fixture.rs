@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use cued::app::{App, Settings};
 use cued::clock::Clock;
-use cued::domain::destination::lane_of;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
+use cued::domain::webhook::callback_url::lane_of;
 use cued::engine::attempt::{judge, send};
 use cued::engine::courier::{Courier, Parcel, Receipt};
 use cued::engine::dispatcher::{Dispatcher, Intake, Returned};

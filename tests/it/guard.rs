@@ -6,9 +6,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cued::domain::callback::Method;
-use cued::domain::destination::check_url;
-use cued::domain::reach::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::callback::Method;
+use cued::domain::webhook::callback_url::check_url;
 use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
 use cued::engine::mishap::Mishap;
 use cued::engine::resolver::{Guard, KEEP_FOR, MAX_KEPT, Monotonic};

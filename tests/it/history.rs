@@ -1,7 +1,7 @@
 //! The list of a user's executions: every filter and page shows what a look at every row would.
 
+use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{Status, Trigger};
-use cued::domain::verification::OutcomeState;
 use cued::store::history::{self, Filter};
 use rusqlite::params;
 

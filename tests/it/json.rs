@@ -1,7 +1,7 @@
 //! What the reader of JSON takes and refuses, by table and against serde_json's own reader.
 
+use cued::domain::api_error::{Code, Refusal};
 use cued::domain::json::{JsonFault, MAX_DEPTH, compact, read};
-use cued::domain::refusal::{Code, Refusal};
 use serde_json::Value;
 
 use crate::documents::{Dice, document};

@@ -1,9 +1,9 @@
 //! What becomes of a claim whose worker vanishes, and of a report that comes too late.
 
 use cued::actions::executions::{claim, claim_next, extend};
+use cued::domain::api_error::Code;
 use cued::domain::cue;
 use cued::domain::execution::Status;
-use cued::domain::refusal::Code;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::upkeep::{self, return_lost_claims};

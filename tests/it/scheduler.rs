@@ -3,10 +3,10 @@
 use cued::actions::cues::update;
 use cued::app::{App, Settings};
 use cued::clock::Clock;
-use cued::domain::account::Caller;
-use cued::domain::change::{CueChange, ScheduleParts, WantedStatus};
+use cued::domain::account::plan::Limits;
+use cued::domain::account::user::Caller;
 use cued::domain::cue::Status;
-use cued::domain::plan::Limits;
+use cued::domain::cue::patch::{CueChange, ScheduleParts, WantedStatus};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
 use cued::store::due::{self, Missed};

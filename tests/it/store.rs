@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use cued::domain::refusal::Code;
+use cued::domain::api_error::Code;
 use cued::error::{Error, Result};
 use cued::store::{Read, Rings, Store, Tx};
 

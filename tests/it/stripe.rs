@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cued::billing::stripe::{Stripe, StripeSettings};
-use cued::domain::billing::Prices;
+use cued::domain::billing::offer::Prices;
 use serde_json::{Value, json};
 
 use crate::client::Client;

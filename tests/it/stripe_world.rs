@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use cued::domain::ids::hex;
-use cued::domain::signature::hmac_sha256;
+use cued::domain::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client, read_head};

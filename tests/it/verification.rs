@@ -4,7 +4,7 @@
 //! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command
 //! line's `report-outcome`.
 
-use cued::domain::verification::Mode;
+use cued::domain::execution::verification::Mode;
 use serde_json::{Value, json};
 
 use crate::api::{Api, User};

@@ -3,9 +3,9 @@
 use cued::actions::executions::{claim, report};
 use cued::actions::verification::Recorded;
 use cued::actions::workers::beat;
+use cued::domain::api_error::Code;
+use cued::domain::execution::outcome::Report;
 use cued::domain::ids::ExecutionId;
-use cued::domain::outcome::Report;
-use cued::domain::refusal::Code;
 use cued::error::{Error, Result};
 use cued::store::claims::{self, Claimable, Filter};
 use jiff::{SignedDuration, Timestamp};

@@ -5,7 +5,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 
 use super::ScheduleError;
-use crate::domain::zone::Zone;
+use crate::domain::schedule::time_zone::Zone;
 
 /// Reads RFC 3339 with any offset, to the millisecond; without an offset it is the local time of a zone.
 ///

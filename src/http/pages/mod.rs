@@ -16,7 +16,7 @@ use hyper::{StatusCode, http::uri::PathAndQuery};
 pub use form::{Field, FieldKind, Form};
 
 use super::reply::{Reply, refusal_of};
-use crate::domain::credentials::sha256;
+use crate::domain::account::credentials::sha256;
 use crate::error::Error;
 
 const STYLE: &str = include_str!("style.css");
@@ -214,7 +214,7 @@ impl Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::refusal::{Code, Refusal};
+    use crate::domain::api_error::{Code, Refusal};
 
     const NASTY: &str = "</title></h1><script>alert('1')</script>\" onload=\"x&amp;\u{202e}\0";
     const SHOWN: &str = "&lt;/title&gt;&lt;/h1&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;\u{fffd}\u{fffd}";

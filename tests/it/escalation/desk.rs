@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use cued::domain::alert::Alert;
-use cued::domain::notice::Kind;
+use cued::domain::notification::Kind;
+use cued::domain::notification::alert::Alert;
 use cued::engine::courier::Parcel;
 use cued::engine::dispatcher::Intake;
 use cued::engine::escalation::Desk;

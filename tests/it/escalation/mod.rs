@@ -6,7 +6,7 @@ mod mails;
 mod outages;
 mod posts;
 
-use cued::domain::signature::{Secrets, signature_v1, standard_signature};
+use cued::domain::webhook::signature::{Secrets, signature_v1, standard_signature};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -68,7 +68,8 @@ fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     assert_eq!(header("webhook-signature"), standard);
     assert_eq!(header("webhook-timestamp"), header("x-cueapi-timestamp"));
     assert_eq!((header("content-type"), sent.method.as_str()), ("application/json", "POST"));
-    let canonical = cued::domain::canonical::canonical(&cued::domain::json::read(&sent.body).unwrap());
+    let canonical =
+        cued::domain::webhook::canonical_json::canonical(&cued::domain::json::read(&sent.body).unwrap());
     assert_eq!(
         String::from_utf8_lossy(&sent.body),
         canonical,

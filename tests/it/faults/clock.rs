@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cued::app::{App, Settings};
 use cued::clock::Clock;
-use cued::domain::plan::Plans;
+use cued::domain::account::plan::Plans;
 use cued::engine::Engine;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::actions::executions::{claim_next, report};
 use cued::clock::Clock;
-use cued::domain::callback::{Callback, Method};
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::Retry;
-use cued::domain::notice::Kind;
-use cued::domain::outcome::Report;
+use cued::domain::execution::outcome::Report;
+use cued::domain::execution::verification::Mode;
+use cued::domain::notification::Kind;
 use cued::domain::schedule::{CatchUp, Schedule};
-use cued::domain::verification::Mode;
+use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::attempt::{judge, send};
 use cued::engine::courier::Receipt;
 use cued::engine::delivery::promote;

@@ -1,7 +1,7 @@
 //! What operators do: another plan, and the end of an account.
 
 use cued::actions::accounts::change_plan;
-use cued::domain::plan::Limits;
+use cued::domain::account::plan::Limits;
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};

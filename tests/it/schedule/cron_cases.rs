@@ -1,6 +1,6 @@
 //! Every row of `tests/data/cron-cases.tsv`, which brute force made minute by minute.
 
-use cued::domain::cron::Cron;
+use cued::domain::schedule::cron::Cron;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 

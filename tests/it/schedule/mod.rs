@@ -7,9 +7,9 @@ mod random;
 mod refusals;
 mod spans;
 
-use cued::domain::cron::Cron;
+use cued::domain::schedule::cron::Cron;
+use cued::domain::schedule::time_zone::Zone;
 use cued::domain::schedule::{CatchUp, Schedule, Timing};
-use cued::domain::zone::Zone;
 use jiff::Timestamp;
 use jiff::tz::TimeZoneDatabase;
 

@@ -1,8 +1,8 @@
 //! Every way in which a schedule is refused: the code, and a message that names the field and what to do.
 
-use cued::domain::refusal::{Code, Refusal};
+use cued::domain::api_error::{Code, Refusal};
+use cued::domain::schedule::time_zone::Zone;
 use cued::domain::schedule::{CatchUp, Schedule, ScheduleError};
-use cued::domain::zone::Zone;
 
 use super::at;
 

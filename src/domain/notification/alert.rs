@@ -5,9 +5,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::delivery::instant;
-use super::ids::ExecutionId;
-use super::text::one_line;
+use crate::domain::ids::ExecutionId;
+use crate::domain::text::one_line;
+use crate::domain::webhook::request::instant;
 
 /// Executions of a cue in a row that have to fail; each further one raises the alert again.
 pub const FAILURES_IN_A_ROW: i64 = 3;

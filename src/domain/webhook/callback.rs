@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// The most headers of its own that a callback may have.
 pub const MAX_HEADERS: usize = 32;

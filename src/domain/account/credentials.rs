@@ -6,7 +6,7 @@ use std::fmt;
 
 use ring::digest;
 
-use super::ids::hex;
+use crate::domain::ids::hex;
 
 const KEY_PREFIX: &str = "cue_sk_";
 const KEY_DIGITS: usize = 32;

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::callback::{Callback, delivery_headers};
-use super::execution::Retry;
-use super::ids::ExecutionId;
 use super::signature::{Secrets, signature_headers};
+use crate::domain::execution::Retry;
+use crate::domain::ids::ExecutionId;
 
 /// One attempt of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn instant(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::callback::Method;
+    use crate::domain::webhook::callback::Method;
 
     const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     const PREVIOUS: &str = "whsec_ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";

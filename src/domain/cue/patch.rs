@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::callback::{Callback, Method};
-use super::cue::{OnFailure, ScheduleText, When};
-use super::execution::Retry;
-use super::refusal::{Code, Refusal};
-use super::schedule::{CatchUp, Schedule, Timing, parse_instant};
-use super::verification::Mode;
-use super::zone::Zone;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::cue::{OnFailure, ScheduleText, When};
+use crate::domain::execution::Retry;
+use crate::domain::execution::verification::Mode;
+use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{CatchUp, Schedule, Timing, parse_instant};
+use crate::domain::webhook::callback::{Callback, Method};
 
 /// What a PATCH may ask of a cue's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,11 +120,11 @@ impl ScheduleParts {
                 Ok(Schedule::recurring(cron, timezone, catch_up)?)
             }
             (Kind::Once, _, Some(at), _) => {
-                let zone = Zone::find(timezone).map_err(super::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
                 Ok(Schedule { timing: Timing::Once(parse_instant(at, &zone)?), zone, catch_up })
             }
             (Kind::Once, _, None, When::Once(at)) => {
-                let zone = Zone::find(timezone).map_err(super::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
                 Ok(Schedule { timing: Timing::Once(*at), zone, catch_up })
             }
             (Kind::Recurring, None, _, When::Once(_)) => {

@@ -4,7 +4,7 @@
 
 use jiff::SignedDuration;
 
-use super::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// The plan that every account falls back to.
 pub const FREE: &str = "free";

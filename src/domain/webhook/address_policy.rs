@@ -6,8 +6,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::address::{AddressClass, classify};
 use super::echo::EchoToken;
+use crate::domain::webhook::ip_class::{AddressClass, classify};
 
 /// One value of `--allow-callbacks-to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

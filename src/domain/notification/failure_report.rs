@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::canonical::canonical;
-use super::json;
-use super::text::one_line;
+use crate::domain::json;
+use crate::domain::text::one_line;
+use crate::domain::webhook::canonical_json::canonical;
 
 /// Mails about failures that a user gets in [`COUNTED_FOR`] (contract §6).
 pub const MOST_MAILS: usize = 10;

@@ -2,7 +2,7 @@
 //!
 //! News arrive in any order: which of them counts is decided here. Reading them is in `payment_event`.
 
-use super::billing::{Offer, Prices};
+use crate::domain::billing::offer::{Offer, Prices};
 
 /// What is known of one subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn standing(status: &str, known: Option<Standing>) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::billing::{Interval, PaidPlan};
+    use crate::domain::billing::offer::{Interval, PaidPlan};
 
     const PRO: Offer = Offer { plan: PaidPlan::Pro, interval: Interval::Monthly };
     const SCALE: Offer = Offer { plan: PaidPlan::Scale, interval: Interval::Annual };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::destination::Destination;
+use crate::domain::webhook::callback_url::Destination;
 
 /// The texts of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];

@@ -5,9 +5,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::address::{AddressClass, classify, ends_in_number, literal};
-use super::reach::AddressPolicy;
-use super::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::ip_class::{AddressClass, classify, ends_in_number, literal};
 
 /// The longest URL, in bytes.
 pub const MAX_URL: usize = 2048;
@@ -217,7 +217,7 @@ impl From<UrlError> for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::reach::Allowance;
+    use crate::domain::webhook::address_policy::Allowance;
 
     fn check(url: &str) -> Result<Destination, UrlError> {
         check_url(url, &AddressPolicy::default())

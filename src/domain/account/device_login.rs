@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use super::credentials::sha256;
-use super::ids::hex;
+use crate::domain::ids::hex;
 
 /// How long a code, and any link that was mailed for it, can be used.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);

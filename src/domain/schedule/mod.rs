@@ -1,17 +1,20 @@
 //! When a cue runs: a cron in a zone, or once at an instant; the runs ahead and those that were missed.
 //! Holds the rule for daylight saving of contract §4. What becomes of missed runs is decided elsewhere.
 
+pub mod catch_up;
+mod clock_segment;
+pub mod cron;
 mod instant;
-mod stretch;
+pub mod time_zone;
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-use self::stretch::Stretch;
-use crate::domain::cron::{Cron, CronError};
-use crate::domain::refusal::{Code, Refusal};
-use crate::domain::zone::{UnknownZone, Zone};
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::schedule::clock_segment::Stretch;
+use crate::domain::schedule::cron::{Cron, CronError};
+use crate::domain::schedule::time_zone::{UnknownZone, Zone};
 
 pub use self::instant::parse_instant;
 
@@ -113,7 +116,7 @@ impl Schedule {
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.timing {
             Timing::Once(at) => Some(*at).filter(|at| *at > after),
-            Timing::Recurring(cron) => stretch::next(cron, &self.zone, after),
+            Timing::Recurring(cron) => clock_segment::next(cron, &self.zone, after),
         }
     }
 
@@ -131,7 +134,7 @@ impl Schedule {
                 Occurrences { first: Some(*at), last: Some(*at), count: 1 }
             }
             Timing::Once(_) => Occurrences::default(),
-            Timing::Recurring(cron) => stretch::between(cron, &self.zone, after, until).fold(
+            Timing::Recurring(cron) => clock_segment::between(cron, &self.zone, after, until).fold(
                 Occurrences::default(),
                 |sum, stretch| Occurrences {
                     first: sum.first.or_else(|| stretch.first(cron)),
@@ -150,7 +153,8 @@ impl Schedule {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }
             Timing::Recurring(cron) => {
-                let stretches: Vec<Stretch> = stretch::between(cron, &self.zone, after, until).collect();
+                let stretches: Vec<Stretch> =
+                    clock_segment::between(cron, &self.zone, after, until).collect();
                 stretches.iter().rev().flat_map(|stretch| stretch.newest_first(cron)).take(limit).collect()
             }
         };

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use ring::hmac;
 use serde_json::Value;
 
-use super::billing::Offer;
-use super::json;
-use super::refusal::{Code, Refusal};
 use super::subscription::News;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::billing::offer::Offer;
+use crate::domain::json;
 
 /// How far the time in a signature may be from the present, in seconds (contract §8).
 const TOLERANCE_SECS: i64 = 300;
@@ -147,7 +147,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::billing::{Interval, PaidPlan};
+    use crate::domain::billing::offer::{Interval, PaidPlan};
     use serde_json::json;
 
     const SECRET: &str = "whsec_test";

@@ -2,14 +2,17 @@
 //!
 //! Not here: what a notice says (`failure`, `alert`).
 
+pub mod alert;
+pub mod failure_report;
+
 use jiff::{SignedDuration, Timestamp};
 
-use super::alert::AlertType;
-use super::credentials::sha256;
-use super::delivery::Message;
 use super::execution::{Attempt, Next, Retry, after_attempt};
 use super::ids::ExecutionId;
-use super::signature::{Secrets, signature_headers};
+use crate::domain::account::credentials::sha256;
+use crate::domain::notification::alert::AlertType;
+use crate::domain::webhook::request::Message;
+use crate::domain::webhook::signature::{Secrets, signature_headers};
 
 /// How long a notice is worth telling.
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);

@@ -1,11 +1,17 @@
 //! An execution: one run of a cue, its states and what may move it between them (contract §5 to §7).
 
+pub mod evidence;
+pub mod outcome;
+pub mod retry_after;
+pub mod verification;
+pub mod worker;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::ids::ExecutionId;
-use super::refusal::{Code, Refusal};
-use super::verification::OutcomeState;
-use super::worker::FRESH;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::execution::verification::OutcomeState;
+use crate::domain::execution::worker::FRESH;
 
 /// How long a claim holds without a sign of life (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ring::hmac;
 
-use super::ids::hex;
+use crate::domain::ids::hex;
 
 /// The secrets that sign now: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]

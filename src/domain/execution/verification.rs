@@ -8,7 +8,7 @@
 use jiff::Timestamp;
 
 use super::evidence::{ARTIFACTS, Evidence};
-use super::refusal::{Code, Refusal};
+use crate::domain::api_error::{Code, Refusal};
 
 /// Who or what verifies the successes of a cue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

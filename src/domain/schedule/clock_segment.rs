@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
-use crate::domain::cron::Cron;
-use crate::domain::zone::{Zone, last_nanosecond};
+use crate::domain::schedule::cron::Cron;
+use crate::domain::schedule::time_zone::{Zone, last_nanosecond};
 
 /// A piece of real time without a change of the clock, in readings of the local clock.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::reach::Cidr;
+use crate::domain::webhook::address_policy::Cidr;
 
 /// The address of the caller. `hops` are the values of `X-Forwarded-For` in order; they count only where the peer is
 /// one of `trusted`, and then the last of them that is not trusted itself.

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::evidence::Evidence;
-use super::json::compact;
-use super::refusal::{Code, Refusal};
 use super::verification::{Mode, Verdict};
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::json::compact;
 
 /// Most bytes of `metadata`, as compact JSON.
 pub const METADATA_BYTES: usize = 10_240;

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::schedule::{CatchUp, Occurrences, Schedule, Timing};
+use crate::domain::schedule::{CatchUp, Occurrences, Schedule, Timing};
 
 /// How many missed runs `catch_up: all` still fires.
 const NEWEST: usize = 100;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::login::MOST_POLLS;
-use super::rate::Window;
+use crate::domain::account::device_login::MOST_POLLS;
+use crate::domain::account::sliding_window::Window;
 
 /// Codes whose windows are kept before those that are over are looked for.
 const SWEEP_ABOVE: usize = 1_000;

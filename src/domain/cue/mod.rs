@@ -1,16 +1,19 @@
 //! A cue: what it is, and what creating, changing, firing and ending does to its state (contract §4).
 
+pub mod patch;
+pub mod retention;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::callback::Callback;
-use super::change::{CueChange, WantedStatus};
 use super::execution::Retry;
-use super::refusal::{Code, Refusal};
 use super::schedule::{CatchUp, Schedule, ScheduleError, Timing};
-use super::verification::Mode;
-use super::zone::Zone;
+use crate::domain::api_error::{Code, Refusal};
+use crate::domain::cue::patch::{CueChange, WantedStatus};
+use crate::domain::execution::verification::Mode;
+use crate::domain::schedule::time_zone::Zone;
+use crate::domain::webhook::callback::Callback;
 
 /// Where a cue stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,10 @@
+//! Users, their credentials and logins, plans, quotas and rate limits.
+
+pub mod client_ip;
+pub mod credentials;
+pub mod device_login;
+pub mod plan;
+pub mod poll_limit;
+pub mod quota;
+pub mod sliding_window;
+pub mod user;
