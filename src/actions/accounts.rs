@@ -9,9 +9,13 @@ use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, Registra
 use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::random;
-use crate::store::accounts::{self, NewUser};
-use crate::store::keys::{self, NewKey};
-use crate::store::{Pending, Store, Tx, months, pauses, queue};
+use crate::store::accounts::api_keys;
+use crate::store::accounts::api_keys::NewKey;
+use crate::store::accounts::users;
+use crate::store::accounts::users::NewUser;
+use crate::store::accounts::{plan_limits, usage};
+use crate::store::executions::delivery_queue;
+use crate::store::{Pending, Store, Tx};
 
 /// A user that was just made, with the only sight of its key.
 #[derive(Debug, Clone)]
@@ -48,11 +52,11 @@ pub fn register(
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
         // Looked at in the write that inserts: two at once cannot both be the first user.
-        if !registration.admits(accounts::exist(tx)?) {
+        if !registration.admits(users::exist(tx)?) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
             return Err(Error::refused(Code::RegistrationDisabled, message));
         }
-        let Some(user_key) = accounts::insert(tx, &new)? else {
+        let Some(user_key) = users::insert(tx, &new)? else {
             return Err(Error::refused(Code::DuplicateEmail, "This address is registered already"));
         };
         insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
@@ -81,7 +85,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(app.store.write(move |tx| {
-        if keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
+        if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
             Ok(api_key)
         } else {
             Err(Error::refused(Code::InvalidApiKey, "This API key was revoked"))
@@ -95,11 +99,11 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
 /// `key_not_found`, `last_key`.
 pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
     store.write(move |tx| {
-        if !keys::delete(tx, user_key, &id)? {
+        if !api_keys::delete(tx, user_key, &id)? {
             return Err(Error::refused(Code::KeyNotFound, "API key not found"));
         }
         // An error takes the deletion back with it.
-        if keys::list(tx, user_key)?.is_empty() {
+        if api_keys::list(tx, user_key)?.is_empty() {
             let message = "This is the account's last key: make another one first, or regenerate it";
             return Err(Error::refused(Code::LastKey, message));
         }
@@ -116,7 +120,7 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     let secret = WebhookSecret::from_random(random::bytes()?);
     let expires = now.checked_add(SECRET_OVERLAP).unwrap_or(Timestamp::MAX);
     Ok(app.store.write(move |tx| {
-        accounts::rotate_secret(tx, user_key, secret.reveal(), expires)?;
+        users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
         Ok((secret, expires))
     }))
 }
@@ -129,7 +133,7 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
     let user_key = caller.user_key;
     let secret = WebhookSecret::from_random(random::bytes()?);
     Ok(app.store.write(move |tx| {
-        accounts::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
+        users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
         Ok(secret)
     }))
 }
@@ -137,7 +141,7 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
 /// Sends the user's alerts to `url`, which has been checked, or nowhere. What was raised before goes where it was to.
 pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store.write(move |tx| accounts::set_alert_webhook_url(tx, user_key, url.as_deref()))
+    app.store.write(move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
 }
 
 /// Gives a user another plan, whose limits are in force from the next request on. That ends a time of grace above the
@@ -146,10 +150,10 @@ pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending
 /// # Errors
 /// When the file cannot be written.
 pub fn change_plan(tx: &Tx<'_>, user_key: i64, plan: &str, limits: Limits, now: Timestamp) -> Result<usize> {
-    if accounts::set_plan(tx, user_key, plan)? {
-        months::end_grace(tx, user_key)?;
+    if users::set_plan(tx, user_key, plan)? {
+        usage::end_grace(tx, user_key)?;
     }
-    pauses::pause_above_limit(tx, user_key, limits.cues, now)
+    plan_limits::pause_above_limit(tx, user_key, limits.cues, now)
 }
 
 /// Disables a user: its keys are unknown from now on, its cues are paused, and what of theirs waits to be sent or
@@ -158,8 +162,8 @@ pub fn change_plan(tx: &Tx<'_>, user_key: i64, plan: &str, limits: Limits, now: 
 /// # Errors
 /// When the file cannot be written.
 pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    accounts::disable(tx, user_key, now)?;
-    queue::give_up(tx, user_key, ACCOUNT_DISABLED, now)
+    users::disable(tx, user_key, now)?;
+    delivery_queue::give_up(tx, user_key, ACCOUNT_DISABLED, now)
 }
 
 /// The answer to a request that was under way when its user was disabled.
@@ -192,7 +196,7 @@ pub(super) fn insert_key(
     now: Timestamp,
 ) -> Result<i64> {
     let (prefix, hash) = (api_key.prefix().to_owned(), api_key.hash());
-    keys::insert(tx, &NewKey { id, user_key, name, prefix, hash, created_at: now })
+    api_keys::insert(tx, &NewKey { id, user_key, name, prefix, hash, created_at: now })
 }
 
 /// The id of a new user or key.

@@ -12,8 +12,11 @@ use crate::domain::account::user::{Caller, User};
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::{Error, Result};
-use crate::store::billing::{self, BillingRequest};
-use crate::store::{Pending, Read, Store, Tx, accounts, subscriptions};
+use crate::store::accounts::users;
+use crate::store::billing::requests;
+use crate::store::billing::requests::BillingRequest;
+use crate::store::billing::subscriptions;
+use crate::store::{Pending, Read, Store, Tx};
 
 /// What a link to the page of a user's plan shows.
 #[derive(Debug, Clone)]
@@ -65,8 +68,8 @@ pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>
     Ok(app.store.write(move |tx| {
         let request = find_request(tx, &hash, now)?;
         if request.status == RequestStatus::Offered {
-            billing::delete_waiting(tx, request.user_key)?;
-            billing::confirm(tx, request.key, now)?;
+            requests::delete_waiting(tx, request.user_key)?;
+            requests::confirm(tx, request.key, now)?;
         }
         find_request(tx, &hash, now)
     }))
@@ -90,8 +93,8 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let plans = app.settings.plans.clone();
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
-        billing::delete_portal_link(tx, &hash)?;
-        billing::delete_waiting(tx, user_key)?;
+        requests::delete_portal_link(tx, &hash)?;
+        requests::delete_waiting(tx, user_key)?;
         give(tx, &plans, user_key, None, now)
     }))
 }
@@ -132,7 +135,7 @@ pub(super) fn give(
 ) -> Result<usize> {
     let plan = offer.map_or(FREE, |offer| offer.plan.as_str());
     let paused = change_plan(tx, user_key, plan, plans.limits(plan), now)?;
-    accounts::set_plan_interval(tx, user_key, offer.map(|offer| offer.interval))?;
+    users::set_plan_interval(tx, user_key, offer.map(|offer| offer.interval))?;
     Ok(paused)
 }
 
@@ -143,9 +146,9 @@ fn seller(app: &App) -> Seller<'_> {
 fn buyer(app: &App, caller: &Caller) -> Result<Buyer> {
     let user_key = caller.user_key;
     let found = app.store.read(move |read| {
-        let user = accounts::find(read, user_key)?;
+        let user = users::find(read, user_key)?;
         let customer = subscriptions::customer_of(read, user_key)?;
-        Ok((user, customer, billing::was_ever_approved(read, user_key)?))
+        Ok((user, customer, requests::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
     let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
@@ -164,13 +167,13 @@ fn manual_link(app: &App, token: &str) -> Result<[u8; 32]> {
 fn find_request(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<BillingRequest> {
     let usable =
         |request: &BillingRequest| request.status != RequestStatus::Offered || request.link_expires_at > now;
-    billing::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
+    requests::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
 }
 
 fn find_portal(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Portal> {
-    let user_key = billing::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
-    let user = accounts::find(read, user_key)?.ok_or_else(dead_link)?;
-    Ok(Portal { user, waiting: billing::find_waiting(read, user_key)? })
+    let user_key = requests::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
+    let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
+    Ok(Portal { user, waiting: requests::find_waiting(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {
@@ -178,11 +181,11 @@ fn dead_link() -> Refusal {
 }
 
 fn decide(tx: &Tx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
-    let Some(request) = billing::find(tx, id)? else {
+    let Some(request) = requests::find(tx, id)? else {
         let message = format!("There is no request {id}: see `cued billing list`");
         return Err(Error::refused(Code::NotFound, message));
     };
-    if !billing::decide(tx, request.key, decision, now)? {
+    if !requests::decide(tx, request.key, decision, now)? {
         let message = format!("Request {id} was {} before", request.status.as_str());
         return Err(Error::refused(Code::InvalidState, message));
     }

@@ -14,7 +14,9 @@ use crate::domain::ids::CueId;
 use crate::domain::json::compact;
 use crate::error::{Error, Result};
 use crate::random;
-use crate::store::{Pending, Rings, Tx, accounts, cues, due, payloads, removal};
+use crate::store::accounts::users;
+use crate::store::cues::{cue_deletion, due_cues, payloads};
+use crate::store::{Pending, Rings, Tx, cues};
 
 /// The largest payload, in bytes of compact UTF-8 (contract §4).
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -78,7 +80,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
             check_limit(tx, user_key, limit)?;
         }
         if cue.next_run != before.next_run {
-            cue.missed_count += due::account_for_overdue(tx, &before, now)?;
+            cue.missed_count += due_cues::account_for_overdue(tx, &before, now)?;
         }
         cues::save(tx, &cue)?;
         if let Some(payload) = &change.payload {
@@ -96,8 +98,9 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
 /// `cue_not_found`.
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store
-        .write(move |tx| if removal::remove(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) })
+    app.store.write(
+        move |tx| if cue_deletion::remove(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) },
+    )
 }
 
 /// The user's cue, in a write.
@@ -115,7 +118,7 @@ pub fn not_found() -> Refusal {
 }
 
 fn check_limit(tx: &Tx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
-    let active = accounts::active_cues(tx, user_key)?.ok_or_else(disabled)?;
+    let active = users::active_cues(tx, user_key)?.ok_or_else(disabled)?;
     let Some(limit) = limit.filter(|limit| active >= i64::from(*limit)) else { return Ok(()) };
     let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
     Err(Error::refused(Code::CueLimitExceeded, message))

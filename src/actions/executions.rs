@@ -11,8 +11,12 @@ use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::error::{Error, Result};
+use crate::store::accounts::usage;
+use crate::store::cues::payloads;
+use crate::store::db::hold;
 use crate::store::executions::{Listed, tell_cue};
-use crate::store::{Pending, Tx, claims, executions, hold, months, outcomes, payloads};
+use crate::store::executions::{claims, outcomes};
+use crate::store::{Pending, Tx, executions};
 
 /// Seconds after which a worker may ask a server again that is held.
 const HELD_RETRY_AFTER: u32 = 30;
@@ -87,7 +91,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pend
             return Err(Error::refused(Code::OutcomeAlreadyReported, "An outcome has already been reported"));
         }
         let success = outcome.report.success;
-        months::count_outcome(tx, user_key, success, now)?;
+        usage::count_outcome(tx, user_key, success, now)?;
         let status = after_outcome(execution.is_worker, execution.status, success);
         if execution.is_worker {
             outcomes::end(tx, execution.key, status, &outcome)?;

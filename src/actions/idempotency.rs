@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::api_error::Code;
 use crate::error::{Error, Result};
 use crate::store::Tx;
-use crate::store::idempotency::{KEPT_FOR, KeptAnswer, find, keep};
+use crate::store::accounts::idempotency::{KEPT_FOR, KeptAnswer, find, keep};
 
 /// A request that carries an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]

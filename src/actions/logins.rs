@@ -16,8 +16,11 @@ use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
-use crate::store::accounts::{self, NewUser};
-use crate::store::{Pending, Tx, hold, logins};
+use crate::store::accounts::device_logins;
+use crate::store::accounts::users;
+use crate::store::accounts::users::NewUser;
+use crate::store::db::hold;
+use crate::store::{Pending, Tx};
 
 /// What a poll finds, with the only sight of the key.
 #[derive(Debug, Clone)]
@@ -44,11 +47,11 @@ pub fn start(
     };
     let client = shared(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = logins::codes_of(tx, &client, before(now, COUNTED_FOR), MOST_CODES)?;
+        let recent = device_logins::codes_of(tx, &client, before(now, COUNTED_FOR), MOST_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MOST_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
-        if !logins::insert(tx, &code.hash(), &client, now)? {
+        if !device_logins::insert(tx, &code.hash(), &client, now)? {
             let message = "This device code is taken: use another one, or none to have one made";
             return Err(Error::refused(Code::DeviceCodeExists, message));
         }
@@ -71,17 +74,17 @@ pub fn submit_email(
     let mail = link_mail(&app.settings.public_url, &code, &email, &token, now);
     Ok(app.store.write(move |tx| {
         let hash = code.hash();
-        let Some(login) = logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
+        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
             return Err(not_found());
         };
         // The same steps for an address that is known and for one that is not.
         let admitted = is_admitted(tx, registration, email.as_str())?;
-        let recent = logins::mails_to(tx, email.as_str(), before(now, COUNTED_FOR), MOST_MAILS)?;
+        let recent = device_logins::mails_to(tx, email.as_str(), before(now, COUNTED_FOR), MOST_MAILS)?;
         if recent.len() >= MOST_MAILS || login.mails >= MOST_MAILS_OF_A_CODE {
-            logins::mark_email_sent(tx, &hash)?;
+            device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
         }
-        logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
+        device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
         let stays = hold::is_held(tx)?;
         Ok(admitted.then_some(Mail { stays, ..mail }))
     }))
@@ -98,19 +101,19 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
     // Random bytes are read before the write; the address is known only in it.
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
-        let login = logins::find(tx, &hash)?;
+        let login = device_logins::find(tx, &hash)?;
         let link = login.as_ref().map_or(Link::Unknown, |login| login.link(&token_hash, now));
         let (Link::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else { return Ok(link) };
         if !is_admitted(tx, registration, &email)? {
             let message = "This address cannot log in here: ask the operator for an account";
             return Err(Error::refused(Code::RegistrationDisabled, message));
         }
-        let user_key = match accounts::find_by_email(tx, &email)? {
+        let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => Some(user.key),
-            None => accounts::insert(tx, &NewUser { email, ..new })?,
+            None => users::insert(tx, &NewUser { email, ..new })?,
         };
         let user_key = user_key.ok_or_else(|| Error::Fault("a new user's address is taken".to_owned()))?;
-        Ok(if logins::approve(tx, &hash, user_key)? { Link::Valid } else { Link::Used })
+        Ok(if device_logins::approve(tx, &hash, user_key)? { Link::Valid } else { Link::Used })
     }))
 }
 
@@ -121,14 +124,14 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
 pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Polled>> {
     let (api_key, key_id) = (ApiKey::from_random(random::bytes()?), random_id()?);
     Ok(app.store.write(move |tx| {
-        let login = logins::find(tx, &code.hash())?;
+        let login = device_logins::find(tx, &code.hash())?;
         let state = login.as_ref().and_then(|login| login.state_at(now));
         let (Some(State::Approved), Some(user_key)) = (state, login.and_then(|login| login.user_key)) else {
             return Ok(Polled { state, handed_out: None });
         };
-        let user = accounts::find(tx, user_key)?.filter(|user| user.disabled_at.is_none());
+        let user = users::find(tx, user_key)?.filter(|user| user.disabled_at.is_none());
         let Some(User { email, .. }) = user else { return Ok(Polled { state: None, handed_out: None }) };
-        if !logins::claim(tx, &code.hash())? {
+        if !device_logins::claim(tx, &code.hash())? {
             return Ok(Polled { state: Some(State::Claimed), handed_out: None });
         }
         insert_key(tx, user_key, key_id, code.key_name(), &api_key, now)?;
@@ -138,8 +141,8 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
 
 /// Whether whoever reads this address may log in: a user that is not disabled, or one that may register.
 fn is_admitted(tx: &Tx<'_>, registration: Registration, email: &str) -> Result<bool> {
-    let known = accounts::find_by_email(tx, email)?;
-    let admits = registration.admits(accounts::exist(tx)?);
+    let known = users::find_by_email(tx, email)?;
+    let admits = registration.admits(users::exist(tx)?);
     Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
 }
 

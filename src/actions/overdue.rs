@@ -12,8 +12,11 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{Gap, gap_of};
 use crate::error::Result;
 use crate::random::ExecutionIdSource;
-use crate::store::firing::{Firing, plan};
-use crate::store::{Tx, due, hold, meta, months};
+use crate::store::Tx;
+use crate::store::accounts::usage;
+use crate::store::cues::due_cues;
+use crate::store::cues::fire::{Firing, plan};
+use crate::store::db::{hold, meta};
 
 /// What is needed to fire a cue in place of the scheduler.
 pub struct Overdue {
@@ -53,17 +56,17 @@ impl Overdue {
         if cue.next_run.is_none_or(|due| due > now) || now < self.seen || hold::is_held(tx)? {
             return Ok(false);
         }
-        let Some(mut quota) = months::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
+        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
         let firing = Firing { retention: &self.retention, next_id: &|| self.ids.next(now), now };
         let mut has_fired = false;
-        while let Some(due) = due::find(tx, cue.key, now)? {
+        while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let gap = if self.is_test { self.gap } else { gap_of(self.gap, due.next_run, now) };
             let Ok(step) = plan(&due, gap) else { break };
             firing.fire(tx, &due, &step, gap, &mut quota)?;
             has_fired = true;
         }
         if has_fired {
-            months::save_quota(tx, cue.user_key, &quota, now)?;
+            usage::save_quota(tx, cue.user_key, &quota, now)?;
             meta::saw(tx, now)?;
         }
         Ok(has_fired)

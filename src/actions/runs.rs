@@ -20,7 +20,10 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::{Error, Result};
-use crate::store::{Pending, Rings, Tx, cues, executions, months, payloads, retention};
+use crate::store::accounts::usage;
+use crate::store::cues::payloads;
+use crate::store::maintenance::retention;
+use crate::store::{Pending, Rings, Tx, cues, executions};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
@@ -98,13 +101,13 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
 
 /// Counts one execution against the user's quota (contract §8).
 fn spend(tx: &Tx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
-    let mut quota = months::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
+    let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.take(now) {
         let message = "The plan's executions of this month, and the 24 hours after them, are used up: upgrade, or \
                        wait for the next month";
         return Err(Error::refused(Code::ExecutionLimitExceeded, message));
     }
-    months::save_quota(tx, user_key, &quota, now)
+    usage::save_quota(tx, user_key, &quota, now)
 }
 
 /// The run that `request` asks for, its own payload stored.

@@ -11,7 +11,9 @@ use crate::domain::billing::offer::Prices;
 use crate::domain::billing::stripe_event::{Happening, PaymentEvent, Purchase, read, verify};
 use crate::domain::billing::subscription::{News, Standing, Subscription, after, offer_of};
 use crate::error::{Error, Result};
-use crate::store::{Pending, Tx, accounts, subscriptions};
+use crate::store::accounts::users;
+use crate::store::billing::subscriptions;
+use crate::store::{Pending, Tx};
 
 /// Takes a genuine event, once. One that says nothing new is taken as well: the provider need not send it again.
 ///
@@ -59,7 +61,7 @@ impl Terms {
     }
 
     fn bought(&self, tx: &Tx<'_>, purchase: Purchase) -> Result<()> {
-        let Some(user) = accounts::find_by_id(tx, &purchase.user_id)? else {
+        let Some(user) = users::find_by_id(tx, &purchase.user_id)? else {
             tracing::warn!(user = purchase.user_id, "a plan was bought for a user who is not known here");
             return Ok(());
         };
@@ -96,7 +98,7 @@ impl Terms {
             return Ok(Some(user_key));
         }
         let Some(id) = &news.user_id else { return Ok(None) };
-        let Some(user) = accounts::find_by_id(tx, id)? else { return Ok(None) };
+        let Some(user) = users::find_by_id(tx, id)? else { return Ok(None) };
         subscriptions::link_customer(tx, &news.customer, user.key, self.now)?;
         Ok(Some(user.key))
     }

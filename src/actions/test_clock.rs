@@ -6,7 +6,12 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::error::{Error, Result};
-use crate::store::{Read, claims, counts, due, hold, outbox, queue, removal, retention};
+use crate::store::Read;
+use crate::store::cues::{cue_deletion, due_cues};
+use crate::store::db::hold;
+use crate::store::executions::{claims, delivery_queue};
+use crate::store::maintenance::{queue_stats, retention};
+use crate::store::notifications::outbox;
 
 /// What a move of the clock caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +88,8 @@ fn is_at_rest(app: &App) -> Result<bool> {
         if waits || hold::is_held(read)? {
             return Ok(!waits);
         }
-        let is_swept = removal::first(read)?.is_none() && retention::first_marked(read)?.is_none();
-        Ok(is_swept && !counts::is_delivering(read)? && !outbox::any_ready(read)?)
+        let is_swept = cue_deletion::first(read)?.is_none() && retention::first_marked(read)?.is_none();
+        Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::any_ready(read)?)
     });
     look.wait()
 }
@@ -104,7 +109,7 @@ fn deadline(read: &Read<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
     if hold::is_held(read)? {
         return Ok(None);
     }
-    let cue = due::next(read)?.map(|next| next.max(seen));
-    let others = [queue::next_waiting(read)?, claims::next_lost(read)?, outbox::next_waiting(read)?];
+    let cue = due_cues::next(read)?.map(|next| next.max(seen));
+    let others = [delivery_queue::next_waiting(read)?, claims::next_lost(read)?, outbox::next_waiting(read)?];
     Ok(others.into_iter().chain([cue]).flatten().min())
 }

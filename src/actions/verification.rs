@@ -14,7 +14,9 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::Alert;
 use crate::error::Result;
 use crate::store::executions::Listed;
-use crate::store::{Pending, Tx, alerts, outcomes};
+use crate::store::executions::outcomes;
+use crate::store::notifications::alerts;
+use crate::store::{Pending, Tx};
 
 /// An outcome as it is recorded now.
 #[derive(Debug, Clone, PartialEq)]

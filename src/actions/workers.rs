@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::api_error::Code;
 use crate::error::Error;
-use crate::store::{Pending, workers};
+use crate::store::Pending;
+use crate::store::executions::workers;
 
 /// Notes that a worker of the user lives and which tasks it handles; the answer is the server's time.
 pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {

@@ -30,7 +30,8 @@ use crate::domain::webhook::address_policy::{AddressPolicy, Allowance};
 use crate::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
 use crate::error::Error;
 use crate::random;
-use crate::store::{Store, cues, measure};
+use crate::store::maintenance::bench;
+use crate::store::{Store, cues};
 
 /// A page, as disks have them.
 const PAGE: [u8; 4_096] = [0; 4_096];
@@ -62,7 +63,7 @@ pub const PAGE_OF_CUES: u32 = 20;
 pub fn single_commits(clock: &Clock, path: &Path, each: Duration, cue: &Cue, payload: &Value) -> Result<f64> {
     let began = clock.monotonic();
     let mut next = || if clock.monotonic() - began < each { another(cue).map(Some) } else { Ok(None) };
-    let done = measure::single_commits(path, payload, &mut next)?;
+    let done = bench::single_commits(path, payload, &mut next)?;
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 

@@ -24,7 +24,8 @@ use crate::domain::execution::Retry;
 use crate::domain::execution::verification::Mode;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::store::{Store, Tx, accounts as store_accounts, cues};
+use crate::store::accounts::users as store_accounts;
+use crate::store::{Store, Tx, cues};
 
 /// The longest that is waited for deliveries.
 pub const PATIENCE: Duration = Duration::from_secs(300);

@@ -6,7 +6,8 @@ use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::ids::hex;
 use crate::error::Result;
 use crate::random;
-use crate::store::billing::{self, NewRequest};
+use crate::store::billing::requests;
+use crate::store::billing::requests::NewRequest;
 
 /// A link to the page where the buyer confirms its request.
 pub fn checkout(seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<String> {
@@ -18,7 +19,7 @@ pub fn checkout(seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<Strin
         link_hash: sha256(token.as_bytes()),
         link_expires_at: seller.now + LINK_LIFE,
     };
-    seller.store.write(move |tx| billing::insert_request(tx, &new, seller.now)).wait()?;
+    seller.store.write(move |tx| requests::insert_request(tx, &new, seller.now)).wait()?;
     Ok(format!("{}/billing/checkout?token={token}", seller.public_url))
 }
 
@@ -27,7 +28,7 @@ pub fn portal(seller: Seller<'_>, buyer: &Buyer) -> Result<String> {
     let (token, user_key, now) = (token()?, buyer.user.key, seller.now);
     let hash = sha256(token.as_bytes());
     let stored =
-        seller.store.write(move |tx| billing::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
+        seller.store.write(move |tx| requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
     stored.wait()?;
     Ok(format!("{}/billing/portal?token={token}", seller.public_url))
 }

@@ -8,7 +8,8 @@ use super::Failure;
 use super::progress::{self, size};
 use crate::cli::common::{Database, say};
 use crate::clock::Clock;
-use crate::store::copy::{self, CopyError};
+use crate::store::maintenance::backup;
+use crate::store::maintenance::backup::CopyError;
 
 /// Flags of `cued backup`.
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ impl BackupCommand {
     /// Says what stands in the way; no part of the copy is left then.
     pub fn run(self) -> Result<(), Failure> {
         let (db, out) = (self.database.existing()?, self.out);
-        let copied = copy::copy(db, &out, Clock::system().now(), progress::bar("backup"));
+        let copied = backup::copy(db, &out, Clock::system().now(), progress::bar("backup"));
         progress::end();
         let bytes = copied.map_err(|error| match error {
             CopyError::Exists(_) => Failure::Failed(format!("{error}: give the backup another name")),

@@ -9,7 +9,8 @@ use crate::actions::billing as actions;
 use crate::cli::common::{Database, say, table};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
-use crate::store::billing::{self, BillingRequest};
+use crate::store::billing::requests;
+use crate::store::billing::requests::BillingRequest;
 
 /// Flags of `cued billing`.
 #[derive(Debug, Args)]
@@ -64,7 +65,7 @@ impl BillingCommand {
 }
 
 fn list(database: &Database, all: bool) -> Result<(), Failure> {
-    let requests = database.open()?.read(move |read| billing::list(read, all)).wait()?;
+    let requests = database.open()?.read(move |read| requests::list(read, all)).wait()?;
     let mut rows =
         vec![["ID", "EMAIL", "PRESENT PLAN", "REQUESTED", "INTERVAL", "STATE", "SINCE"].map(str::to_owned)];
     rows.extend(requests.into_iter().map(|request| {

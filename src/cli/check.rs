@@ -9,8 +9,9 @@ use super::Failure;
 use super::progress::size;
 use crate::cli::common::say;
 use crate::clock::Clock;
-use crate::store::file::SCHEMA_VERSION;
-use crate::store::inspection::{self, Figures, Report};
+use crate::store::db::open::SCHEMA_VERSION;
+use crate::store::maintenance::check;
+use crate::store::maintenance::check::{Figures, Report};
 
 /// The most problems that are told.
 const MOST_TOLD: usize = 20;
@@ -30,7 +31,7 @@ impl CheckCommand {
     /// When the file is not sound, or not to be read.
     pub fn run(self) -> Result<(), Failure> {
         let now = Clock::system().now();
-        let report = inspection::inspect(&self.file, now).map_err(failed)?;
+        let report = check::inspect(&self.file, now).map_err(failed)?;
         for line in lines(&self.file, &report, now) {
             say(&line)?;
         }
@@ -44,7 +45,7 @@ impl CheckCommand {
 /// # Errors
 /// When it is not, or not to be read.
 pub fn sound(file: &Path, now: Timestamp) -> Result<(), Failure> {
-    let report = inspection::inspect(file, now).map_err(failed)?;
+    let report = check::inspect(file, now).map_err(failed)?;
     for problem in told(&report.problems) {
         eprintln!("{problem}");
     }

@@ -7,7 +7,7 @@ use super::user::{known, parse};
 use crate::actions::accounts as actions;
 use crate::cli::common::{Database, card, say, table};
 use crate::clock::Clock;
-use crate::store::keys;
+use crate::store::accounts::api_keys;
 
 /// Flags of `cued key`.
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ fn add(database: &Database, email: &str, name: String) -> Result<(), Failure> {
 
 fn list(database: &Database, email: &str) -> Result<(), Failure> {
     let email = parse(email)?;
-    let listed = database.open()?.read(move |read| keys::list(read, known(read, &email)?.key)).wait()?;
+    let listed = database.open()?.read(move |read| api_keys::list(read, known(read, &email)?.key)).wait()?;
     let mut rows = vec![["ID", "NAME", "PREFIX", "CREATED"].map(str::to_owned)];
     rows.extend(listed.into_iter().map(|key| [key.id, key.name, key.prefix, key.created_at.to_string()]));
     table(&rows)
@@ -81,7 +81,7 @@ fn list(database: &Database, email: &str) -> Result<(), Failure> {
 fn revoke(database: &Database, key_id: String) -> Result<(), Failure> {
     let store = database.open()?;
     let id = key_id.clone();
-    let Some(user_key) = store.read(move |read| keys::find_user(read, &id)).wait()? else {
+    let Some(user_key) = store.read(move |read| api_keys::find_user(read, &id)).wait()? else {
         return Err(Failure::Failed(format!("there is no key {key_id}: see `cued key list EMAIL`")));
     };
     actions::revoke_key(&store, user_key, key_id.clone()).wait()?;

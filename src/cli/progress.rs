@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::store::copy::Progress;
+use crate::store::maintenance::backup::Progress;
 
 /// Cells of the bar.
 const WIDTH: u64 = 30;

@@ -5,7 +5,8 @@ use clap::Args;
 use super::Failure;
 use crate::cli::common::{Database, say};
 use crate::clock::Clock;
-use crate::store::hold::{self, Overdue};
+use crate::store::db::hold;
+use crate::store::db::hold::Overdue;
 
 /// Flags of `cued promote`.
 #[derive(Debug, Args)]

@@ -9,7 +9,8 @@ use super::check;
 use super::progress;
 use crate::cli::common::{Database, say};
 use crate::clock::Clock;
-use crate::store::copy::{self, CopyError};
+use crate::store::maintenance::backup;
+use crate::store::maintenance::backup::CopyError;
 
 /// Flags of `cued restore`.
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ impl RestoreCommand {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         check::sound(&backup, now)?;
-        let restored = copy::restore(&backup, db, now, self.replace, progress::bar("restore"));
+        let restored = backup::restore(&backup, db, now, self.replace, progress::bar("restore"));
         progress::end();
         let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => Failure::Failed(format!(

@@ -11,7 +11,8 @@ use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{Registration, User};
-use crate::store::{Read, Tx, accounts};
+use crate::store::accounts::users;
+use crate::store::{Read, Tx};
 
 /// Flags of `cued user`.
 #[derive(Debug, Args)]
@@ -87,7 +88,7 @@ fn add(database: &Database, email: &str, plan: &str, plans: Option<PathBuf>) -> 
 }
 
 fn list(database: &Database) -> Result<(), Failure> {
-    let users = database.open()?.read(accounts::list).wait()?;
+    let users = database.open()?.read(users::list).wait()?;
     let mut rows = vec![["EMAIL", "PLAN", "ACTIVE CUES", "STATE", "CREATED", "ID"].map(str::to_owned)];
     rows.extend(users.into_iter().map(|user| {
         let state = if user.disabled_at.is_some() { "disabled" } else { "active" };
@@ -138,6 +139,6 @@ pub fn parse(email: &str) -> Result<Email, Failure> {
 /// # Errors
 /// When there is none.
 pub fn known(read: &Read<'_>, email: &Email) -> crate::error::Result<User> {
-    accounts::find_by_email(read, email.as_str())?
+    users::find_by_email(read, email.as_str())?
         .ok_or_else(|| crate::error::Error::Fault(format!("there is no user {email}: see `cued user list`")))
 }

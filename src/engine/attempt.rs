@@ -14,7 +14,7 @@ use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{Attempt, Next, after_attempt};
 use crate::domain::webhook::request::{Message, Order, Ticket, message};
 use crate::metrics::milliseconds;
-use crate::store::queue::{Ended, Taken};
+use crate::store::executions::delivery_queue::{Ended, Taken};
 
 /// What sending brought.
 pub enum Outcome {

@@ -12,7 +12,8 @@ use super::sweeper::{Next, Sweeper};
 use super::{delivery, upkeep};
 use crate::app::{App, Bells};
 use crate::error::{Error, Result};
-use crate::store::{hold, queue};
+use crate::store::db::hold;
+use crate::store::executions::delivery_queue;
 
 /// The pause after a fault of the machine, before the pass is tried again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
@@ -99,7 +100,7 @@ fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk
     upkeep::forget_answers(&app.store, app.clock.now())?;
     upkeep::forget_logins(&app.store, app.clock.now())?;
     let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };
-    let waiting = app.store.look(queue::next_waiting)?;
+    let waiting = app.store.look(delivery_queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, upkeep::next(&app.store)?, sweep];
     Ok(Next::At(deadlines.into_iter().flatten().min()))
 }

@@ -18,7 +18,8 @@ use super::pool::Pool;
 use crate::app::App;
 use crate::error::Result;
 use crate::store::Tx;
-use crate::store::queue::{self, Taken};
+use crate::store::executions::delivery_queue;
+use crate::store::executions::delivery_queue::Taken;
 
 /// How long a stop waits for running deliveries (contract §1).
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
@@ -122,8 +123,8 @@ impl Delivery {
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.look(queue::next_waiting)?.is_some_and(|due| due <= now) {
-        promoted += app.store.write(move |tx| queue::promote_due(tx, now, BATCH)).wait()?;
+    while app.store.look(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
+        promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
         app.pulse.live(app.clock.monotonic());
     }
     Ok(promoted)
@@ -135,7 +136,7 @@ pub fn promote(app: &App) -> Result<u64> {
 /// When the file cannot be written.
 pub fn recover(app: &App) -> Result<usize> {
     let now = app.clock.now();
-    app.store.write(move |tx| queue::recover(tx, now)).wait()
+    app.store.write(move |tx| delivery_queue::recover(tx, now)).wait()
 }
 
 type Inbox = Mutex<Vec<Returned>>;

@@ -6,7 +6,8 @@ use super::shares::Shares;
 use crate::app::App;
 use crate::error::{Error, Result};
 use crate::store::Tx;
-use crate::store::queue::{self, Ended, Taken};
+use crate::store::executions::delivery_queue;
+use crate::store::executions::delivery_queue::{Ended, Taken};
 
 /// An attempt that has come back from a thread.
 pub struct Returned {
@@ -64,7 +65,7 @@ impl Dispatcher {
         // Where results are written anyway, a look for what is ready costs less there.
         let takes = intake == Intake::Open
             && self.shares.free() > 0
-            && (!self.unstored.is_empty() || app.store.look(queue::any_to_send)?);
+            && (!self.unstored.is_empty() || app.store.look(delivery_queue::any_to_send)?);
         let taken = match (self.unstored.is_empty(), takes) {
             (true, false) => Ok(Vec::new()),
             (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),
@@ -92,10 +93,10 @@ impl Dispatcher {
         let most = if takes { shares.free() } else { 0 };
         let write = app.store.write(move |tx| {
             for ended in &unstored {
-                queue::record(tx, ended, now)?;
+                delivery_queue::record(tx, ended, now)?;
             }
             let done = first(tx)?;
-            let taken = queue::take(tx, now, most, &mut lane, |lane| shares.claim(lane))?;
+            let taken = delivery_queue::take(tx, now, most, &mut lane, |lane| shares.claim(lane))?;
             Ok((done, taken, shares, lane))
         });
         let (done, taken);
@@ -111,7 +112,7 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(ended) = self.unstored.last().map(Arc::clone) {
             let id = ended.ticket.id;
-            match app.store.write(move |tx| queue::record(tx, &ended, now)).wait() {
+            match app.store.write(move |tx| delivery_queue::record(tx, &ended, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!("the result of execution {id} cannot be recorded: {error}"),
                 Ok(_) => {}

@@ -22,8 +22,10 @@ use super::telling::{Told, is_worth, judge, judge_mail, send, send_mail};
 use crate::app::App;
 use crate::domain::execution::Next;
 use crate::error::{Error, Result};
-use crate::store::outbox::{self, Notice};
-use crate::store::{Read, Rings, Tx, hold};
+use crate::store::db::hold;
+use crate::store::notifications::outbox;
+use crate::store::notifications::outbox::Notice;
+use crate::store::{Read, Rings, Tx};
 
 /// POSTs at a time.
 const THREADS: usize = 8;

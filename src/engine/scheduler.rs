@@ -16,8 +16,11 @@ use crate::domain::schedule::catch_up::{Gap, Reason, jumped};
 use crate::error::Result;
 use crate::metrics::engine::Cycle;
 use crate::random::ExecutionIdSource;
-use crate::store::firing::{Firing, plan};
-use crate::store::{Tx, due, hold, meta, months};
+use crate::store::Tx;
+use crate::store::accounts::usage;
+use crate::store::cues::due_cues;
+use crate::store::cues::fire::{Firing, plan};
+use crate::store::db::{hold, meta};
 
 /// Cues fired in one transaction: larger ones are no faster and hold up other writes.
 const BATCH: usize = 500;
@@ -102,7 +105,7 @@ impl Scheduler {
         self.look_at_the_clock(app, now);
         app.note_gap(self.gap);
         let mut fired = Fired::default();
-        while now >= self.seen && app.store.look(due::next)?.is_some_and(|next| next <= now) {
+        while now >= self.seen && app.store.look(due_cues::next)?.is_some_and(|next| next <= now) {
             let batch = fire_batch(app, desk, now, self.gap)?;
             fired.cues += batch.cues;
             fired.executions += batch.executions;
@@ -122,7 +125,7 @@ impl Scheduler {
     /// # Errors
     /// When the file cannot be read.
     pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
-        let next = app.store.look(due::next)?;
+        let next = app.store.look(due_cues::next)?;
         Ok(next.map(|next| next.max(self.seen)))
     }
 
@@ -164,7 +167,7 @@ fn fire_due(
     now: Timestamp,
     gap: Gap,
 ) -> Result<Fired> {
-    let due_cues = due::list(tx, now, BATCH)?;
+    let due_cues = due_cues::list(tx, now, BATCH)?;
     let mut fired = Fired { cues: due_cues.len(), executions: 0 };
     // One look per user and batch: a herd of one user is one row.
     let mut quotas = BTreeMap::new();
@@ -179,23 +182,23 @@ fn fire_due(
         let (cue, step) = match planned {
             Ok(planned) => planned,
             Err(reason) => {
-                due::fail(tx, key, &reason, now)?;
+                due_cues::fail(tx, key, &reason, now)?;
                 continue;
             }
         };
         let quota = match quotas.entry(cue.user_key) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(months::quota(tx, plans, cue.user_key, now)?),
+            Entry::Vacant(new) => new.insert(usage::quota(tx, plans, cue.user_key, now)?),
         };
         let Some(quota) = quota else {
-            due::fail(tx, key, "The account is disabled", now)?;
+            due_cues::fail(tx, key, "The account is disabled", now)?;
             continue;
         };
         firing.fire(tx, &cue, &step, Some(gap), quota)?;
         fired.executions += step.runs.len();
     }
     for (user_key, quota) in quotas {
-        quota.map_or(Ok(()), |quota| months::save_quota(tx, user_key, &quota, now))?;
+        quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, now))?;
     }
     meta::saw(tx, now)?;
     Ok(fired)

@@ -7,8 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::cue::retention::Retention;
 use crate::error::Result;
-use crate::store::retention::{self, Looked, Space};
-use crate::store::{Read, removal};
+use crate::store::Read;
+use crate::store::cues::cue_deletion;
+use crate::store::maintenance::retention;
+use crate::store::maintenance::retention::{Looked, Space};
 
 /// How often what was too young or not over, when its turn came, is looked at again.
 const ROUND: SignedDuration = SignedDuration::from_hours(24);
@@ -87,7 +89,7 @@ impl Sweeper {
         self.start_round(now);
         match app.store.look(|read| self.look(read, retention, now))? {
             Work::Erase(cue_key) => {
-                app.store.write(move |tx| removal::erase(tx, cue_key)).wait()?;
+                app.store.write(move |tx| cue_deletion::erase(tx, cue_key)).wait()?;
             }
             Work::Trim(histories) => self.trimming = trim(app, retention, histories)?,
             Work::Expire(oldest) => self.aged = delete(app, &oldest)?,
@@ -140,7 +142,7 @@ impl Sweeper {
     }
 
     fn look(&self, read: &Read<'_>, retention: Retention, now: Timestamp) -> Result<Work> {
-        if let Some(cue_key) = removal::first(read)? {
+        if let Some(cue_key) = cue_deletion::first(read)? {
             return Ok(Work::Erase(cue_key));
         }
         let histories = self.look_at_marked(read, retention)?;

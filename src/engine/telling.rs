@@ -13,7 +13,7 @@ use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::Message;
 use crate::domain::webhook::signature::Secrets;
 use crate::mail::{Mail, MailRoute, SmtpFault};
-use crate::store::outbox::Notice;
+use crate::store::notifications::outbox::Notice;
 
 /// A try to tell a notice that has ended.
 pub struct Told {

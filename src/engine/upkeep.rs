@@ -7,10 +7,14 @@ use crate::domain::account::device_login::COUNTED_FOR;
 use crate::domain::execution::{Status, after_lost_claim};
 use crate::domain::notification::alert::Alert;
 use crate::error::Result;
-use crate::store::claims::{self, Lost};
+use crate::store::accounts::device_logins;
+use crate::store::accounts::idempotency;
+use crate::store::accounts::idempotency::KEPT_FOR;
+use crate::store::executions::claims;
+use crate::store::executions::claims::Lost;
 use crate::store::executions::tell_cue;
-use crate::store::idempotency::{self, KEPT_FOR};
-use crate::store::{Rings, Store, Tx, alerts, logins};
+use crate::store::notifications::alerts;
+use crate::store::{Rings, Store, Tx};
 
 /// Claims taken back in one transaction: larger ones would hold up other writes.
 const BATCH: usize = 200;
@@ -48,8 +52,8 @@ pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
 /// When the file cannot be read or written.
 pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
     let over = now.checked_sub(COUNTED_FOR).unwrap_or(Timestamp::MIN);
-    while store.look(logins::oldest)?.is_some_and(|oldest| oldest <= over) {
-        store.write(move |tx| logins::delete(tx, over, FORGET_BATCH)).wait()?;
+    while store.look(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
+        store.write(move |tx| device_logins::delete(tx, over, FORGET_BATCH)).wait()?;
     }
     Ok(())
 }
@@ -59,8 +63,9 @@ pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be read.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let (lost, answer, login) = store
-        .look(|read| Ok((claims::next_lost(read)?, idempotency::oldest(read)?, logins::oldest(read)?)))?;
+    let (lost, answer, login) = store.look(|read| {
+        Ok((claims::next_lost(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
+    })?;
     let answer = answer.and_then(|oldest| oldest.checked_add(KEPT_FOR).ok());
     let login = login.and_then(|oldest| oldest.checked_add(COUNTED_FOR).ok());
     Ok([lost, answer, login].into_iter().flatten().min())

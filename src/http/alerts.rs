@@ -6,7 +6,8 @@ use crate::domain::notification::alert::{AlertType, Raised};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
-use crate::store::alerts::{self, Filter};
+use crate::store::notifications::alerts;
+use crate::store::notifications::alerts::Filter;
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
 pub async fn list(request: Request) -> Result<Reply> {

@@ -11,7 +11,8 @@ use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::shown;
 use crate::domain::account::user::KeyEntry;
 use crate::error::{Error, Result};
-use crate::store::{Read, accounts, keys, months};
+use crate::store::Read;
+use crate::store::accounts::{api_keys, usage, users};
 
 /// `POST /v1/auth/register {email}`
 pub async fn register(request: Request) -> Result<Reply> {
@@ -39,9 +40,9 @@ pub async fn me(request: Request) -> Result<Reply> {
         .app
         .store
         .read(move |read| {
-            let user = accounts::find(read, caller.user_key)?;
-            let executions = months::find(read, caller.user_key, now)?.executions;
-            Ok((user, executions, keys::prefix(read, caller.key)?))
+            let user = users::find(read, caller.user_key)?;
+            let executions = usage::find(read, caller.user_key, now)?.executions;
+            Ok((user, executions, api_keys::prefix(read, caller.key)?))
         })
         .await?;
     let user = user.ok_or_else(|| lost("user"))?;
@@ -95,7 +96,7 @@ pub async fn regenerate_key(request: Request) -> Result<Reply> {
 pub async fn list_keys(request: Request) -> Result<Reply> {
     let caller = request.caller()?;
     let current = caller.key;
-    let listed = request.app.store.read(move |read| keys::list(read, caller.user_key)).await?;
+    let listed = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
     let listed: Vec<Value> = listed.iter().map(|entry| render_key(entry, entry.key == current)).collect();
     Ok(Reply::ok(&json!({"keys": listed})))
 }
@@ -128,7 +129,7 @@ pub async fn revoke_key(request: Request) -> Result<Reply> {
 /// `GET /v1/auth/webhook-secret`
 pub async fn webhook_secret(request: Request) -> Result<Reply> {
     let caller = request.caller()?;
-    let secret = request.app.store.read(move |read| accounts::webhook_secret(read, caller.user_key)).await?;
+    let secret = request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
     Ok(Reply::ok(&json!({"webhook_secret": secret})))
 }
 
@@ -145,7 +146,7 @@ pub async fn rotate_secret(request: Request) -> Result<Reply> {
 /// `GET /v1/auth/alert-webhook-secret`
 pub async fn alert_secret(request: Request) -> Result<Reply> {
     let caller = request.caller()?;
-    let find = move |read: &Read<'_>| accounts::alert_webhook_secret(read, caller.user_key);
+    let find = move |read: &Read<'_>| users::alert_webhook_secret(read, caller.user_key);
     Ok(Reply::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
 }
 

@@ -11,7 +11,7 @@ use crate::actions::billing::Portal;
 use crate::domain::account::plan::{Limits, NO_LIMIT, shown};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
-use crate::store::billing::BillingRequest;
+use crate::store::billing::requests::BillingRequest;
 
 const CHECKOUT: &str = "/billing/checkout";
 const PORTAL: &str = "/billing/portal";

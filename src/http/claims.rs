@@ -12,7 +12,8 @@ use crate::actions::executions::{self as actions, Claimed};
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
-use crate::store::claims::{self, Claimable, Filter};
+use crate::store::executions::claims;
+use crate::store::executions::claims::{Claimable, Filter};
 
 /// `GET /v1/executions/claimable`.
 pub async fn list(request: Request) -> Result<Reply> {

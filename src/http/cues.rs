@@ -17,7 +17,9 @@ use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::cue::Status;
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::error::Result;
-use crate::store::{Read, cues, due, history};
+use crate::store::cues::due_cues;
+use crate::store::executions::execution_list;
+use crate::store::{Read, cues};
 
 /// A cue that ran more often has a history that takes a while to count.
 const SHORT_HISTORY: i64 = 1_000;
@@ -63,7 +65,7 @@ pub async fn show(request: Request) -> Result<Reply> {
     let found = store.read_once(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
     let (cue, payload) = found.ok_or_else(not_found)?;
     let (key, most) = (cue.key, u32::try_from(limit).unwrap_or(100));
-    let look = move |read: &Read<'_>| history::list_of_cue(read, key, most, offset.unsigned_abs());
+    let look = move |read: &Read<'_>| execution_list::list_of_cue(read, key, most, offset.unsigned_abs());
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
         1..=SHORT_HISTORY => store.read_a_row(look).await?,
@@ -151,7 +153,7 @@ pub async fn missed(request: Request) -> Result<Reply> {
         .store
         .read(move |read| {
             let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-            due::list_missed(read, cue.key, u32::try_from(limit).unwrap_or(100), offset.unsigned_abs())
+            due_cues::list_missed(read, cue.key, u32::try_from(limit).unwrap_or(100), offset.unsigned_abs())
         })
         .await?;
     let rows: Vec<Value> = rows

@@ -17,7 +17,8 @@ use crate::domain::execution::{Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::executions;
-use crate::store::history::{self, Filter};
+use crate::store::executions::execution_list;
+use crate::store::executions::execution_list::Filter;
 
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Reply> {
@@ -51,7 +52,7 @@ pub async fn list(request: Request) -> Result<Reply> {
         .store
         .read_at_length(move |read| {
             let limit = u32::try_from(limit).unwrap_or(100);
-            history::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
+            execution_list::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })
         .await?;
     let page: Vec<ExecutionShown<'_>> = page.iter().map(ExecutionShown::from).collect();

@@ -36,8 +36,9 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
-use crate::store::keys::{self, Owner};
-use crate::store::months;
+use crate::store::accounts::api_keys;
+use crate::store::accounts::api_keys::Owner;
+use crate::store::accounts::usage;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -200,7 +201,7 @@ async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool
     if !is_near(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read_once(move |read| months::find(read, user_key, now)).await {
+    match server.app.store.read_once(move |read| usage::find(read, user_key, now)).await {
         Ok(month) => is_near(limit, month.executions),
         Err(error) => {
             // What the handler did stands; the next response carries the header.
@@ -214,7 +215,7 @@ async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool
 async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller>> {
     let Some(key) = ApiKey::parse(key) else { return Ok(None) };
     let key_hash = key.hash();
-    let found = app.store.read_once(move |read| keys::find_owner(read, &key_hash, now)).await?;
+    let found = app.store.read_once(move |read| api_keys::find_owner(read, &key_hash, now)).await?;
     Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = app.settings.plans.limits(&plan);
         Caller { user_key, user_id, key, key_hash, plan, limits, executions }

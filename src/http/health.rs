@@ -11,8 +11,9 @@ use super::request::Request;
 use crate::app::App;
 use crate::error::Result;
 use crate::metrics::engine::{Cycle, DOWN_AFTER};
-use crate::store::counts::{self, Queue};
-use crate::store::hold;
+use crate::store::db::hold;
+use crate::store::maintenance::queue_stats;
+use crate::store::maintenance::queue_stats::Queue;
 
 /// What is said from the first answer on that damage spoilt until the next start, which looks at the file anew.
 const DAMAGED: &str = "the database file is damaged: stop cued, run cued check";
@@ -20,7 +21,8 @@ const DAMAGED: &str = "the database file is damaged: stop cued, run cued check";
 /// `GET /health`: 200 whatever it finds.
 pub async fn health(request: Request) -> Result<Reply> {
     let (app, now) = (&request.app, request.now);
-    let look = app.store.read(move |read| Ok((counts::queue(read, now)?, hold::held_since(read)?))).await;
+    let look =
+        app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::held_since(read)?))).await;
     if let Err(error) = &look {
         tracing::error!(request_id = request.id, "health cannot read the database: {error}");
     }

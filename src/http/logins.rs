@@ -15,7 +15,7 @@ use crate::domain::account::device_login::{
 };
 use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
-use crate::store::logins;
+use crate::store::accounts::device_logins;
 
 /// `POST /v1/auth/device-code {device_code?}`
 pub async fn start(request: Request) -> Result<Reply> {
@@ -170,7 +170,7 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<Login>> {
     let hash = code.hash();
-    request.app.store.read(move |read| logins::find(read, &hash)).await
+    request.app.store.read(move |read| device_logins::find(read, &hash)).await
 }
 
 fn polled(state: Option<State>) -> Reply {

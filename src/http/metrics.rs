@@ -11,16 +11,18 @@ use crate::domain::schedule::catch_up::Reason;
 use crate::error::{Error, Result};
 use crate::metrics::process;
 use crate::metrics::prometheus::{CONTENT_TYPE, Page};
-use crate::store::counts::{self, Queue};
-use crate::store::deeds::{Deed, Deeds};
-use crate::store::file::{self, Sizes};
-use crate::store::hold;
+use crate::store::db::hold;
+use crate::store::db::open;
+use crate::store::db::open::Sizes;
+use crate::store::db::write_stats::{Deed, Deeds};
+use crate::store::maintenance::queue_stats;
+use crate::store::maintenance::queue_stats::Queue;
 
 /// `GET /metrics`: what there is, if the database cannot be read too.
 pub async fn metrics(request: Request) -> Result<Reply> {
     let (app, now, db) = (&request.app, request.now, request.app.settings.db.clone());
-    let sizes = file::sizes(&db);
-    let look = app.store.read(move |read| Ok((counts::queue(read, now)?, hold::is_held(read)?))).await;
+    let sizes = open::sizes(&db);
+    let look = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
     if let Err(error) = &look {
         tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
     }

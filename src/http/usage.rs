@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::domain::account::plan::shown;
 use crate::domain::account::user::month_around;
 use crate::error::{Error, Result};
-use crate::store::{accounts, months};
+use crate::store::accounts::{usage, users};
 
 /// `GET /v1/usage`
 pub async fn usage(request: Request) -> Result<Reply> {
@@ -16,7 +16,7 @@ pub async fn usage(request: Request) -> Result<Reply> {
     let (user, month) = request
         .app
         .store
-        .read(move |read| Ok((accounts::find(read, user_key)?, months::find(read, user_key, now)?)))
+        .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
     let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
     let limits = request.app.settings.plans.limits(&user.plan);

@@ -8,7 +8,7 @@ use super::request::Request;
 use crate::actions::workers as actions;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::error::Result;
-use crate::store::workers;
+use crate::store::executions::workers;
 
 /// `POST /v1/worker/heartbeat`.
 pub async fn beat(request: Request) -> Result<Reply> {

@@ -5,46 +5,12 @@
 //! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
 
 pub mod accounts;
-pub mod alerts;
 pub mod billing;
-pub mod claims;
-pub mod column;
-pub mod copy;
-pub mod counts;
 pub mod cues;
-mod damage;
-pub mod deeds;
-pub mod due;
+pub mod db;
 pub mod executions;
-pub mod failures;
-pub mod file;
-pub mod firing;
-pub mod history;
-pub mod hold;
-pub mod idempotency;
-pub mod inspection;
-pub mod keys;
-mod lanes;
-pub mod logins;
-pub mod measure;
-pub mod meta;
-mod migrations;
-pub mod months;
-mod open_error;
-pub mod outbox;
-pub mod outcomes;
-pub mod pauses;
-pub mod payloads;
-pub mod queue;
-pub mod removal;
-pub mod retention;
-mod server_lock;
-mod soundness;
-mod structure;
-pub mod subscriptions;
-pub mod tally;
-pub mod workers;
-mod writer;
+pub mod maintenance;
+pub mod notifications;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,16 +18,19 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 
-pub use lanes::{Pending, Read};
-pub use open_error::OpenError;
-pub use writer::{Rings, Tx};
+pub use crate::store::db::open::error::OpenError;
+pub use crate::store::db::readers::{Pending, Read};
+pub use crate::store::db::writer::{Rings, Tx};
 
 use crate::error::Result;
-use damage::Damage;
-use deeds::Deeds;
-use lanes::{Pool, Readers};
-use server_lock::ServerLock;
-use writer::Writer;
+use crate::store::db::corruption::Damage;
+use crate::store::db::open::server_lock::ServerLock;
+use crate::store::db::open::{self, migrations};
+use crate::store::db::readers::{Pool, Readers};
+use crate::store::db::write_stats::Deeds;
+use crate::store::db::writer::Writer;
+use crate::store::db::{meta, readers};
+use crate::store::maintenance::{quick_check, schema_check};
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
 const READERS: usize = 2;
@@ -95,13 +64,13 @@ impl Store {
     /// # Errors
     /// [`OpenError`] says what the file is and what to do; a refused file is left as it was.
     pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
-        let version = file::check(path)?;
+        let version = open::check(path)?;
         let lock = ServerLock::take(path)?;
-        soundness::check(path)?;
+        quick_check::check(path)?;
         if is_earlier(version) {
             migrations::bring_up_to_date(path)?;
         } else if version != 0 {
-            structure::check(path)?;
+            schema_check::check(path)?;
         }
         Self::start(path, ring, Some(lock))
     }
@@ -111,7 +80,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], but for the lock; and a file of an earlier version is refused.
     pub fn open_beside(path: &Path) -> std::result::Result<Self, OpenError> {
-        let version = file::check(path)?;
+        let version = open::check(path)?;
         if is_earlier(version) {
             return Err(OpenError::Older { path: path.to_owned(), version });
         }
@@ -124,9 +93,9 @@ impl Store {
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
         let damage = Damage::default();
-        let connection = file::open_writer(path)?;
-        let pool = file::open_readers(path, READERS + 1)?;
-        let looks = file::open_readers(path, LOOKS)?;
+        let connection = open::open_writer(path)?;
+        let pool = open::open_readers(path, READERS + 1)?;
+        let looks = open::open_readers(path, LOOKS)?;
         let (writer, writer_thread) = Writer::start(connection, damage.clone(), ring)?;
         let (readers, mut reader_threads) = Readers::start(&pool, READERS, &damage)?;
         let (patient, patient_threads) = Readers::start(&pool, 1, &damage)?;
@@ -174,7 +143,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be written; nothing is lost.
     pub fn put_log_back(&self) -> Result<()> {
-        Ok(file::checkpoint_beside(&self.path)?)
+        Ok(open::checkpoint_beside(&self.path)?)
     }
 
     /// Waits until the writer takes up a write that changes nothing; whether there is a writer that does. Blocks the
@@ -222,8 +191,8 @@ impl Store {
     /// What the job answers, and when the file cannot be read.
     pub fn look<T>(&self, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
         match &self.lanes {
-            Some(lanes) => self.damage.noted(lanes::read(&lanes.looks, job)),
-            None => Err(lanes::ended()),
+            Some(lanes) => self.damage.noted(readers::read(&lanes.looks, job)),
+            None => Err(readers::ended()),
         }
     }
 
@@ -244,7 +213,7 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
     {
-        self.at_once(job, |connection, job| lanes::read_on(connection, job))
+        self.at_once(job, |connection, job| readers::read_on(connection, job))
     }
 
     /// Has `job` done by `on` on a free connection here and now, or on a lane where none is free.
@@ -255,7 +224,9 @@ impl Store {
     {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
-                Some(connection) => Pending::done(self.damage.noted(lanes::caught(|| on(&connection, job)))),
+                Some(connection) => {
+                    Pending::done(self.damage.noted(readers::caught(|| on(&connection, job))))
+                }
                 None => lanes.readers.submit(job),
             },
             None => Pending::closed(),
@@ -264,7 +235,7 @@ impl Store {
 }
 
 fn is_earlier(version: i64) -> bool {
-    (1..file::SCHEMA_VERSION).contains(&version)
+    (1..open::SCHEMA_VERSION).contains(&version)
 }
 
 impl Drop for Store {
@@ -286,7 +257,7 @@ impl Drop for Store {
             return;
         }
         match writer_thread.join() {
-            Ok(connection) => file::checkpoint(connection),
+            Ok(connection) => open::checkpoint(connection),
             Err(_) => tracing::error!("the writer thread ended by a panic"),
         }
     }

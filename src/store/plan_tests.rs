@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use rusqlite::types::Null;
 
-use super::file::SCHEMA;
+use crate::store::db::open::SCHEMA;
 
 /// Each step of the plan for `sql`.
 pub fn plan(sql: &str) -> Vec<String> {

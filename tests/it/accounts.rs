@@ -8,8 +8,9 @@ use cued::domain::account::plan::Plans;
 use cued::domain::account::user::{Caller, Registration};
 use cued::domain::api_error::Code;
 use cued::error::{Error, Result};
-use cued::store::keys::{self, Owner};
-use cued::store::{accounts, months};
+use cued::store::accounts::api_keys;
+use cued::store::accounts::api_keys::Owner;
+use cued::store::accounts::{usage, users};
 
 use crate::fixture::World;
 
@@ -21,7 +22,7 @@ fn register(world: &World, email: &str, registration: Registration) -> Result<Re
 /// Who calls with `key`, as the gate finds out.
 fn caller(world: &World, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), world.now());
-    let found = world.app.store.read(move |read| keys::find_owner(read, &key_hash, now)).wait().unwrap();
+    let found = world.app.store.read(move |read| api_keys::find_owner(read, &key_hash, now)).wait().unwrap();
     found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = Plans::default().limits(&plan);
         Caller { user_key, user_id, key, key_hash, plan, limits, executions }
@@ -51,7 +52,7 @@ fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
     let (inside, outside): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     assert_eq!(inside.len(), 1);
     outside.into_iter().for_each(|result| refused(result, Code::RegistrationDisabled));
-    let users = world.app.store.read(accounts::list).wait().unwrap();
+    let users = world.app.store.read(users::list).wait().unwrap();
     assert_eq!(users.len(), 1, "nothing is left of the others");
 }
 
@@ -62,7 +63,7 @@ fn an_address_is_registered_once_however_it_is_written() {
     assert_eq!(first.email, "ann@example.com");
     refused(register(&world, "ann@EXAMPLE.com", Registration::Open), Code::DuplicateEmail);
     refused(register(&world, "bob@example.com", Registration::Closed), Code::RegistrationDisabled);
-    let listed = world.app.store.read(|read| keys::list(read, 1)).wait().unwrap();
+    let listed = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
     assert_eq!(listed.len(), 1, "the refused ones left no key");
 }
 
@@ -71,12 +72,12 @@ fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
     let world = World::new();
     let old = register(&world, "ann@example.com", Registration::Open).unwrap().api_key;
     let calling = caller(&world, &old).unwrap();
-    let before = world.app.store.read(|read| keys::list(read, 1)).wait().unwrap().remove(0);
+    let before = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap().remove(0);
     world.advance(60);
     let new = actions::regenerate_key(&world.app, &calling).unwrap().wait().unwrap();
     assert_eq!(caller(&world, &old), None);
     assert_eq!(caller(&world, &new).unwrap().user_key, calling.user_key);
-    let after = world.app.store.read(|read| keys::list(read, 1)).wait().unwrap();
+    let after = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
     assert_eq!(after.len(), 1);
     assert_eq!(after[0].name, before.name);
     assert_eq!((after[0].prefix.as_str(), after[0].created_at), (new.prefix(), world.now()));
@@ -119,7 +120,7 @@ fn a_users_key_is_not_another_users_to_revoke_nor_the_last_ones_own() {
     let world = World::new();
     register(&world, "ann@example.com", Registration::Open).unwrap();
     register(&world, "bob@example.com", Registration::Open).unwrap();
-    let keys_of = |user: i64| world.app.store.read(move |read| keys::list(read, user)).wait().unwrap();
+    let keys_of = |user: i64| world.app.store.read(move |read| api_keys::list(read, user)).wait().unwrap();
     let revoke = |user, id: &str| actions::revoke_key(&world.app.store, user, id.to_owned()).wait();
     let bobs = keys_of(2).remove(0).id;
     refused(revoke(1, &bobs), Code::KeyNotFound);
@@ -134,12 +135,12 @@ fn a_disabled_users_keys_are_unknown_and_its_active_cues_rest() {
     let ann = register(&world, "ann@example.com", Registration::Open).unwrap();
     let (cue, others) = (world.worker_cue(1, |_| ()), world.worker_cue(world.user("bob"), |_| ()));
     let now = world.now();
-    world.app.store.write(move |tx| accounts::disable(tx, 1, now)).wait().unwrap();
+    world.app.store.write(move |tx| users::disable(tx, 1, now)).wait().unwrap();
     assert_eq!(caller(&world, &ann.api_key), None);
     let (cue, others) = (world.cue(cue.key), world.cue(others.key));
     assert_eq!((cue.status.as_str(), cue.next_run), ("paused", None));
     assert_eq!(others.status.as_str(), "active");
-    let user = world.app.store.read(|read| accounts::find(read, 1)).wait().unwrap().unwrap();
+    let user = world.app.store.read(|read| users::find(read, 1)).wait().unwrap().unwrap();
     assert_eq!((user.disabled_at, user.active_cues), (Some(now), 0));
 }
 
@@ -150,15 +151,15 @@ fn executions_are_counted_by_utc_month_and_user() {
     let count = |user, executions| {
         let now = world.now();
         let counted = world.app.store.write(move |tx| {
-            let mut quota = months::quota(tx, &Plans::default(), user, now)?.unwrap();
+            let mut quota = usage::quota(tx, &Plans::default(), user, now)?.unwrap();
             (0..executions).for_each(|_| assert!(quota.take(now)));
-            months::save_quota(tx, user, &quota, now)
+            usage::save_quota(tx, user, &quota, now)
         });
         counted.wait().unwrap();
     };
     let counted = |user| {
         let now = world.now();
-        world.app.store.read(move |read| months::find(read, user, now)).wait().unwrap().executions
+        world.app.store.read(move |read| usage::find(read, user, now)).wait().unwrap().executions
     };
     count(ann, 2);
     count(ann, 3);

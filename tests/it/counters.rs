@@ -1,7 +1,7 @@
 //! The figures that the file keeps of its own rows. Every server of these tests ends with a look at them; here they are
 //! led through every move that an execution and a cue can make.
 
-use cued::store::tally;
+use cued::store::db::counters;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -29,7 +29,7 @@ fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
     let user = server.user();
     let is = |claims: i64, retries: i64| {
         assert_eq!(waiting(&user), (json!(0), json!(claims), json!(retries)));
-        assert_eq!(tally::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+        assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
     };
     let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
     let work = user.create(&json!({"name": "work", "schedule": hourly, "transport": "worker"}));
@@ -64,7 +64,7 @@ fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
     let user = server.user();
     let is = |active: i64| {
         assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(active));
-        assert_eq!(tally::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+        assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
     };
     let path = |cue: &Value| format!("/v1/cues/{}", cue["id"].as_str().unwrap());
     let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
@@ -103,7 +103,7 @@ fn a_disabled_user_leaves_nothing_that_waits() {
     let disabled = cued(&["user", "disable", &email, "--db"]).arg(server.db()).output().unwrap();
     assert!(disabled.status.success());
     assert_eq!(waiting(&other), (json!(0), json!(1), json!(1)));
-    assert_eq!(tally::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_figure_that_is_wrong_is_found_and_named() {
     let file = server.sqlite();
     let wrong = "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
     file.execute_batch(wrong).unwrap();
-    let found = tally::discrepancies(&file).unwrap().join("\n");
+    let found = counters::discrepancies(&file).unwrap().join("\n");
     assert!(found.contains("backlog claim says 7 and 0 are there"), "{found}");
     assert!(found.contains("is said to have 5 active cues and has 1"), "{found}");
     file.execute_batch("UPDATE backlog SET count = 0; UPDATE users SET active_cues = 1").unwrap();

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use cued::store::tally;
+use cued::store::db::counters;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -179,7 +179,7 @@ fn drain(user: &Client, file: &Connection) {
 fn check(file: &Connection, receiver: &Recorder, acknowledged: &Acknowledged) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
-    assert_eq!(tally::discrepancies(file).unwrap(), Vec::<String>::new());
+    assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());
     assert_eq!(receiver.overlaps(), Vec::<String>::new(), "two requests of one execution at once");
 
     let sql = "SELECT c.id, count(e.key), coalesce(min(e.status), '') FROM cues c \

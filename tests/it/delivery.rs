@@ -5,7 +5,7 @@ use std::time::Duration;
 use cued::engine::courier::{Courier, Parcel, Receipt};
 use cued::engine::delivery::promote;
 use cued::engine::mishap::Mishap;
-use cued::store::payloads::set_payload;
+use cued::store::cues::payloads::set_payload;
 use serde_json::json;
 
 use super::delivery_fixture::{Recorder, World, answer, at};

@@ -9,7 +9,7 @@ use cued::engine::courier::{Courier, Parcel, Receipt};
 use cued::engine::delivery::Delivery;
 use cued::engine::dispatcher::Dispatcher;
 use cued::engine::mishap::Mishap;
-use cued::store::queue;
+use cued::store::executions::delivery_queue;
 
 use super::delivery_fixture::{Recorder, World, answer};
 
@@ -78,7 +78,7 @@ fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
         world.runs(cue, 3);
     }
     let now = world.app.clock.now();
-    let taken = world.write(move |tx| queue::take(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
+    let taken = world.write(move |tx| delivery_queue::take(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
     let order: Vec<_> = taken.iter().map(|taken| (taken.ticket.lane, taken.ticket.key)).collect();
     assert_eq!(order, [(20, 4), (20, 5), (20, 6)]);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cued::engine::delivery::recover;
 use cued::engine::dispatcher::{Dispatcher, Intake};
 use cued::error::Error;
-use cued::store::removal;
+use cued::store::cues::cue_deletion;
 
 use super::delivery_fixture::{Recorder, World, answer};
 
@@ -57,7 +57,7 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
     let mut dispatcher = Dispatcher::new(64);
     let courier = Recorder::told([answer(500)]);
     let returned = world.carry(&courier, &world.take(&mut dispatcher)[0]);
-    assert!(world.write(|tx| removal::remove(tx, 1, "cue_100000000000").unwrap()));
+    assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
     let other = world.run(world.cue("https://example.org/"));
     assert_eq!(world.field::<i64>(other, "key"), returned.ended.ticket.key, "SQLite gives the key again");
     let mut elsewhere = Dispatcher::new(64);

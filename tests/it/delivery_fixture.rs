@@ -13,7 +13,7 @@ use cued::engine::attempt::{judge, send};
 use cued::engine::courier::{Courier, Parcel, Receipt};
 use cued::engine::dispatcher::{Dispatcher, Intake, Returned};
 use cued::engine::mishap::Mishap;
-use cued::store::queue::Taken;
+use cued::store::executions::delivery_queue::Taken;
 use cued::store::{Rings, Tx, executions};
 use jiff::{Timestamp, ToSpan};
 use rusqlite::types::FromSql;

@@ -10,8 +10,10 @@ use cued::domain::execution::{NewExecution, Retry, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::random;
+use cued::store::cues::payloads;
+use cued::store::db::counters;
 use cued::store::executions::{self, Listed};
-use cued::store::{Rings, cues, payloads, tally};
+use cued::store::{Rings, cues};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -58,7 +60,7 @@ impl World {
 
     /// What is wrong with the file's counters: nothing, whatever a test has done.
     fn discrepancies(&self) -> Vec<String> {
-        self.app.store.read(|file| tally::discrepancies(file)).wait().unwrap_or_default()
+        self.app.store.read(|file| counters::discrepancies(file)).wait().unwrap_or_default()
     }
 
     /// A new user's row.

@@ -2,7 +2,8 @@
 
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{Status, Trigger};
-use cued::store::history::{self, Filter};
+use cued::store::executions::execution_list;
+use cued::store::executions::execution_list::Filter;
 use rusqlite::params;
 
 use crate::fixture::World;
@@ -106,7 +107,7 @@ fn every_filter_and_page_shows_what_a_look_at_every_row_would() {
         let expected: Vec<&str> =
             rows.iter().rev().filter(|row| fits(row, &filter)).map(|row| row.id.as_str()).collect();
         let asked = filter.clone();
-        let page = world.app.store.read(move |read| history::list(read, user, &asked, limit, offset));
+        let page = world.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
         let (page, total) = page.wait().unwrap();
         let shown: Vec<String> = page.iter().map(|listed| listed.execution.id.to_string()).collect();
         let wanted =

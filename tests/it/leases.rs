@@ -7,7 +7,7 @@ use cued::domain::execution::Status;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::upkeep::{self, return_lost_claims};
-use cued::store::history;
+use cued::store::executions::execution_list;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -164,8 +164,12 @@ fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
     world.advance(10);
     assert_eq!(scheduler.run_once(&world.app).unwrap().executions, 2);
     for (cue_key, success) in ends {
-        let (runs, total) =
-            world.app.store.read(move |read| history::list_of_cue(read, cue_key, 10, 0)).wait().unwrap();
+        let (runs, total) = world
+            .app
+            .store
+            .read(move |read| execution_list::list_of_cue(read, cue_key, 10, 0))
+            .wait()
+            .unwrap();
         assert_eq!((runs.len(), total), (1, 1));
         let id = runs[0].execution.id;
         take(&world, user, id, "w");

@@ -9,8 +9,9 @@ use cued::domain::cue::Status;
 use cued::domain::cue::patch::{CueChange, ScheduleParts, WantedStatus};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
-use cued::store::due::{self, Missed};
-use cued::store::history;
+use cued::store::cues::due_cues;
+use cued::store::cues::due_cues::Missed;
+use cued::store::executions::execution_list;
 use jiff::Timestamp;
 
 use crate::fixture::World;
@@ -34,13 +35,13 @@ fn adrift(start: &str, catch_up: CatchUp) -> (World, i64) {
 /// The instants for which the cue has executions, oldest first.
 fn runs(world: &World, cue_key: i64) -> Vec<String> {
     let (page, total) =
-        world.app.store.read(move |read| history::list_of_cue(read, cue_key, 100, 0)).wait().unwrap();
+        world.app.store.read(move |read| execution_list::list_of_cue(read, cue_key, 100, 0)).wait().unwrap();
     assert_eq!(usize::try_from(total).unwrap(), page.len());
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
 
 fn missed(world: &World, cue_key: i64) -> Vec<Missed> {
-    world.app.store.read(move |read| due::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
+    world.app.store.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
 }
 
 #[test]
@@ -182,7 +183,9 @@ fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
         });
         read.wait().unwrap()
     };
-    for (sql, index) in [(due::LIST, "USING INDEX cues_due"), (due::NEXT, "USING COVERING INDEX cues_due")] {
+    for (sql, index) in
+        [(due_cues::LIST, "USING INDEX cues_due"), (due_cues::NEXT, "USING COVERING INDEX cues_due")]
+    {
         let steps = plan(sql);
         assert!(steps.iter().any(|step| step.contains(index)), "{sql}: {steps:?}");
         assert!(

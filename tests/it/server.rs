@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cued::store::tally;
+use cued::store::db::counters;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -154,7 +154,7 @@ impl Drop for Server {
                 "--- the end of the server's log\n{}",
                 lines[lines.len().saturating_sub(40)..].join("\n")
             );
-        } else if let Ok(wrong) = tally::discrepancies(&self.sqlite()) {
+        } else if let Ok(wrong) = counters::discrepancies(&self.sqlite()) {
             assert_eq!(
                 wrong,
                 Vec::<String>::new(),

@@ -7,7 +7,8 @@ use cued::domain::api_error::Code;
 use cued::domain::execution::outcome::Report;
 use cued::domain::ids::ExecutionId;
 use cued::error::{Error, Result};
-use cued::store::claims::{self, Claimable, Filter};
+use cued::store::executions::claims;
+use cued::store::executions::claims::{Claimable, Filter};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::fixture::{BEGIN, World};

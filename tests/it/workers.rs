@@ -14,8 +14,9 @@ use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
 use cued::engine::upkeep;
 use cued::error::Result;
-use cued::store::claims::Claimable;
-use cued::store::{executions, history, workers};
+use cued::store::executions;
+use cued::store::executions::claims::Claimable;
+use cued::store::executions::{execution_list, workers};
 use serde_json::json;
 
 use crate::fixture::World;
@@ -184,8 +185,12 @@ fn executions_of_a_cue_come_newest_first_and_page_by_page() {
     world.run(&other, json!({}));
     let page = |limit, offset| {
         let key = cue.key;
-        let (page, total) =
-            world.app.store.read(move |read| history::list_of_cue(read, key, limit, offset)).wait().unwrap();
+        let (page, total) = world
+            .app
+            .store
+            .read(move |read| execution_list::list_of_cue(read, key, limit, offset))
+            .wait()
+            .unwrap();
         assert_eq!(total, 5);
         page.into_iter().map(|listed| listed.execution.id).collect::<Vec<_>>()
     };

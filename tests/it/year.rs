@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cued::store::tally;
+use cued::store::db::counters;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn every_due_instant_is_run_once_or_counted_as_missed_once() {
     let file = server.sqlite();
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
-    assert_eq!(tally::discrepancies(&file).unwrap(), Vec::<String>::new());
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
     for cue in &cues {
         account_for(&file, cue, end);
     }

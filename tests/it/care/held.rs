@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use cued::store::{hold, queue};
+use cued::store::db::hold;
+use cued::store::executions::delivery_queue;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -83,8 +84,11 @@ fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
     let world = delivery_fixture::World::new(8);
     world.sql("UPDATE users SET active_cues = 1");
     world.run(world.cue("https://example.com/"));
-    let take =
-        || world.write(|tx| queue::take(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len());
+    let take = || {
+        world.write(|tx| {
+            delivery_queue::take(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
+        })
+    };
     world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     assert_eq!(take(), 0);
     assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));

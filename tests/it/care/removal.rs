@@ -3,7 +3,10 @@
 use cued::actions::executions::{claim, claim_next};
 use cued::engine::sweeper::{Next, Sweeper};
 use cued::error::Error;
-use cued::store::{claims, executions, history, removal, tally};
+use cued::store::cues::cue_deletion;
+use cued::store::db::counters;
+use cued::store::executions;
+use cued::store::executions::{claims, execution_list};
 use serde_json::json;
 
 use super::{BEGIN, fire, insert_history, rows, work};
@@ -23,16 +26,16 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
     let left = world.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
     let kept = world.run(&other, json!({"task": "t"}));
     let id = doomed.id.clone();
-    assert!(world.app.store.write(move |tx| removal::remove(tx, user, &id)).wait().unwrap());
+    assert!(world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
 
     // The row of the deleted cue was the last: another one must not take its place, and what it left.
     let next = world.worker_cue(user, |_| ()).key;
     let look = world.app.store.read(move |read| {
-        assert_eq!(history::list_of_cue(read, next, 100, 0)?.1, 0);
+        assert_eq!(execution_list::list_of_cue(read, next, 100, 0)?.1, 0);
         let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
         assert!(count > 200, "{count} are left: there is something to be seen");
         assert!(executions::find(read, user, left[0])?.is_none());
-        let (page, total) = history::list(read, user, &history::Filter::default(), 100, 0)?;
+        let (page, total) = execution_list::list(read, user, &execution_list::Filter::default(), 100, 0)?;
         assert_eq!((page.len(), total), (1, 1));
         assert_eq!(page[0].execution.id, kept);
         let task = claims::Filter { task: Some("t".to_owned()), agent: None };
@@ -72,7 +75,7 @@ fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
     claim(&world.app, user, held, "w".to_owned()).wait().unwrap();
     world.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
-    world.app.store.write(move |tx| removal::remove(tx, user, &id)).wait().unwrap();
+    world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
     assert_eq!(world.app.store.read(claims::next_lost).wait().unwrap(), None);
     let mut sweeper = Sweeper::default();
     while sweeper.pass(&world.app).unwrap() == Next::Again {}
@@ -95,7 +98,7 @@ fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
     user.settle();
     assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "removed_cues")), (1, 0, 0));
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1);
-    assert_eq!(tally::discrepancies(&file).unwrap(), Vec::<String>::new());
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -104,13 +107,13 @@ fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
     let cue = world.cue("https://example.com/");
     world.sql("UPDATE users SET active_cues = 1");
     world.runs(cue, 300);
-    assert!(world.write(|tx| removal::remove(tx, 1, "cue_100000000000").unwrap()));
+    assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
     let courier = delivery_fixture::Recorder::default();
     assert!(world.deliver(&courier) > 0, "some are left behind");
     assert_eq!(courier.parcels(), []);
     let mut sweeper = Sweeper::default();
     while sweeper.pass(&world.app).unwrap() == Next::Again {}
-    let wrong = world.app.store.read(|read| tally::discrepancies(read)).wait().unwrap();
+    let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
     assert_eq!(wrong, Vec::<String>::new());
 }
 

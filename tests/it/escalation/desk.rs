@@ -9,8 +9,9 @@ use cued::engine::dispatcher::Intake;
 use cued::engine::escalation::Desk;
 use cued::engine::telling::{Told, judge, judge_mail, send, send_mail};
 use cued::error::Error;
-use cued::store::outbox::Notice;
-use cued::store::{alerts, executions};
+use cued::store::executions;
+use cued::store::notifications::alerts;
+use cued::store::notifications::outbox::Notice;
 use serde_json::Value;
 
 use crate::delivery_fixture::{Recorder, World, answer};

@@ -23,7 +23,7 @@ use cued::engine::scheduler::Scheduler;
 use cued::engine::{escalation, telling, upkeep};
 use cued::error::{Error, Result};
 use cued::store::cues;
-use cued::store::outbox::Notice;
+use cued::store::notifications::outbox::Notice;
 use rusqlite::types::Value;
 use serde_json::json;
 

@@ -8,7 +8,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cued::store::{Read, file, tally};
+use cued::store::Read;
+use cued::store::db::{counters, open};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ pub fn assert_sound(file: &Connection) {
     let orphans =
         file.prepare("PRAGMA foreign_key_check").unwrap().query([]).unwrap().next().unwrap().is_some();
     assert!(!orphans, "a row refers to one that is not there");
-    assert_eq!(tally::discrepancies(file).unwrap(), Vec::<String>::new());
+    assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
 fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it() {
     let world = World::new();
     let store = &world.app.store;
-    let log = || file::sizes(&world.app.settings.db).wal.unwrap();
+    let log = || open::sizes(&world.app.settings.db).wal.unwrap();
     let before = log();
     assert!(store.try_again());
     assert_eq!(log(), before, "while all is well nothing is written");

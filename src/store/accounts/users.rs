@@ -1,0 +1,203 @@
+//! Users, their plans and their webhook secrets. Their API keys are in `keys`, their months in `months`.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::account::user::User;
+use crate::domain::billing::offer::Interval;
+use crate::error::Result;
+use crate::store::accounts::plan_limits::pause_above_limit;
+use crate::store::db::columns::{instant, maybe_instant, millis};
+use crate::store::db::counters::settle;
+use crate::store::{Read, Tx};
+
+const COLUMNS: &str =
+    "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
+
+/// A user that is being made.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct NewUser {
+    pub id: String,
+    pub email: String,
+    pub plan: String,
+    pub webhook_secret: String,
+    pub alert_webhook_secret: String,
+    pub created_at: Timestamp,
+}
+
+/// Stores a user and answers its row, or none where the address is taken.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, new: &NewUser) -> Result<Option<i64>> {
+    let inserted = tx
+        .prepare_cached(
+            "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6) ON CONFLICT (email) DO NOTHING",
+        )?
+        .execute(params![
+            new.id,
+            new.email,
+            new.plan,
+            new.webhook_secret,
+            new.alert_webhook_secret,
+            millis(new.created_at),
+        ])?;
+    Ok((inserted > 0).then(|| tx.last_insert_rowid()))
+}
+
+/// The user in this row.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, user_key: i64) -> Result<Option<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([user_key], read_user).optional()?)
+}
+
+/// The user with this address.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_by_email(read: &Read<'_>, email: &str) -> Result<Option<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE email = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([email], read_user).optional()?)
+}
+
+/// The user with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_by_id(read: &Read<'_>, id: &str) -> Result<Option<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE id = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([id], read_user).optional()?)
+}
+
+/// Every user, in order of registration.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(read: &Read<'_>) -> Result<Vec<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM users ORDER BY key");
+    Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+/// Whether there is any user.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn exist(read: &Read<'_>) -> Result<bool> {
+    Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
+}
+
+/// Gives a user another plan, for which no subscription pays yet; tells whether it is another one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_plan(tx: &Tx<'_>, user_key: i64, plan: &str) -> Result<bool> {
+    let changed = tx
+        .prepare_cached("UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2")?
+        .execute(params![user_key, plan])?;
+    Ok(changed > 0)
+}
+
+/// The user's active cues, those included that this write has counted; none where the user is disabled.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn active_cues(tx: &Tx<'_>, user_key: i64) -> Result<Option<i64>> {
+    settle(tx)?;
+    Ok(tx
+        .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
+        .query_row([user_key], |row| row.get(0))
+        .optional()?)
+}
+
+/// Notes at which interval a user's plan is paid for; none where nobody pays.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_plan_interval(tx: &Tx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET plan_interval = ?2 WHERE key = ?1")?
+        .execute(params![user_key, interval.map(Interval::as_str)])?;
+    Ok(())
+}
+
+/// Disables a user: its keys are unknown from now on, and its active cues are paused.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET disabled_at = ?2 WHERE key = ?1")?
+        .execute(params![user_key, millis(now)])?;
+    pause_above_limit(tx, user_key, Some(0), now)?;
+    Ok(())
+}
+
+/// The user's webhook secret.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read
+        .prepare_cached("SELECT webhook_secret FROM users WHERE key = ?1")?
+        .query_row([user_key], |row| row.get(0))?)
+}
+
+/// Gives the user another webhook secret; the present one signs beside it until `previous_expires`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn rotate_secret(tx: &Tx<'_>, user_key: i64, secret: &str, previous_expires: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE users SET previous_secret = webhook_secret, previous_secret_expires = ?3, webhook_secret = ?2
+          WHERE key = ?1",
+    )?
+    .execute(params![user_key, secret, millis(previous_expires)])?;
+    Ok(())
+}
+
+/// What signs the user's alerts.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn alert_webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read
+        .prepare_cached("SELECT alert_webhook_secret FROM users WHERE key = ?1")?
+        .query_row([user_key], |row| row.get(0))?)
+}
+
+/// Gives the user another secret for alerts; the present one signs no more.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_alert_webhook_secret(tx: &Tx<'_>, user_key: i64, secret: &str) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1")?
+        .execute(params![user_key, secret])?;
+    Ok(())
+}
+
+/// Sends the user's alerts to `url` from now on, or nowhere.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_alert_webhook_url(tx: &Tx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
+    tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?
+        .execute(params![user_key, url])?;
+    Ok(())
+}
+
+fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
+    Ok(User {
+        key: row.get("key")?,
+        id: row.get("id")?,
+        email: row.get("email")?,
+        plan: row.get("plan")?,
+        plan_interval: row.get("plan_interval")?,
+        alert_webhook_url: row.get("alert_webhook_url")?,
+        active_cues: row.get("active_cues")?,
+        disabled_at: maybe_instant(row, "disabled_at")?,
+        created_at: instant(row, "created_at")?,
+    })
+}

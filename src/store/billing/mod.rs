@@ -1,0 +1,4 @@
+//! Requests for a plan, subscriptions and the payment provider's events.
+
+pub mod requests;
+pub mod subscriptions;

@@ -1,0 +1,219 @@
+//! What the scheduler asks of cues: which are due, and what a run leaves behind.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::cue::{Cue, ScheduleText};
+use crate::domain::schedule::Occurrences;
+use crate::domain::schedule::catch_up::Reason;
+use crate::error::Result;
+use crate::store::cues::read_schedule;
+use crate::store::db::columns::{Columns, instant, millis, read_instant};
+use crate::store::db::write_stats::Deed;
+use crate::store::{Read, Tx};
+
+macro_rules! due_cues {
+    ($which:literal) => {
+        concat!(
+            "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
+                    transport = 'worker' AS is_worker, lane, payload_key, task, agent
+               FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
+              WHERE status = 'active' AND next_run <= ?1 ",
+            $which
+        )
+    };
+}
+
+/// The cues due at an instant, longest overdue first.
+pub const LIST: &str = due_cues!("ORDER BY next_run LIMIT ?2 + 0");
+
+const ONE: &str = due_cues!("AND cues.key = ?2");
+
+/// The earliest instant at which a cue is due. The status is a literal, so that the partial index serves.
+pub const NEXT: &str =
+    "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
+
+/// A cue that is due, with what a run needs of it.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct DueCue {
+    /// Its row.
+    pub key: i64,
+    pub user_key: i64,
+    /// The instant at which it was due.
+    pub next_run: Timestamp,
+    /// How often it has run before.
+    pub run_count: i64,
+    pub schedule: ScheduleText,
+    pub is_worker: bool,
+    pub lane: Option<i64>,
+    pub payload_key: Option<i64>,
+    pub task: Option<String>,
+    pub agent: Option<String>,
+}
+
+/// The cues due at `now`, longest overdue first, at most `limit`, each with its row. One whose columns cannot be
+/// read comes as an error of its own, so that it cannot hold up the others.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+    let due = read
+        .prepare_cached(LIST)?
+        .query_map(params![millis(now), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok((row.get(0)?, read_due(row)))
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(due)
+}
+
+/// The cue in row `key`, if it is due at `now`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
+    Ok(read.prepare_cached(ONE)?.query_row(params![millis(now), key], read_due).optional()?)
+}
+
+/// The cue in the columns of [`LIST`].
+fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
+    let mut columns = Columns::of(row);
+    Ok(DueCue {
+        key: columns.get()?,
+        user_key: columns.get()?,
+        next_run: columns.instant()?,
+        run_count: columns.get()?,
+        schedule: read_schedule(&mut columns)?,
+        is_worker: columns.get()?,
+        lane: columns.get()?,
+        payload_key: columns.get()?,
+        task: columns.get()?,
+        agent: columns.get()?,
+    })
+}
+
+/// The earliest instant at which a cue is due.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn next(read: &Read<'_>) -> Result<Option<Timestamp>> {
+    let next: Option<i64> = read.prepare_cached(NEXT)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(next.map(read_instant).transpose()?)
+}
+
+/// Notes that a cue was due: `runs` executions were made of it, `missed` were not, and it is due again at `next_run`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn advance(
+    tx: &Tx<'_>,
+    cue_key: i64,
+    next_run: Option<Timestamp>,
+    runs: usize,
+    missed: u64,
+    now: Timestamp,
+) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE cues SET next_run = ?2, run_count = run_count + ?3, missed_count = missed_count + ?4,
+                last_run = CASE WHEN ?3 > 0 THEN ?5 ELSE last_run END
+          WHERE key = ?1",
+    )?
+    .execute(params![
+        cue_key,
+        next_run.map(millis),
+        i64::try_from(runs).unwrap_or(i64::MAX),
+        i64::try_from(missed).unwrap_or(i64::MAX),
+        millis(now),
+    ])?;
+    Ok(())
+}
+
+/// Ends a cue whose next instant cannot be computed, and says why.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn fail(tx: &Tx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+    let user_key = tx
+        .prepare_cached(
+            "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
+              WHERE key = ?1 AND status = 'active' RETURNING user_key",
+        )?
+        .query_row(params![cue_key, reason, millis(now)], |row| row.get(0))
+        .optional()?;
+    if let Some(user_key) = user_key {
+        tx.tally().active_cues(user_key, -1);
+    }
+    Ok(())
+}
+
+/// Accounts for runs that made no execution; nothing where there are none.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert_missed(tx: &Tx<'_>, cue_key: i64, missed: Occurrences, reason: Reason) -> Result<()> {
+    let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
+    tx.prepare_cached(
+        "INSERT INTO missed (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![
+        cue_key,
+        millis(first),
+        millis(last),
+        i64::try_from(missed.count).unwrap_or(i64::MAX),
+        reason.as_str()
+    ])?;
+    tx.count(Deed::Missed(reason), missed.count);
+    Ok(())
+}
+
+/// Accounts for what `cue` was due for until `now` and has not fired yet, before a change takes its `next_run` away:
+/// what the server was too late for. Answers how many runs.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn account_for_overdue(tx: &Tx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
+    let (Some(due), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
+    let before = due.checked_sub(SignedDuration::from_millis(1)).unwrap_or(due);
+    let missed = schedule.occurrences(before, now);
+    insert_missed(tx, cue.key, missed, Reason::Downtime)?;
+    let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
+    if count > 0 {
+        tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
+            .execute(params![cue.key, count])?;
+    }
+    Ok(count)
+}
+
+/// One row of missed runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Missed {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    pub count: i64,
+    pub reason: String,
+}
+
+/// One page of a cue's missed runs, newest first, and how many rows there are in all.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list_missed(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Missed>, i64)> {
+    let missed = read
+        .prepare_cached(
+            "SELECT first, last, count, reason FROM missed WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
+        )?
+        .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], |row| {
+            Ok(Missed {
+                first: instant(row, "first")?,
+                last: instant(row, "last")?,
+                count: row.get("count")?,
+                reason: row.get("reason")?,
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let total = read
+        .prepare_cached("SELECT count(*) FROM missed WHERE cue_key = ?1")?
+        .query_row([cue_key], |row| row.get(0))?;
+    Ok((missed, total))
+}

@@ -1,0 +1,349 @@
+//! Cues. Their payloads are in `payloads`, what the scheduler asks of them in `due`, their deletion in `removal`.
+
+pub mod cue_deletion;
+pub mod due_cues;
+pub mod fire;
+pub mod payloads;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+use serde_json::Value;
+
+use super::{Read, Tx};
+use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
+use crate::domain::execution::Retry;
+use crate::domain::execution::verification::Mode;
+use crate::domain::schedule::CatchUp;
+use crate::domain::webhook::callback::{Callback, Method};
+use crate::domain::webhook::callback_url::lane_of;
+use crate::error::Result;
+use crate::store::cues::due_cues::account_for_overdue;
+use crate::store::cues::payloads::set_payload;
+use crate::store::db::columns::{Columns, broken, maybe_json, millis, read_instant};
+
+macro_rules! columns {
+    () => {
+        "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
+    cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
+    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at"
+    };
+}
+
+const COLUMNS: &str = columns!();
+
+const FIND_WHOLE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", (SELECT body FROM payloads WHERE payloads.key = payload_key) AS payload FROM cues WHERE id = ?2 AND user_key = ?1"
+);
+
+const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
+
+/// Stores a new cue and its payload; the answer has its row and its payload's.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
+    tx.prepare_cached(
+        "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport, lane,
+                           cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
+                           callback_url, callback_method, callback_headers, name, description, warning,
+                           created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+                 ?22, ?23, ?24, ?25)",
+    )?
+    .execute(params![
+        cue.id,
+        cue.user_key,
+        cue.status.as_str(),
+        cue.next_run.map(millis),
+        cue.last_run.map(millis),
+        cue.run_count,
+        cue.missed_count,
+        cue.transport.as_str(),
+        lane(&cue),
+        cron(&cue),
+        at(&cue),
+        cue.schedule.timezone,
+        cue.schedule.catch_up.as_str(),
+        cue.retry.max_attempts,
+        backoff(&cue),
+        on_failure(&cue)?,
+        cue.verification.as_str(),
+        cue.callback.as_ref().map(|callback| &callback.url),
+        method(&cue),
+        headers(&cue),
+        cue.name,
+        cue.description,
+        cue.warning,
+        millis(cue.created_at),
+        millis(cue.updated_at),
+    ])?;
+    cue.key = tx.last_insert_rowid();
+    tx.tally().active_cues(cue.user_key, i64::from(cue.status == Status::Active));
+    if payload.is_some() {
+        cue.payload_key = set_payload(tx, cue.key, payload)?;
+    }
+    Ok(cue)
+}
+
+/// Stores what a change may have altered, but for the payload.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
+    let was_active =
+        tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
+    let is_active = cue.status == Status::Active;
+    tx.tally().active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
+    tx.prepare_cached(
+        "UPDATE cues SET status = ?2, next_run = ?3, lane = ?4, cron = ?5, at = ?6, timezone = ?7, catch_up = ?8,
+                max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12, callback_url = ?13,
+                callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17, warning = ?18,
+                updated_at = ?19
+          WHERE key = ?1",
+    )?
+    .execute(params![
+        cue.key,
+        cue.status.as_str(),
+        cue.next_run.map(millis),
+        lane(cue),
+        cron(cue),
+        at(cue),
+        cue.schedule.timezone,
+        cue.schedule.catch_up.as_str(),
+        cue.retry.max_attempts,
+        backoff(cue),
+        on_failure(cue)?,
+        cue.verification.as_str(),
+        cue.callback.as_ref().map(|callback| &callback.url),
+        method(cue),
+        headers(cue),
+        cue.name,
+        cue.description,
+        cue.warning,
+        millis(cue.updated_at),
+    ])?;
+    Ok(())
+}
+
+/// The user's cue with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
+    Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
+}
+
+/// The user's cue with this id, and its payload: in one statement, for it is what is asked for most.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_whole(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
+    let mut find = read.prepare_cached(FIND_WHOLE)?;
+    let found =
+        find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
+    Ok(found.optional()?)
+}
+
+/// The row of the user's cue with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn key_of(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+    let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
+    Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
+}
+
+/// The cue in this row.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Cue>> {
+    let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
+}
+
+/// One page of the user's cues, newest first, and how many there are in all.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(
+    read: &Read<'_>,
+    user_key: i64,
+    status: Option<Status>,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<Cue>, i64)> {
+    let filter =
+        if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
+    let status = status.map(Status::as_str);
+    let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 + 0 OFFSET ?4");
+    let cues = read
+        .prepare_cached(&page)?
+        .query_map(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)], read_cue)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let total = read
+        .prepare_cached(&format!("SELECT count(*) FROM cues WHERE {filter}"))?
+        .query_row(params![user_key, status], |row| row.get(0))?;
+    Ok((cues, total))
+}
+
+/// Notes a run: `last_run` is now, `run_count` one more.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn count_run(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
+    )?
+    .execute(params![cue_key, millis(now)])?;
+    Ok(())
+}
+
+/// Ends a `once` cue whose only run, due at `scheduled_for` by schedule, has ended; leaves every other cue alone.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn end_once(
+    tx: &Tx<'_>,
+    cue_key: i64,
+    scheduled_for: Timestamp,
+    success: bool,
+    now: Timestamp,
+) -> Result<()> {
+    // By rows of a few columns: this is a step of every delivery.
+    let mut once = tx.prepare_cached(
+        "SELECT at, next_run, user_key, status = 'active' FROM cues WHERE key = ?1 AND at IS NOT NULL",
+    )?;
+    let mut once = once.query([cue_key])?;
+    let Some(cue) = once.next()? else { return Ok(()) };
+    let (at, next_run) = (read_instant(cue.get(0)?)?, cue.get::<_, Option<i64>>(1)?);
+    let Some(status) = after_only_run(at, next_run.is_some(), scheduled_for, success) else { return Ok(()) };
+    tx.tally().active_cues(cue.get(2)?, -i64::from(cue.get::<_, bool>(3)?));
+    tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
+        cue_key,
+        status.as_str(),
+        millis(now)
+    ])?;
+    Ok(())
+}
+
+/// Pauses an active cue; what it was due for and has not fired yet is accounted for.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn pause(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
+    account_for_overdue(tx, &cue, now)?;
+    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == Status::Active));
+    tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
+        .execute(params![cue_key, millis(now)])?;
+    Ok(())
+}
+
+/// The schedule in the columns `cron`, `at`, `timezone` and `catch_up`, which come next.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_schedule(columns: &mut Columns<'_, '_>) -> rusqlite::Result<ScheduleText> {
+    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
+        (Some(cron), None) => When::Recurring(cron),
+        (None, Some(at)) => When::Once(read_instant(at)?),
+        _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
+    };
+    Ok(ScheduleText { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
+}
+
+/// A callback of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Result<Callback> {
+    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
+    let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
+    Ok(Callback { url, method, headers })
+}
+
+/// A retry policy of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<Retry> {
+    let backoff_minutes =
+        serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
+    Ok(Retry { max_attempts, backoff_minutes })
+}
+
+/// The cue in the columns of [`COLUMNS`].
+fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
+    let mut columns = Columns::of(row);
+    Ok(Cue {
+        key: columns.get()?,
+        id: columns.get()?,
+        user_key: columns.get()?,
+        name: columns.get()?,
+        description: columns.get()?,
+        status: columns.word(Status::parse)?,
+        next_run: columns.maybe_instant()?,
+        last_run: columns.maybe_instant()?,
+        run_count: columns.get()?,
+        missed_count: columns.get()?,
+        schedule: read_schedule(&mut columns)?,
+        transport: columns.word(Transport::parse)?,
+        callback: read_callback(&mut columns)?,
+        payload_key: columns.get()?,
+        retry: retry(columns.get()?, columns.text()?)?,
+        on_failure: serde_json::from_str(columns.text()?).map_err(|error| broken(&error.to_string()))?,
+        verification: columns.word(Mode::parse)?,
+        warning: columns.get()?,
+        created_at: columns.instant()?,
+        updated_at: columns.instant()?,
+    })
+}
+
+fn read_callback(columns: &mut Columns<'_, '_>) -> rusqlite::Result<Option<Callback>> {
+    let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
+    url.map(|url| callback(url, method, headers)).transpose()
+}
+
+fn cron(cue: &Cue) -> Option<&str> {
+    match &cue.schedule.when {
+        When::Recurring(cron) => Some(cron),
+        When::Once(_) => None,
+    }
+}
+
+fn at(cue: &Cue) -> Option<i64> {
+    match cue.schedule.when {
+        When::Recurring(_) => None,
+        When::Once(at) => Some(millis(at)),
+    }
+}
+
+fn lane(cue: &Cue) -> Option<i64> {
+    cue.callback.as_ref().map(|callback| lane_of(&callback.url))
+}
+
+fn method(cue: &Cue) -> &'static str {
+    cue.callback.as_ref().map_or(Method::Post, |callback| callback.method).as_str()
+}
+
+fn headers(cue: &Cue) -> String {
+    let headers: &[(String, String)] = cue.callback.as_ref().map_or(&[], |callback| &callback.headers);
+    Value::from(
+        headers
+            .iter()
+            .map(|(name, value)| Value::from(vec![name.as_str(), value.as_str()]))
+            .collect::<Vec<_>>(),
+    )
+    .to_string()
+}
+
+fn backoff(cue: &Cue) -> String {
+    Value::from(cue.retry.backoff_minutes.clone()).to_string()
+}
+
+fn on_failure(cue: &Cue) -> Result<String> {
+    serde_json::to_string(&cue.on_failure).map_err(|error| crate::error::Error::Fault(error.to_string()))
+}

@@ -1,0 +1,113 @@
+//! Counters that a write moves: what waits in the queue, and how many cues of a user are active. They are kept while
+//! the write runs and stored once at its end: a herd moves them by hundreds in one write, and a trigger would cost each
+//! of its statements more than the change itself. Deletions are counted by the triggers of `schema.sql`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, params};
+
+use crate::error::Result;
+use crate::store::Tx;
+
+/// What an execution may wait for, of which health shows how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// For a delivery thread.
+    Send,
+    /// For a worker.
+    Claim,
+    /// For another attempt.
+    Retry,
+}
+
+impl Wait {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Claim => "claim",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// By how much a write has moved the counters so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    waiting: RefCell<BTreeMap<Wait, i64>>,
+    active_cues: RefCell<BTreeMap<i64, i64>>,
+}
+
+impl Tally {
+    /// Counts `more` executions that wait, or fewer where it is negative.
+    pub fn waiting(&self, what: Wait, more: i64) {
+        *self.waiting.borrow_mut().entry(what).or_default() += more;
+    }
+
+    /// Counts `more` active cues of a user, or fewer where it is negative.
+    pub fn active_cues(&self, user_key: i64, more: i64) {
+        *self.active_cues.borrow_mut().entry(user_key).or_default() += more;
+    }
+}
+
+/// Stores what was counted since the last time.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn settle(tx: &Tx<'_>) -> Result<()> {
+    for (what, more) in tx.tally().waiting.take() {
+        if more != 0 {
+            tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
+                .execute(params![what.as_str(), more])?;
+        }
+    }
+    for (user_key, more) in tx.tally().active_cues.take() {
+        if more != 0 {
+            tx.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
+                .execute([user_key, more])?;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the counters, one line for each, found by counting all that they stand for; and with what hangs
+/// together without a constraint that says so. Not for a server: everything is read.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
+    let mut wrong = file.prepare(
+        "SELECT 'backlog ' || name || ' says ' || count || ' and ' || counted || ' are there'
+           FROM (SELECT name, count,
+                        (SELECT count(*) FROM executions
+                          WHERE CASE name WHEN 'retry' THEN queue = 'waiting' AND status = 'retrying'
+                                          ELSE queue = name END) AS counted
+                   FROM backlog)
+          WHERE count <> counted
+         UNION ALL
+         SELECT 'user ' || email || ' is said to have ' || active_cues || ' active cues and has ' || counted
+           FROM (SELECT email, active_cues,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
+                   FROM users)
+          WHERE active_cues <> counted
+         UNION ALL
+         SELECT what || ' ' || key || ' is of cue ' || cue_key || ', which is not there'
+           FROM (SELECT 'execution' AS what, key, cue_key FROM executions
+                 UNION ALL SELECT 'payload', key, cue_key FROM payloads
+                 UNION ALL SELECT 'missed row', key, cue_key FROM missed)
+          WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
+            AND NOT EXISTS (SELECT 1 FROM removed_cues WHERE removed_cues.key = cue_key)
+         UNION ALL
+         SELECT 'execution ' || executions.key || ' has no payload ' || payload_key
+           FROM executions LEFT JOIN payloads ON payloads.key = payload_key
+          WHERE payload_key IS NOT NULL AND body IS NULL
+            AND executions.cue_key NOT IN (SELECT key FROM removed_cues)
+         UNION ALL
+         SELECT 'cue ' || cues.key || ' has no payload ' || payload_key
+           FROM cues LEFT JOIN payloads ON payloads.key = payload_key
+          WHERE payload_key IS NOT NULL AND body IS NULL
+         LIMIT 1000",
+    )?;
+    let wrong = wrong.query_map([], |row| row.get(0))?;
+    Ok(wrong.collect::<rusqlite::Result<Vec<String>>>()?)
+}

@@ -1,0 +1,198 @@
+//! Two reader threads, each on a read-only connection of the pool, and the answer that a caller waits for.
+//!
+//! A job runs to its end on its lane's thread: a request that waits costs no thread.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use r2d2_sqlite::SqliteConnectionManager;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::writer::panic_text;
+use crate::error::{Error, Result};
+use crate::store::db::corruption::Damage;
+
+/// A transaction that only reads: one consistent picture of the file.
+pub struct Read<'a>(&'a Connection);
+
+impl<'a> Read<'a> {
+    pub(in crate::store) fn new(connection: &'a Connection) -> Self {
+        Self(connection)
+    }
+}
+
+impl Deref for Read<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+/// The answer to a job: awaited by a handler, waited for by a thread.
+#[must_use = "a write is only known to be on the disk once its answer has come"]
+pub struct Pending<T>(Answer<T>);
+
+enum Answer<T> {
+    /// It is there, and nobody has taken it yet.
+    Done(Option<Result<T>>),
+    /// It comes from a lane.
+    Coming(oneshot::Receiver<Result<T>>),
+}
+
+// Nothing in it is pinned: an answer that is there is moved out of it.
+impl<T> Unpin for Pending<T> {}
+
+impl<T> Pending<T> {
+    pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
+        Self(Answer::Coming(receiver))
+    }
+
+    /// An answer that is there.
+    pub(in crate::store) fn done(answer: Result<T>) -> Self {
+        Self(Answer::Done(Some(answer)))
+    }
+
+    /// The answer of a store that has been closed.
+    pub(in crate::store) fn closed() -> Self {
+        Self::done(Err(ended()))
+    }
+
+    /// Blocks the calling thread until the answer is there. Not for use in a task.
+    ///
+    /// # Errors
+    /// What the job answered, or [`Error::Storage`] when its change could not be made durable.
+    pub fn wait(self) -> Result<T> {
+        match self.0 {
+            Answer::Done(answer) => answer.unwrap_or_else(|| Err(ended())),
+            Answer::Coming(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(ended())),
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Done(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Err(ended()))),
+            Answer::Coming(receiver) => {
+                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+            }
+        }
+    }
+}
+
+pub(in crate::store) fn ended() -> Error {
+    Error::Storage("the store has been closed".to_owned())
+}
+
+/// The pool of read-only connections.
+pub type Pool = r2d2::Pool<SqliteConnectionManager>;
+
+type Job = Box<dyn FnOnce(&Pool) + Send>;
+
+/// Hands jobs to the reader threads; they end when the last handle is dropped.
+#[derive(Clone)]
+pub struct Readers {
+    jobs: Sender<Job>,
+    damage: Damage,
+}
+
+impl Readers {
+    /// Starts `count` threads on connections of `pool`.
+    pub fn start(pool: &Pool, count: usize, damage: &Damage) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+        let (jobs, waiting) = channel::<Job>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = (0..count)
+            .map(|_| {
+                let (pool, waiting) = (pool.clone(), Arc::clone(&waiting));
+                std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok((Self { jobs, damage: damage.clone() }, threads))
+    }
+
+    /// Queues `job` for the next free reader.
+    pub fn submit<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, pending) = oneshot::channel();
+        let damage = self.damage.clone();
+        let job = move |pool: &Pool| {
+            // Nobody waits any more when the caller hung up.
+            drop(answer.send(damage.noted(caught(|| read(pool, job)))));
+        };
+        // A send fails only when the readers have ended; the dropped answer tells the caller.
+        drop(self.jobs.send(Box::new(job)));
+        Pending::new(pending)
+    }
+}
+
+fn run(pool: &Pool, waiting: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(job) => job(pool),
+            Err(_) => return,
+        }
+    }
+}
+
+/// What `job` answers; a panic in it is a fault like others.
+pub(in crate::store) fn caught<T>(job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job))
+        .unwrap_or_else(|panic| Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic)))))
+}
+
+/// Runs `job` on a free connection of `pool`, on the calling thread.
+pub(in crate::store) fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+    let connection = pool.get()?;
+    read_on(&connection, job)
+}
+
+/// Runs `job` in a transaction of its own. Its two statements are kept prepared: they are asked for as often as the
+/// rows that they enclose.
+pub(in crate::store) fn read_on<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Read<'_>) -> Result<T>,
+) -> Result<T> {
+    let snapshot = Snapshot::begin(connection)?;
+    job(&Read::new(snapshot.0))
+}
+
+/// A transaction that ends, by a panic too, when it is dropped.
+struct Snapshot<'a>(&'a Connection);
+
+impl<'a> Snapshot<'a> {
+    fn begin(connection: &'a Connection) -> Result<Self> {
+        // One that could not be ended would otherwise refuse every later one.
+        if !connection.is_autocommit() {
+            execute(connection, "ROLLBACK")?;
+        }
+        execute(connection, "BEGIN DEFERRED")?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        // It changed nothing, and the next one looks whether it has ended.
+        drop(execute(self.0, "ROLLBACK"));
+    }
+}
+
+/// Runs a statement that answers nothing.
+pub(in crate::store) fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

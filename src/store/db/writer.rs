@@ -1,0 +1,336 @@
+//! The one writer: takes what is waiting, runs each job in its own savepoint, commits once, then answers them all.
+//!
+//! An answer that was given is on the disk; a job that fails rolls back alone. No timer: under light load a write
+//! commits at once, under load the batch grows by itself.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::metrics::Stopwatch;
+use crate::store::db::corruption::Damage;
+use crate::store::db::counters;
+use crate::store::db::counters::Tally;
+use crate::store::db::readers::{Pending, Read, execute};
+use crate::store::db::write_stats::{Count, Deed, Deeds};
+
+/// The most jobs that share one commit; bounds how long the first of them waits for the last.
+const MOST_IN_A_BATCH: usize = 512;
+
+/// How long the writer looks for another job before it sleeps.
+const LINGER: Duration = Duration::from_micros(200);
+
+/// Which bells a write rings once it is on the disk.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Rings {
+    /// Something is due by the clock at this instant, perhaps earlier than the scheduler knew.
+    pub schedule: Option<Timestamp>,
+    /// An execution is ready to be sent.
+    pub send: bool,
+    /// An execution is ready to be claimed.
+    pub claim: bool,
+    /// A notice of a failure is ready to be told.
+    pub escalate: bool,
+}
+
+impl Rings {
+    fn and(self, other: Self) -> Self {
+        Self {
+            schedule: self.schedule.into_iter().chain(other.schedule).min(),
+            send: self.send || other.send,
+            claim: self.claim || other.claim,
+            escalate: self.escalate || other.escalate,
+        }
+    }
+}
+
+/// A write transaction. Derefs to [`Read`], so that whatever can be read can be read here too.
+pub struct Tx<'a> {
+    read: Read<'a>,
+    rings: Cell<Rings>,
+    tally: Tally,
+    count: Count,
+}
+
+impl<'a> Tx<'a> {
+    fn on(connection: &'a Connection) -> Self {
+        let (tally, count) = (Tally::default(), Count::default());
+        Self { read: Read::new(connection), rings: Cell::default(), tally, count }
+    }
+
+    /// The counters that this write moves; they are stored at its end.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Counts for metrics what this write does, if it is not rolled back.
+    pub fn count(&self, deed: Deed, times: u64) {
+        self.count.add(deed, times);
+    }
+
+    /// Rings `rings` after the commit that makes this write durable, and not if it fails.
+    pub fn ring(&self, rings: Rings) {
+        self.rings.set(self.rings.get().and(rings));
+    }
+}
+
+impl<'a> Deref for Tx<'a> {
+    type Target = Read<'a>;
+
+    fn deref(&self) -> &Read<'a> {
+        &self.read
+    }
+}
+
+/// Hands jobs to the writer thread. Cloned handles feed the same thread; it ends when the last is dropped.
+#[derive(Clone)]
+pub struct Writer {
+    jobs: Sender<Box<dyn Job>>,
+    state: Arc<State>,
+}
+
+/// What the writer's thread lets others know.
+#[derive(Default)]
+struct State {
+    /// Whether the newest commit that was to change anything failed.
+    fails: AtomicBool,
+    damage: Damage,
+    deeds: Deeds,
+}
+
+impl Writer {
+    /// Starts the thread on `connection`; `ring` is called after each commit that asked for it.
+    pub fn start(
+        connection: Connection,
+        damage: Damage,
+        ring: Arc<dyn Fn(Rings) + Send + Sync>,
+    ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
+        let (jobs, waiting) = channel();
+        let state = Arc::new(State { damage, ..State::default() });
+        let noted = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || run(connection, &waiting, &*ring, &noted))?;
+        Ok((Self { jobs, state }, thread))
+    }
+
+    /// Whether the newest commit that was to change anything succeeded.
+    pub fn works(&self) -> bool {
+        !self.state.fails.load(Ordering::Relaxed)
+    }
+
+    /// What was written so far.
+    pub fn deeds(&self) -> &Deeds {
+        &self.state.deeds
+    }
+
+    /// Queues `job` for the next commit. It runs to its end even if nobody waits for the answer.
+    pub fn submit<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, pending) = oneshot::channel();
+        // A send fails only when the writer has ended; the answer's sender is then dropped and `Pending` says so.
+        drop(self.jobs.send(Box::new(TypedJob { job: Some(job), result: None, answer })));
+        Pending::new(pending)
+    }
+}
+
+trait Job: Send {
+    /// Runs the closure; tells whether its changes are to be kept.
+    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// What let the closure down.
+    fn error(&self) -> Option<&Error>;
+    /// Sends the result, or `fault` in its place when the commit failed.
+    fn answer(self: Box<Self>, fault: Option<&Error>);
+}
+
+struct TypedJob<T, F> {
+    job: Option<F>,
+    result: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
+    fn run(&mut self, tx: &Tx<'_>) -> bool {
+        let Some(job) = self.job.take() else { return false };
+        let result = catch_unwind(AssertUnwindSafe(|| job(tx)))
+            .unwrap_or_else(|panic| Err(Error::Fault(format!("a write panicked: {}", panic_text(&*panic)))));
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn error(&self) -> Option<&Error> {
+        self.result.as_ref()?.as_ref().err()
+    }
+
+    fn answer(self: Box<Self>, fault: Option<&Error>) {
+        let result = match (self.result, fault) {
+            // Nothing of a faulty job was to be written, whatever became of the others.
+            (Some(Err(error @ (Error::Fault(_) | Error::Damaged(_) | Error::Storage(_)))), _) => Err(error),
+            // A refusal too: what the job was refused for (a claim, a report) may have gone with the commit.
+            (_, Some(Error::Storage(what))) => Err(Error::Storage(what.clone())),
+            (_, Some(fault)) => Err(Error::Storage(fault.to_string())),
+            (Some(result), None) => result,
+            (None, None) => Err(Error::Fault("a write was not run".to_owned())),
+        };
+        // Nobody waits any more when the caller hung up; the write stands all the same.
+        drop(self.answer.send(result));
+    }
+}
+
+/// What a panic said.
+pub(in crate::store) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
+
+fn run(
+    connection: Connection,
+    waiting: &Receiver<Box<dyn Job>>,
+    ring: &dyn Fn(Rings),
+    state: &State,
+) -> Connection {
+    while let Some(first) = next(waiting) {
+        let mut batch = vec![first];
+        while batch.len() < MOST_IN_A_BATCH {
+            let Ok(next) = waiting.try_recv() else { break };
+            batch.push(next);
+        }
+        let committed = timed_commit(&connection, &mut batch, state);
+        let fault = committed.as_ref().err();
+        if let Some(fault) = fault {
+            tracing::error!("a commit of {} writes failed: {fault}", batch.len());
+        }
+        for job in batch {
+            job.answer(fault);
+        }
+        if let Ok(done) = committed {
+            ring(done.rings);
+        }
+    }
+    connection
+}
+
+/// The next job; none once there will be none. Who has just been answered often asks again at once, and a thread that
+/// sleeps is woken later than a commit of a fast disk takes: so it looks about for a moment first.
+fn next(waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+    let stopwatch = Stopwatch::start();
+    while stopwatch.elapsed() < LINGER {
+        match waiting.try_recv() {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+        }
+    }
+    waiting.recv().ok()
+}
+
+/// Commits and notes how that went, before anybody is answered: who reads the figures then finds its own write.
+fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &State) -> Result<Done> {
+    let stopwatch = Stopwatch::start();
+    let committed = commit(connection, batch);
+    match &committed {
+        // Nothing reaches the disk of what changes nothing, and a full one lets it through.
+        Ok(done) if done.changed => {
+            state.deeds.committed(batch.len(), stopwatch.elapsed());
+            state.deeds.add(&done.count);
+            state.fails.store(false, Ordering::Relaxed);
+        }
+        Ok(_) => {}
+        Err(_) => state.deeds.failed_commits.add(1),
+    }
+    let errors = || batch.iter().filter_map(|job| job.error());
+    if committed.is_err() || errors().any(|error| matches!(error, Error::Storage(_))) {
+        state.fails.store(true, Ordering::Relaxed);
+    }
+    errors().chain(committed.as_ref().err()).for_each(|error| state.damage.note(error));
+    committed
+}
+
+/// What the writes of a commit have done.
+#[derive(Default)]
+struct Done {
+    rings: Rings,
+    count: Count,
+    /// Whether there was anything to be put on the disk.
+    changed: bool,
+}
+
+/// Runs the batch in one transaction. On an error nothing of it is on the disk.
+fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
+    // A rollback that failed would otherwise refuse every later transaction.
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    execute(connection, "BEGIN IMMEDIATE")?;
+    let done = run_batch(connection, batch).and_then(|done| {
+        // A job that was alone and failed has taken the transaction along.
+        if !connection.is_autocommit() {
+            execute(connection, "COMMIT")?;
+        }
+        Ok(done)
+    });
+    if done.is_err() && !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    done
+}
+
+fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
+    let mut done = Done::default();
+    // A savepoint copies every page that is changed for the first time; a job that is alone ends with its transaction.
+    let alone = batch.len() == 1;
+    for job in batch {
+        let tx = Tx::on(connection);
+        let changes = connection.total_changes();
+        if !alone {
+            execute(connection, "SAVEPOINT job")?;
+        }
+        let keep = job.run(&tx);
+        // SQLite ends the whole transaction by itself after some faults (a full disk): the batch is lost then.
+        if connection.is_autocommit() {
+            return Err(Error::Storage("the transaction was ended by a fault of the disk".to_owned()));
+        }
+        if keep {
+            counters::settle(&tx)?;
+            done.rings = done.rings.and(tx.rings.get());
+            done.count.add_all(&tx.count);
+            done.changed |= connection.total_changes() > changes;
+        } else {
+            execute(connection, if alone { "ROLLBACK" } else { "ROLLBACK TO job" })?;
+        }
+        if !alone {
+            execute(connection, "RELEASE job")?;
+        }
+    }
+    Ok(done)
+}
+
+/// Runs one job in a transaction of its own, on a connection that no writer thread has.
+pub(in crate::store) fn commit_alone<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Tx<'_>) -> Result<T>,
+) -> Result<T> {
+    execute(connection, "BEGIN IMMEDIATE")?;
+    let tx = Tx::on(connection);
+    let done = job(&tx).and_then(|done| counters::settle(&tx).map(|()| done));
+    execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    done
+}

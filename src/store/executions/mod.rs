@@ -1,0 +1,206 @@
+//! Executions: the queue and the history in one table. Deliveries are taken and recorded in `queue`, claims and
+//! leases are in `claims`, reports in `outcomes`.
+
+pub mod claims;
+pub mod delivery_queue;
+pub mod execution_list;
+pub mod outcomes;
+pub mod workers;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::execution::outcome::Outcome;
+use crate::domain::execution::verification::{Mode, OutcomeState};
+use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::error::Result;
+use crate::store::db::columns::{instant, maybe_instant, maybe_word, millis, word};
+use crate::store::db::counters::Wait;
+use crate::store::db::write_stats::Deed;
+use crate::store::notifications::on_failure;
+use crate::store::{Read, Tx, cues};
+
+/// An execution as callers see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its own row.
+    pub execution: Execution,
+    /// The id of its cue.
+    pub cue_id: String,
+    /// The name of its cue.
+    pub cue_name: String,
+    /// Who or what verifies the successes of its cue.
+    pub verification: Mode,
+    /// What was reported of it.
+    pub outcome: Option<Outcome>,
+}
+
+/// What [`read_execution`] reads, of a table named `e`.
+pub(super) const COLUMNS: &str = "e.key, e.id, e.cue_key, e.user_key, e.transport = 'worker' AS is_worker, e.status,
+    e.due, e.scheduled_for, e.triggered_by, e.payload_key, e.task, e.agent, e.attempts, e.started_at,
+    e.last_attempt_at, e.delivered_at, e.http_status, e.error_message, e.response_body, e.claimed_by, e.claimed_at,
+    e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
+
+/// Stores a run, ready at once or waiting for its instant, and answers its row.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, new: &NewExecution) -> Result<i64> {
+    let waits = new.scheduled_for > new.now;
+    let queue = match (waits, new.is_worker) {
+        (true, _) => "waiting",
+        (false, true) => "claim",
+        (false, false) => "send",
+    };
+    tx.count(Deed::Made(new.triggered_by), 1);
+    insert_row(tx, new, Status::Pending, Some(queue), None)
+}
+
+/// Stores a run that is over before it began, for `reason`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert_failed(tx: &Tx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
+    insert_row(tx, new, Status::Failed, None, Some(reason))
+}
+
+fn insert_row(
+    tx: &Tx<'_>,
+    new: &NewExecution,
+    status: Status,
+    queue: Option<&str>,
+    error_message: Option<&str>,
+) -> Result<i64> {
+    let due = (queue == Some("waiting")).then(|| millis(new.scheduled_for));
+    tx.prepare_cached(
+        "INSERT INTO executions (id, cue_key, user_key, transport, status, queue, due, lane, task, agent,
+                                 scheduled_for, triggered_by, payload_key, attempts, error_message, created_at,
+                                 updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15)",
+    )?
+    .execute(params![
+        new.id.bytes(),
+        new.cue_key,
+        new.user_key,
+        if new.is_worker { "worker" } else { "webhook" },
+        status.as_str(),
+        queue,
+        due,
+        new.lane,
+        new.task,
+        new.agent,
+        millis(new.scheduled_for),
+        new.triggered_by.as_str(),
+        new.payload_key,
+        error_message,
+        millis(new.now),
+    ])?;
+    match queue {
+        Some("send") => tx.tally().waiting(Wait::Send, 1),
+        Some("claim") => tx.tally().waiting(Wait::Claim, 1),
+        // What waits for the instant of a later `fire` is no retry.
+        _ => {}
+    }
+    Ok(tx.last_insert_rowid())
+}
+
+/// The user's execution with this id.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(read: &Read<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Listed>> {
+    let sql = select("WHERE e.user_key = ?1 AND e.id = ?2");
+    Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], listed).optional()?)
+}
+
+/// The execution in this row.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Listed>> {
+    let sql = select("WHERE e.key = ?1");
+    Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
+}
+
+/// Tells its cue that an execution, as it was before, has ended: a `once` cue ends with its only run, and a failure has
+/// the consequences that its `on_failure` asks for. The end itself must be stored by now.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestamp) -> Result<()> {
+    if execution.triggered_by == Trigger::Schedule {
+        cues::end_once(tx, execution.cue_key, execution.scheduled_for, success, now)?;
+    }
+    if success {
+        on_failure::after_success(tx, execution.cue_key)
+    } else {
+        on_failure::after_failure(tx, execution.key, now)
+    }
+}
+
+fn select(which: &str) -> String {
+    format!(
+        "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.verification,
+                o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at, o.valid, o.reason, o.verified_at
+           FROM executions e
+           JOIN cues c ON c.key = e.cue_key
+           LEFT JOIN outcomes o ON o.execution_key = e.key
+          {which}"
+    )
+}
+
+fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
+    Ok(Listed {
+        execution: read_execution(row)?,
+        cue_id: row.get("cue_id")?,
+        cue_name: row.get("cue_name")?,
+        verification: word(row, "verification", Mode::parse)?,
+        outcome: outcomes::read_outcome(row)?,
+    })
+}
+
+/// The execution in the columns of a row.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
+    let status = word(row, "status", Status::parse)?;
+    let due = maybe_instant(row, "due")?;
+    Ok(Execution {
+        key: row.get("key")?,
+        id: read_id(row)?,
+        cue_key: row.get("cue_key")?,
+        user_key: row.get("user_key")?,
+        is_worker: row.get("is_worker")?,
+        status,
+        scheduled_for: instant(row, "scheduled_for")?,
+        triggered_by: word(row, "triggered_by", Trigger::parse)?,
+        payload_key: row.get("payload_key")?,
+        task: row.get("task")?,
+        agent: row.get("agent")?,
+        attempts: row.get("attempts")?,
+        started_at: maybe_instant(row, "started_at")?,
+        last_attempt_at: maybe_instant(row, "last_attempt_at")?,
+        delivered_at: maybe_instant(row, "delivered_at")?,
+        // A pending execution waits too, for the instant of a later `fire`: that is no retry.
+        next_retry: due.filter(|_| status == Status::Retrying),
+        http_status: row.get("http_status")?,
+        error_message: row.get("error_message")?,
+        response_body: row.get("response_body")?,
+        claimed_by_worker: row.get("claimed_by")?,
+        claimed_at: maybe_instant(row, "claimed_at")?,
+        lease_expires_at: maybe_instant(row, "lease_expires_at")?,
+        outcome_state: maybe_word(row, "outcome_state", OutcomeState::parse)?,
+        created_at: instant(row, "created_at")?,
+        updated_at: instant(row, "updated_at")?,
+    })
+}
+
+/// The execution id in column `id`.
+///
+/// # Errors
+/// When it has not 16 bytes.
+pub fn read_id(row: &Row<'_>) -> rusqlite::Result<ExecutionId> {
+    Ok(ExecutionId::from_bytes(row.get("id")?))
+}

@@ -1,0 +1,123 @@
+//! Reports: at most one per execution, what verification adds to it, and what both do to the execution's row.
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+use serde_json::{Map, Value};
+
+use crate::domain::execution::Status;
+use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::outcome::{Outcome, Report, compact_object};
+use crate::domain::execution::verification::{OutcomeState, Verdict};
+use crate::error::Result;
+use crate::store::Tx;
+use crate::store::db::columns::{broken, instant, maybe_instant, maybe_json, millis};
+use crate::store::db::counters::Wait;
+
+/// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
+    let stored = tx
+        .prepare_cached(
+            "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (execution_key) DO NOTHING",
+        )?
+        .execute(params![
+            execution_key,
+            outcome.report.success,
+            outcome.report.result,
+            outcome.report.error,
+            outcome.report.metadata.as_ref().map(compact_object),
+            outcome.report.evidence.fields().map(compact_object),
+            millis(outcome.recorded_at),
+        ])?;
+    Ok(stored == 1)
+}
+
+/// Ends a worker execution with its outcome, wherever it stands: nobody claims it or holds it any more. It counts
+/// as delivered when its success is reported.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -> Result<()> {
+    // It may have been reported by a worker that had lost it, while it waited for another one.
+    let waits = tx
+        .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue = 'claim'")?
+        .exists([execution_key])?;
+    tx.tally().waiting(Wait::Claim, -i64::from(waits));
+    tx.prepare_cached(
+        "UPDATE executions
+            SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,
+                delivered_at = iif(?3, ?4, NULL), updated_at = ?4
+          WHERE key = ?1",
+    )?
+    .execute(params![
+        execution_key,
+        status.as_str(),
+        outcome.report.success,
+        millis(outcome.recorded_at),
+    ])?;
+    Ok(())
+}
+
+/// Notes on the row of an execution where its outcome stands.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn set_state(tx: &Tx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
+    tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
+        .execute(params![execution_key, state.as_str(), millis(now)])?;
+    Ok(())
+}
+
+/// Stores what may have been added to an outcome after its report: evidence and a verdict.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    let verdict = outcome.verdict.as_ref();
+    tx.prepare_cached(
+        "UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1",
+    )?
+    .execute(params![
+        execution_key,
+        outcome.report.evidence.fields().map(compact_object),
+        verdict.map(|verdict| verdict.valid),
+        verdict.and_then(|verdict| verdict.reason.as_deref()),
+        verdict.map(|verdict| millis(verdict.verified_at)),
+    ])?;
+    Ok(())
+}
+
+/// The outcome in the columns of a row, or none where `recorded_at` is null.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
+    if row.get::<_, Option<i64>>("recorded_at")?.is_none() {
+        return Ok(None);
+    }
+    let report = Report {
+        success: row.get("success")?,
+        result: row.get("result")?,
+        error: row.get("error")?,
+        metadata: maybe_object(row, "metadata")?,
+        evidence: maybe_object(row, "evidence")?.map(Evidence::from).unwrap_or_default(),
+    };
+    Ok(Some(Outcome { report, recorded_at: instant(row, "recorded_at")?, verdict: read_verdict(row)? }))
+}
+
+fn read_verdict(row: &Row<'_>) -> rusqlite::Result<Option<Verdict>> {
+    let Some(verified_at) = maybe_instant(row, "verified_at")? else { return Ok(None) };
+    Ok(Some(Verdict { valid: row.get("valid")?, reason: row.get("reason")?, verified_at }))
+}
+
+fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String, Value>>> {
+    match maybe_json(row, name)? {
+        None => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(broken(&format!("{name} holds JSON that is not an object"))),
+    }
+}

@@ -1,0 +1,68 @@
+//! Workers that have announced themselves by heartbeat.
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+
+use crate::domain::execution::worker::Worker;
+use crate::error::Result;
+use crate::store::db::columns::{broken, instant, millis};
+use crate::store::{Read, Tx};
+
+/// Most workers in one list.
+const MOST_LISTED: u32 = 1_000;
+
+/// Notes a heartbeat: registers the worker, or refreshes it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn beat(tx: &Tx<'_>, user_key: i64, worker_id: &str, handlers: &[String], now: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO workers (user_key, worker_id, handlers, last_heartbeat, registered_since)
+         VALUES (?1, ?2, ?3, ?4, ?4)
+         ON CONFLICT (user_key, worker_id)
+         DO UPDATE SET handlers = excluded.handlers, last_heartbeat = excluded.last_heartbeat",
+    )?
+    .execute(params![
+        user_key,
+        worker_id,
+        serde_json::Value::from(handlers).to_string(),
+        millis(now)
+    ])?;
+    Ok(())
+}
+
+/// The user's workers, the one heard of last first, at most a thousand.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<Worker>> {
+    Ok(read
+        .prepare_cached(
+            "SELECT worker_id, handlers, last_heartbeat, registered_since FROM workers
+              WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0",
+        )?
+        .query_map(params![user_key, MOST_LISTED], read_worker)?
+        .collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+/// Forgets a worker; tells whether there was one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn delete(tx: &Tx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
+    let deleted = tx
+        .prepare_cached("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2")?
+        .execute(params![user_key, worker_id])?;
+    Ok(deleted == 1)
+}
+
+fn read_worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
+    let handlers = serde_json::from_str(row.get_ref("handlers")?.as_str()?)
+        .map_err(|error| broken(&error.to_string()))?;
+    Ok(Worker {
+        worker_id: row.get("worker_id")?,
+        handlers,
+        last_heartbeat: instant(row, "last_heartbeat")?,
+        registered_since: instant(row, "registered_since")?,
+    })
+}

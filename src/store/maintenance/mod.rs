@@ -1,0 +1,9 @@
+//! Operations on the file as a whole: retention, backup, checks, figures of its queues.
+
+pub mod backup;
+pub mod bench;
+pub mod check;
+pub mod queue_stats;
+pub(in crate::store) mod quick_check;
+pub mod retention;
+pub(in crate::store) mod schema_check;

@@ -1,0 +1,193 @@
+//! Alerts: raised in the transaction of what they are about, at most one of a type per cue in five minutes, and listed.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::outbox::{self, NewNotice};
+use crate::domain::ids::ExecutionId;
+use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, Raised, STANDS_FOR};
+use crate::domain::notification::{Kind, notice_id};
+use crate::domain::webhook::canonical_json::canonical;
+use crate::error::Result;
+use crate::store::db::columns::{instant, json, millis, word};
+use crate::store::{Read, Tx};
+
+/// Whom and what an alert is about.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Subject {
+    pub user_key: i64,
+    pub cue_key: i64,
+    pub cue_id: String,
+    pub cue_name: String,
+    pub execution_id: ExecutionId,
+    pub alert_webhook_url: Option<String>,
+}
+
+/// Which alerts a list shows; what is `None` filters nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only those of this type.
+    pub alert_type: Option<AlertType>,
+    /// Only those about the cue with this id.
+    pub cue_id: Option<String>,
+    /// Only those raised at this instant or later.
+    pub since: Option<Timestamp>,
+}
+
+/// What [`read_subject`] reads, of executions `e`, cues `c` and users `u`.
+macro_rules! subject_columns {
+    () => {
+        "e.id AS execution_id, e.user_key, e.cue_key, c.id AS cue_id, c.name AS cue_name, u.alert_webhook_url"
+    };
+}
+pub(in crate::store) use subject_columns;
+
+const SUBJECT: &str = concat!(
+    "SELECT ",
+    subject_columns!(),
+    " FROM executions e JOIN cues c ON c.key = e.cue_key
+      JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
+     WHERE e.key = ?1"
+);
+const STANDS: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const INSERT: &str =
+    "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const FORGET: &str = "DELETE FROM alerts WHERE key IN (
+    SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
+// No user has more than are kept: the filters look at those, newest first, and need no index of their own.
+const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a.message, a.metadata, a.created_at
+   FROM alerts a JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6";
+const COUNT: &str = "SELECT count(*) FROM alerts a JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
+
+/// Raises an alert about the execution in row `execution_key`, and lets the user's `alert_webhook_url` know. Does
+/// nothing where one of its type stands for the cue, or the user is disabled; tells whether it was raised.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn raise(tx: &Tx<'_>, execution_key: i64, alert: &Alert, now: Timestamp) -> Result<bool> {
+    let subject = tx.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?;
+    subject.map_or(Ok(false), |subject| raise_about(tx, &subject, alert, now))
+}
+
+/// As [`raise`], for whoever knows the subject already.
+pub(in crate::store) fn raise_about(
+    tx: &Tx<'_>,
+    subject: &Subject,
+    alert: &Alert,
+    now: Timestamp,
+) -> Result<bool> {
+    let (alert_type, since) = (alert.alert_type(), before(now, STANDS_FOR));
+    if tx.prepare_cached(STANDS)?.exists(params![subject.cue_key, alert_type.as_str(), millis(since)])? {
+        return Ok(false);
+    }
+    let kind = Kind::Alert(alert_type);
+    let raised = Raised {
+        id: notice_id(subject.execution_id, kind, now),
+        alert_type,
+        cue_id: subject.cue_id.clone(),
+        execution_id: subject.execution_id,
+        message: alert.message(&subject.cue_name),
+        metadata: alert.metadata(),
+        created_at: now,
+    };
+    tx.prepare_cached(INSERT)?.execute(params![
+        raised.id,
+        subject.user_key,
+        subject.cue_key,
+        raised.execution_id.bytes(),
+        alert_type.as_str(),
+        raised.message,
+        raised.metadata.to_string(),
+        millis(now),
+    ])?;
+    tx.prepare_cached(FORGET)?.execute(params![subject.user_key, MOST_KEPT])?;
+    if let Some(url) = &subject.alert_webhook_url {
+        let body = canonical(&raised.json());
+        let (user_key, url) = (subject.user_key, Some(url.clone()));
+        outbox::insert(tx, &NewNotice { id: raised.id, user_key, kind, url, body }, now)?;
+    }
+    Ok(true)
+}
+
+/// One page of the user's alerts that fit the filter, newest first, and how many there are in all.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn list(
+    read: &Read<'_>,
+    user_key: i64,
+    filter: &Filter,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<Raised>, i64)> {
+    let (since, alert_type) =
+        (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let page = read
+        .prepare_cached(LIST)?
+        .query_map(params![user_key, since, alert_type, filter.cue_id, limit, offset], read_raised)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let total = read
+        .prepare_cached(COUNT)?
+        .query_row(params![user_key, since, alert_type, filter.cue_id], |row| row.get(0))?;
+    Ok((page, total))
+}
+
+/// The subject in the columns of a row.
+pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<Subject> {
+    Ok(Subject {
+        user_key: row.get("user_key")?,
+        cue_key: row.get("cue_key")?,
+        cue_id: row.get("cue_id")?,
+        cue_name: row.get("cue_name")?,
+        execution_id: ExecutionId::from_bytes(row.get("execution_id")?),
+        alert_webhook_url: row.get("alert_webhook_url")?,
+    })
+}
+
+fn read_raised(row: &Row<'_>) -> rusqlite::Result<Raised> {
+    Ok(Raised {
+        id: row.get("id")?,
+        alert_type: word(row, "alert_type", AlertType::parse)?,
+        cue_id: row.get("cue_id")?,
+        execution_id: ExecutionId::from_bytes(row.get("execution_id")?),
+        message: row.get("message")?,
+        metadata: json(row, "metadata")?,
+        created_at: instant(row, "created_at")?,
+    })
+}
+
+fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
+    now.checked_sub(span).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::plan_tests::plan;
+
+    #[test]
+    fn every_look_uses_its_index_and_none_sorts() {
+        let newest = "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=?)";
+        let since = "SEARCH a USING INDEX alerts_by_user (user_key=? AND created_at>?)";
+        for (sql, wanted) in [
+            (SUBJECT, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
+            (
+                STANDS,
+                "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
+            ),
+            (FORGET, newest),
+            (LIST, since),
+            (COUNT, since),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.iter().any(|step| step == wanted), "{sql}: {steps:?}");
+            let odd = |step: &&String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
+            assert_eq!(steps.iter().find(odd), None, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The outbox: notices of failures that are still to be told. Stored with what they tell of, told by the engine's
+//! `escalation`; a notice that is under way stays ready in the file, so that a crash tells it again.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::execution::Next;
+use crate::domain::notification::{FEW_WAITING, Kind, MOST_WAITING};
+use crate::domain::webhook::callback_url::lane_of;
+use crate::error::Result;
+use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
+use crate::store::{Read, Rings, Tx};
+
+/// A notice that is being stored.
+#[derive(Debug, Clone)]
+pub struct NewNotice {
+    /// Its id, from `domain::notice`.
+    pub id: String,
+    /// The row of the user who is told.
+    pub user_key: i64,
+    /// In what form.
+    pub kind: Kind,
+    /// Where a POST goes; none for a mail.
+    pub url: Option<String>,
+    /// What it says, as JSON.
+    pub body: String,
+}
+
+/// A notice that is ready to be told. It holds secrets: never to be logged.
+#[derive(Clone)]
+#[allow(missing_docs)]
+pub struct Notice {
+    /// Its row.
+    pub key: i64,
+    pub id: String,
+    pub kind: Kind,
+    /// None for a mail.
+    pub url: Option<String>,
+    /// Fairness key of the POST's destination.
+    pub lane: Option<i64>,
+    pub body: String,
+    /// Attempts that have ended.
+    pub attempts: u32,
+    pub created_at: Timestamp,
+    /// The user's id.
+    pub user_id: String,
+    pub email: String,
+    pub disabled_at: Option<Timestamp>,
+    pub webhook_secret: String,
+    pub previous_secret: Option<String>,
+    pub previous_secret_expires: Option<Timestamp>,
+    pub alert_webhook_secret: String,
+}
+
+const INSERT: &str = "INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, created_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
+// Ends at the last that is allowed.
+const WAITING_POSTS: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
+const DROP: &str = "INSERT INTO outbox_backlogs (user_key, kind, dropped) VALUES (?1, ?2, 1)
+    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
+const END_BACKLOG: &str = "DELETE FROM outbox_backlogs WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
+const NEXT_WAITING: &str = "SELECT due FROM outbox WHERE due IS NOT NULL ORDER BY due LIMIT 1";
+const PROMOTE: &str = "UPDATE outbox SET due = NULL
+    WHERE key IN (SELECT key FROM outbox WHERE due IS NOT NULL AND due <= ?1 ORDER BY due LIMIT ?2 + 0)";
+const ANY_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due IS NULL)";
+const NEXT_LANE: &str = "SELECT lane FROM outbox WHERE due IS NULL AND lane >= ?1 ORDER BY lane LIMIT 1";
+const OLDEST_OF_LANE: &str =
+    "SELECT key FROM outbox WHERE due IS NULL AND lane = ?1 ORDER BY key LIMIT ?2 + 0";
+const OLDEST_MAILS: &str =
+    "SELECT key FROM outbox WHERE due IS NULL AND lane IS NULL ORDER BY key LIMIT ?1 + 0";
+const FIND: &str =
+    "SELECT outbox.key, outbox.id, kind, url, lane, body, attempts, outbox.created_at, users.id AS user_id,
+        email, disabled_at, webhook_secret, previous_secret, previous_secret_expires, alert_webhook_secret
+   FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
+const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
+const PUT_OFF: &str = "UPDATE outbox SET due = ?2, attempts = attempts + 1 WHERE key = ?1";
+
+/// Stores a notice, to be told at once. A POST beyond the most of its kind that may wait for its user is dropped; the
+/// log says so of the first of a backlog, and how many they were when it is over.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn insert(tx: &Tx<'_>, new: &NewNotice, now: Timestamp) -> Result<()> {
+    if new.url.is_some() && !has_room(tx, new)? {
+        return Ok(());
+    }
+    tx.prepare_cached(INSERT)?.execute(params![
+        new.id,
+        new.user_key,
+        new.kind.as_str(),
+        new.url,
+        new.url.as_deref().map(lane_of),
+        new.body,
+        millis(now),
+    ])?;
+    tx.ring(Rings { escalate: true, ..Rings::default() });
+    Ok(())
+}
+
+/// The earliest instant at which a notice is to be tried again.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
+    let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(due.map(read_instant).transpose()?)
+}
+
+/// Makes notices ready that are due again at `now`, at most `limit`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<()> {
+    tx.prepare_cached(PROMOTE)?.execute(params![millis(now), limit])?;
+    Ok(())
+}
+
+/// Whether any notice is ready or under way.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn any_ready(read: &Read<'_>) -> Result<bool> {
+    Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
+}
+
+/// The row of a notice, and the lane of its destination; none for a mail.
+pub type Place = (i64, Option<i64>);
+
+/// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn mails(read: &Read<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<Place>> {
+    let keys = read
+        .prepare_cached(OLDEST_MAILS)?
+        .query_map([count(skipped.len() + limit)], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
+}
+
+/// POSTs that are ready, but for the rows `skipped`: the oldest of each lane from behind `lane` on, where `may_take`
+/// allows that lane one more, at most `most`. Leaves `lane` at the last lane that it looked at.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn posts(
+    read: &Read<'_>,
+    skipped: &HashSet<i64>,
+    most: usize,
+    lane: &mut i64,
+    mut may_take: impl FnMut(i64) -> bool,
+) -> Result<Vec<Place>> {
+    let (mut found, mut first) = (Vec::new(), None);
+    while found.len() < most {
+        let Some(next) = lane_after(read, *lane)? else { break };
+        if first == Some(next) {
+            break;
+        }
+        first.get_or_insert(next);
+        *lane = next;
+        if let Some(key) = oldest_of(read, next, skipped)?
+            && may_take(next)
+        {
+            found.push((key, Some(next)));
+        }
+    }
+    Ok(found)
+}
+
+/// The notice in row `key`.
+///
+/// # Errors
+/// When the file cannot be read; a fault where it holds something else than a notice there.
+pub fn find(read: &Read<'_>, key: i64) -> Result<Notice> {
+    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice)?)
+}
+
+/// Notes what follows an attempt to tell the notice in row `key`: another one, or none, and it is gone.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn record(tx: &Tx<'_>, key: i64, next: Next) -> Result<()> {
+    match next {
+        Next::Success | Next::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
+        Next::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
+    };
+    Ok(())
+}
+
+/// Whether one more POST of this kind may wait for its user. Notes where a backlog begins and ends.
+fn has_room(tx: &Tx<'_>, new: &NewNotice) -> Result<bool> {
+    let NewNotice { id, user_key, kind, .. } = new;
+    let kind = kind.as_str();
+    let waiting: u32 = tx
+        .prepare_cached(WAITING_POSTS)?
+        .query_row(params![user_key, kind, MOST_WAITING], |row| row.get(0))?;
+    if waiting >= MOST_WAITING {
+        let dropped: u32 = tx.prepare_cached(DROP)?.query_row(params![user_key, kind], |row| row.get(0))?;
+        if dropped == 1 {
+            tracing::warn!(
+                "{MOST_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
+                 the first is {id}",
+                user_id(tx, *user_key)?
+            );
+        }
+    } else if waiting <= FEW_WAITING {
+        let mut end = tx.prepare_cached(END_BACKLOG)?;
+        let dropped: Option<u32> = end.query_row(params![user_key, kind], |row| row.get(0)).optional()?;
+        if let Some(dropped) = dropped {
+            let user_id = user_id(tx, *user_key)?;
+            tracing::warn!(
+                "{dropped} notices ({kind}) for user {user_id} were dropped; there is room for them again"
+            );
+        }
+    }
+    Ok(waiting < MOST_WAITING)
+}
+
+fn user_id(read: &Read<'_>, user_key: i64) -> Result<String> {
+    Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
+}
+
+fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
+    let next = |from: i64| -> Result<Option<i64>> {
+        Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
+    };
+    match next(lane.saturating_add(1))? {
+        Some(next) => Ok(Some(next)),
+        None => next(i64::MIN),
+    }
+}
+
+fn oldest_of(read: &Read<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
+    let mut statement = read.prepare_cached(OLDEST_OF_LANE)?;
+    let mut rows = statement.query(params![lane, count(skipped.len() + 1)])?;
+    while let Some(row) = rows.next()? {
+        let key = row.get(0)?;
+        if !skipped.contains(&key) {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+fn count(of: usize) -> i64 {
+    i64::try_from(of).unwrap_or(i64::MAX)
+}
+
+fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notice> {
+    Ok(Notice {
+        key: row.get("key")?,
+        id: row.get("id")?,
+        kind: word(row, "kind", Kind::parse)?,
+        url: row.get("url")?,
+        lane: row.get("lane")?,
+        body: row.get("body")?,
+        attempts: row.get("attempts")?,
+        created_at: instant(row, "created_at")?,
+        user_id: row.get("user_id")?,
+        email: row.get("email")?,
+        disabled_at: maybe_instant(row, "disabled_at")?,
+        webhook_secret: row.get("webhook_secret")?,
+        previous_secret: row.get("previous_secret")?,
+        previous_secret_expires: maybe_instant(row, "previous_secret_expires")?,
+        alert_webhook_secret: row.get("alert_webhook_secret")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::plan_tests::plan;
+
+    #[test]
+    fn every_look_uses_its_index_and_none_sorts() {
+        let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
+        let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
+        for (sql, step) in [
+            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
+            (END_BACKLOG, "SEARCH outbox_backlogs USING PRIMARY KEY (user_key=? AND kind=?)"),
+            (NEXT_WAITING, &by_due("due>?")),
+            (PROMOTE, &by_due("due>? AND due<?")),
+            (ANY_READY, &by_due("due=?")),
+            (NEXT_LANE, &by_due("due=? AND lane>?")),
+            (OLDEST_OF_LANE, &by_due("due=? AND lane=?")),
+            (OLDEST_MAILS, &by_due("due=? AND lane=?")),
+            (FIND, by_key),
+            (DELETE, by_key),
+            (PUT_OFF, by_key),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.iter().any(|it| it == step), "{sql}: {steps:?}");
+            let odd = |it: &&String| it.starts_with("SCAN outbox") || it.contains("TEMP B-TREE");
+            assert_eq!(steps.iter().find(odd), None, "{sql}");
+        }
+    }
+}
