@@ -17,7 +17,7 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback_url::Destination;
 use crate::domain::webhook::echo;
 use crate::engine::Engine;
-use crate::engine::courier::{CourierOptions, HttpCourier};
+use crate::engine::webhook_client::{CourierOptions, HttpCourier};
 use crate::http::routes::{METRICS, ROUTES};
 use crate::http::{self, Port};
 use crate::metrics::process::descriptors;

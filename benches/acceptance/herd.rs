@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
 use cued::domain::webhook::callback::Method;
-use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
+use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
 
 use crate::lateness::{create, lateness, whole_second_in};
 use crate::recorder::{Delivery, Recorder};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::accounts::disabled;
 use super::idempotency::{Answer, IdempotentCall, once};
-use super::overdue::Overdue;
+use crate::actions::fire_overdue::Overdue;
 use crate::app::App;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{Code, Refusal};

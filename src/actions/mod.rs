@@ -3,12 +3,12 @@
 pub mod accounts;
 pub mod billing;
 pub mod cues;
+pub mod device_login;
 pub mod executions;
+pub mod fire_overdue;
 pub mod idempotency;
-pub mod logins;
-pub mod overdue;
-pub mod runs;
-pub mod subscriptions;
+pub mod manual_runs;
+pub mod stripe_events;
 pub mod test_clock;
 pub mod verification;
 pub mod workers;

@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::domain::cue::Cue;
 use crate::domain::ids::CueId;
 use crate::domain::webhook::address_policy::{AddressPolicy, Allowance};
-use crate::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel};
+use crate::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
 use crate::error::Error;
 use crate::random;
 use crate::store::maintenance::bench;

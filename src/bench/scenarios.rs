@@ -17,7 +17,7 @@ use crate::domain::execution::Retry;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::request::{Order, Ticket, message};
-use crate::engine::courier::Parcel;
+use crate::engine::webhook_client::Parcel;
 use crate::random::ExecutionIdSource;
 
 /// Delivery threads of a server that is started without flags.

@@ -1,29 +1,18 @@
 //! What the machine does by itself: a janitor per file, each with one pass that tests can call.
 
-pub mod attempt;
-pub mod clockwork;
-pub mod courier;
 pub mod delivery;
-pub mod dispatcher;
-pub mod escalation;
-pub mod mishap;
-pub mod pool;
-pub mod resolver;
+pub mod notifier;
 pub mod scheduler;
-pub mod shares;
-pub mod sweeper;
-pub mod telling;
-pub mod trust;
-pub mod upkeep;
+pub mod webhook_client;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use self::clockwork::Clockwork;
-use self::courier::Courier;
-use self::delivery::Delivery;
-use self::escalation::Escalation;
 use crate::app::App;
+use crate::engine::delivery::delivery_service::{self, Delivery};
+use crate::engine::notifier::Escalation;
+use crate::engine::scheduler::scheduler_thread::Clockwork;
+use crate::engine::webhook_client::Courier;
 use crate::error::{Error, Result};
 
 /// The running engine.
@@ -39,7 +28,7 @@ impl Engine {
     /// # Errors
     /// When the file cannot be read or written, or the system starts no more threads.
     pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> Result<Self> {
-        let returned = delivery::recover(app)?;
+        let returned = delivery_service::recover(app)?;
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::reply::Reply;
 use super::request::Request;
-use crate::actions::{billing as actions, subscriptions};
+use crate::actions::{billing as actions, stripe_events};
 use crate::domain::billing::offer::Offer;
 use crate::error::{Error, Result};
 
@@ -32,7 +32,7 @@ pub async fn portal(request: Request) -> Result<Reply> {
 
 /// `POST /v1/billing/webhook`
 pub async fn webhook(request: Request) -> Result<Reply> {
-    subscriptions::receive(&request.app, request.header("stripe-signature"), request.body())?.await?;
+    stripe_events::receive(&request.app, request.header("stripe-signature"), request.body())?.await?;
     Ok(Reply::ok(&json!({"received": true})))
 }
 

@@ -11,7 +11,8 @@ use super::reply::{Reply, instant, text_of};
 use super::request::Request;
 use crate::actions::cues::{self as actions, CueWithPayload, not_found};
 use crate::actions::idempotency::{Answer, IdempotentCall};
-use crate::actions::runs::{self, FireRequest, ManualRun};
+use crate::actions::manual_runs;
+use crate::actions::manual_runs::{FireRequest, ManualRun};
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::cue::Status;
@@ -110,7 +111,7 @@ pub async fn fire(request: Request) -> Result<Reply> {
     let fire = FireRequest { send_at, payload_override, replace };
     let call = idempotent_call(&request, &format!("POST /v1/cues/{id}/fire"))?;
     let render = |run: &ManualRun| Answer { status: 200, body: render_run(run).to_string() };
-    Ok(answered(runs::fire(&request.app, &caller, id, fire, call, render).await?))
+    Ok(answered(manual_runs::fire(&request.app, &caller, id, fire, call, render).await?))
 }
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit`: none while no run is planned.

@@ -10,7 +10,7 @@ use super::reply::{Reply, instant};
 use super::request::Request;
 use super::verification::{read_evidence, text};
 use crate::actions::executions as actions;
-use crate::actions::runs;
+use crate::actions::manual_runs;
 use crate::domain::execution::outcome::Report;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{Status, Trigger};
@@ -62,7 +62,7 @@ pub async fn list(request: Request) -> Result<Reply> {
 /// `POST /v1/executions/{execution_id}/replay`.
 pub async fn replay(request: Request) -> Result<Reply> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
-    let mut body = render_run(&runs::replay(&request.app, caller.user_key, id).await?);
+    let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
     body["replayed_from"] = id.to_string().into();
     Ok(Reply::ok(&body))
 }

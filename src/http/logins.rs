@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::pages::login::{self as pages, Entered};
 use super::reply::Reply;
 use super::request::Request;
-use crate::actions::logins as actions;
+use crate::actions::device_login as actions;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, Link, LinkToken, Login, POLL_INTERVAL_SECS, State,

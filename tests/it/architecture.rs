@@ -41,16 +41,7 @@ const ONLY_IN: [(&str, &[&str]); 13] = [
     ("rusqlite", &["store/", "error.rs"]),
     ("saffron::", &["domain/schedule/cron"]),
     ("lettre::", &["mail/"]),
-    (
-        "ureq::",
-        &[
-            "billing/stripe.rs",
-            "engine/courier.rs",
-            "engine/mishap.rs",
-            "engine/resolver.rs",
-            "engine/trust.rs",
-        ],
-    ),
+    ("ureq::", &["billing/stripe.rs", "engine/webhook_client/"]),
 ];
 
 const NOWHERE: [&str; 8] =

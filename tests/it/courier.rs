@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
 use cued::domain::webhook::callback::Method;
-use cued::engine::courier::{Courier, CourierOptions, HttpCourier, Parcel, Receipt};
-use cued::engine::mishap::Mishap;
+use cued::engine::webhook_client::delivery_error::Mishap;
+use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel, Receipt};
 
 use crate::receiver::{Receiver, Request, Then, drip, hang};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cued::engine::courier::{Courier, Parcel, Receipt};
-use cued::engine::delivery::promote;
-use cued::engine::mishap::Mishap;
+use cued::engine::delivery::delivery_service::promote;
+use cued::engine::webhook_client::delivery_error::Mishap;
+use cued::engine::webhook_client::{Courier, Parcel, Receipt};
 use cued::store::cues::payloads::set_payload;
 use serde_json::json;
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cued::clock::Clock;
-use cued::engine::courier::{Courier, Parcel, Receipt};
-use cued::engine::delivery::Delivery;
-use cued::engine::dispatcher::Dispatcher;
-use cued::engine::mishap::Mishap;
+use cued::engine::delivery::delivery_service::Delivery;
+use cued::engine::delivery::dispatcher::Dispatcher;
+use cued::engine::webhook_client::delivery_error::Mishap;
+use cued::engine::webhook_client::{Courier, Parcel, Receipt};
 use cued::store::executions::delivery_queue;
 
 use super::delivery_fixture::{Recorder, World, answer};

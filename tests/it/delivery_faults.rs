@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use cued::engine::delivery::recover;
-use cued::engine::dispatcher::{Dispatcher, Intake};
+use cued::engine::delivery::delivery_service::recover;
+use cued::engine::delivery::dispatcher::{Dispatcher, Intake};
 use cued::error::Error;
 use cued::store::cues::cue_deletion;
 

@@ -5,8 +5,9 @@ use cued::domain::api_error::Code;
 use cued::domain::cue;
 use cued::domain::execution::Status;
 use cued::domain::schedule::Schedule;
-use cued::engine::scheduler::Scheduler;
-use cued::engine::upkeep::{self, return_lost_claims};
+use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::reaper;
+use cued::engine::scheduler::reaper::return_lost_claims;
 use cued::store::executions::execution_list;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -24,7 +25,7 @@ fn a_claim_without_heartbeats_is_lost_with_its_lease() {
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
     take(&world, user, id, "w1");
-    assert_eq!(upkeep::next(&world.app.store).unwrap(), Some(after_begin(900)));
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(900)));
     world.advance(899);
     assert_eq!(return_lost(&world), 0);
     world.advance(1);
@@ -53,12 +54,12 @@ fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
     world.advance(849);
     heartbeat(&world, user, "alive");
     // 850 s + 180 s: the worker that lives loses its claim later than the one that took its own later.
-    assert_eq!(upkeep::next(&world.app.store).unwrap(), Some(after_begin(901)));
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(901)));
     world.advance(51);
     assert_eq!(return_lost(&world), 1);
     assert_eq!(world.execution(user, other).execution.status, Status::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
-    assert_eq!(upkeep::next(&world.app.store).unwrap(), Some(lost_at));
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(lost_at));
     world.app.clock.set(after_begin(1_030));
     assert_eq!(return_lost(&world), 0);
     world.app.clock.set(lost_at);

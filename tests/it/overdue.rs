@@ -1,7 +1,7 @@
 //! A change of a cue that comes between an instant at which it was due and the scheduler's look at it.
 
 use cued::clock::Clock;
-use cued::engine::scheduler::Scheduler;
+use cued::engine::scheduler::pass::Scheduler;
 use serde_json::{Value, json};
 
 use crate::api::{Api, User};

@@ -8,7 +8,7 @@ use cued::domain::account::user::Caller;
 use cued::domain::cue::Status;
 use cued::domain::cue::patch::{CueChange, ScheduleParts, WantedStatus};
 use cued::domain::schedule::{CatchUp, Schedule};
-use cued::engine::scheduler::Scheduler;
+use cued::engine::scheduler::pass::Scheduler;
 use cued::store::cues::due_cues;
 use cued::store::cues::due_cues::Missed;
 use cued::store::executions::execution_list;

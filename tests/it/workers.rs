@@ -12,7 +12,7 @@ use cued::domain::execution::Status;
 use cued::domain::execution::outcome::Report;
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
-use cued::engine::upkeep;
+use cued::engine::scheduler::reaper;
 use cued::error::Result;
 use cued::store::executions;
 use cued::store::executions::claims::Claimable;
@@ -159,7 +159,7 @@ fn a_claim_is_noted_and_a_report_ends_it() {
     assert_eq!(over.outcome_state, Some(OutcomeState::ReportedSuccess));
     assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
     assert_eq!(code(extend(&world.app, user, id, None).wait()), Code::ExecutionNotClaiming);
-    assert_eq!(upkeep::next(&world.app.store).unwrap(), None);
+    assert_eq!(reaper::next(&world.app.store).unwrap(), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Deleting a cue with a long history: gone at once for everybody, taken away bit by bit, whatever comes in between.
 
 use cued::actions::executions::{claim, claim_next};
-use cued::engine::sweeper::{Next, Sweeper};
+use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
 use cued::error::Error;
 use cued::store::cues::cue_deletion;
 use cued::store::db::counters;

@@ -4,7 +4,7 @@ use std::fs;
 
 use cued::app::{App, Settings};
 use cued::clock::Clock;
-use cued::engine::sweeper::{Next, Sweeper};
+use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use cued::domain::notification::Kind;
 use cued::domain::notification::alert::Alert;
-use cued::engine::courier::Parcel;
-use cued::engine::dispatcher::Intake;
-use cued::engine::escalation::Desk;
-use cued::engine::telling::{Told, judge, judge_mail, send, send_mail};
+use cued::engine::delivery::dispatcher::Intake;
+use cued::engine::notifier::Desk;
+use cued::engine::notifier::notification_sender::{Told, judge, judge_mail, send, send_mail};
+use cued::engine::webhook_client::Parcel;
 use cued::error::Error;
 use cued::store::executions;
 use cued::store::notifications::alerts;

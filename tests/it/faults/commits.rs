@@ -14,13 +14,15 @@ use cued::domain::execution::verification::Mode;
 use cued::domain::notification::Kind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
-use cued::engine::attempt::{judge, send};
-use cued::engine::courier::Receipt;
-use cued::engine::delivery::promote;
-use cued::engine::dispatcher::{Dispatcher, Intake};
-use cued::engine::mishap::Mishap;
-use cued::engine::scheduler::Scheduler;
-use cued::engine::{escalation, telling, upkeep};
+use cued::engine::delivery::attempt::{judge, send};
+use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::dispatcher::{Dispatcher, Intake};
+use cued::engine::notifier;
+use cued::engine::notifier::notification_sender;
+use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::reaper;
+use cued::engine::webhook_client::Receipt;
+use cued::engine::webhook_client::delivery_error::Mishap;
 use cued::error::{Error, Result};
 use cued::store::cues;
 use cued::store::notifications::outbox::Notice;
@@ -46,7 +48,7 @@ struct Trial {
     world: World,
     courier: Recorder,
     dispatcher: Dispatcher,
-    desk: escalation::Desk,
+    desk: notifier::Desk,
     scheduler: Scheduler,
     failures: usize,
 }
@@ -55,7 +57,7 @@ impl Trial {
     fn begin(fault: Fault) -> Self {
         let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         world.user("ann");
-        let (dispatcher, desk) = (Dispatcher::new(8), escalation::Desk::new(8));
+        let (dispatcher, desk) = (Dispatcher::new(8), notifier::Desk::new(8));
         let courier = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&world.app).unwrap();
         let trial = Self { world, courier, dispatcher, desk, scheduler, failures: 0 };
@@ -129,7 +131,7 @@ impl Trial {
         self.world.advance(seconds);
         self.insist(|trial| trial.scheduler.run_once(&trial.world.app));
         self.insist(|trial| promote(&trial.world.app));
-        self.insist(|trial| upkeep::return_lost_claims(&trial.world.app.store, trial.world.now()));
+        self.insist(|trial| reaper::return_lost_claims(&trial.world.app.store, trial.world.now()));
         self.deliver();
         self.tell();
     }
@@ -159,10 +161,16 @@ impl Trial {
             let now = self.world.now();
             let route = &self.world.app.settings.mail;
             let tell = |notice: &Notice| match notice.kind {
-                Kind::Mail => {
-                    telling::judge_mail(notice, &telling::send_mail(route, "http://cued", notice), now)
-                }
-                _ => telling::judge(notice, &telling::send(&self.courier, notice, now), now),
+                Kind::Mail => notification_sender::judge_mail(
+                    notice,
+                    &notification_sender::send_mail(route, "http://cued", notice),
+                    now,
+                ),
+                _ => notification_sender::judge(
+                    notice,
+                    &notification_sender::send(&self.courier, notice, now),
+                    now,
+                ),
             };
             told = posts.iter().map(tell).collect();
         }

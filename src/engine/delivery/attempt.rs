@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::courier::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
 use super::dispatcher::Returned;
-use super::mishap::Mishap;
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{Attempt, Next, after_attempt};
 use crate::domain::webhook::request::{Message, Order, Ticket, message};
+use crate::engine::webhook_client::delivery_error::Mishap;
+use crate::engine::webhook_client::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
 use crate::metrics::milliseconds;
 use crate::store::executions::delivery_queue::{Ended, Taken};
 

@@ -14,8 +14,8 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
-use super::courier::CourierOptions;
-use super::resolver::{Guard, Monotonic};
+use crate::engine::webhook_client::CourierOptions;
+use crate::engine::webhook_client::address_guard::{Guard, Monotonic};
 
 /// A connection's buffers; the library's own 128 KiB each would be paid for every delivery under way.
 /// The headers of an answer have to fit into the first, or a delivered webhook would count as failed.
@@ -28,7 +28,7 @@ const MAX_REMEMBERED: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadCertificates(String);
 
-pub(super) struct Trust {
+pub(in crate::engine) struct Trust {
     web: Agent,
     home: Option<Home>,
 }

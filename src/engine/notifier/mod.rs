@@ -4,6 +4,8 @@
 //! [`Desk::pass`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
 //! earlier; what a stop or a crash cuts short is told again after the next start.
 
+pub mod notification_sender;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,15 +14,15 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::clockwork::caught;
-use super::courier::Courier;
-use super::delivery::{DRAIN, drain};
-use super::dispatcher::Intake;
-use super::pool::Pool;
-use super::shares::Shares;
-use super::telling::{Told, is_worth, judge, judge_mail, send, send_mail};
 use crate::app::App;
 use crate::domain::execution::Next;
+use crate::engine::delivery::delivery_service::{DRAIN, drain};
+use crate::engine::delivery::dispatcher::Intake;
+use crate::engine::delivery::fair_share::Shares;
+use crate::engine::delivery::thread_pool::Pool;
+use crate::engine::notifier::notification_sender::{Told, is_worth, judge, judge_mail, send, send_mail};
+use crate::engine::scheduler::scheduler_thread::caught;
+use crate::engine::webhook_client::Courier;
 use crate::error::{Error, Result};
 use crate::store::db::hold;
 use crate::store::notifications::outbox;

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::delivery::Desk;
-use super::scheduler::Scheduler;
-use super::sweeper::{Next, Sweeper};
-use super::{delivery, upkeep};
 use crate::app::{App, Bells};
+use crate::engine::delivery::delivery_service;
+use crate::engine::delivery::delivery_service::Desk;
+use crate::engine::scheduler::pass::Scheduler;
+use crate::engine::scheduler::reaper;
+use crate::engine::scheduler::retention_sweeper::{Next, Sweeper};
 use crate::error::{Error, Result};
 use crate::store::db::hold;
 use crate::store::executions::delivery_queue;
@@ -42,11 +43,11 @@ impl Clockwork {
     }
 
     /// Set to end the thread; ring the schedule's bell then.
-    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+    pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    pub(super) fn bells(&self) -> Arc<Bells> {
+    pub(in crate::engine) fn bells(&self) -> Arc<Bells> {
         Arc::clone(&self.app.bells)
     }
 
@@ -93,21 +94,21 @@ fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk
         return Ok(Next::At(None));
     }
     scheduler.run_once_at(app, Some(desk))?;
-    while delivery::promote(app)? > 0 {}
-    while upkeep::return_lost_claims(&app.store, app.clock.now())? > 0 {
+    while delivery_service::promote(app)? > 0 {}
+    while reaper::return_lost_claims(&app.store, app.clock.now())? > 0 {
         app.pulse.live(app.clock.monotonic());
     }
-    upkeep::forget_answers(&app.store, app.clock.now())?;
-    upkeep::forget_logins(&app.store, app.clock.now())?;
+    reaper::forget_answers(&app.store, app.clock.now())?;
+    reaper::forget_logins(&app.store, app.clock.now())?;
     let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };
     let waiting = app.store.look(delivery_queue::next_waiting)?;
-    let deadlines = [scheduler.deadline(app)?, waiting, upkeep::next(&app.store)?, sweep];
+    let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
     Ok(Next::At(deadlines.into_iter().flatten().min()))
 }
 
 /// What `pass` answers; a panic in it is a fault like others. A thread that it ended would end all that it does for
 /// ever, with nobody told.
-pub(super) fn caught<T>(pass: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(in crate::engine) fn caught<T>(pass: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(pass)).unwrap_or_else(|_| Err(Error::Fault("the pass panicked".to_owned())))
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::shares::Shares;
 use crate::app::App;
+use crate::engine::delivery::fair_share::Shares;
 use crate::error::{Error, Result};
 use crate::store::Tx;
 use crate::store::executions::delivery_queue;

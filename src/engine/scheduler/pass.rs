@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::clockwork::caught;
-use super::delivery::Desk;
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{Gap, Reason, jumped};
+use crate::engine::delivery::delivery_service::Desk;
+use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
 use crate::metrics::engine::Cycle;
 use crate::random::ExecutionIdSource;
@@ -95,7 +95,7 @@ impl Scheduler {
     }
 
     /// As [`Scheduler::run_once`]; what it fires is taken up at `desk`.
-    pub(super) fn run_once_at(&mut self, app: &App, desk: Option<&Desk>) -> Result<Fired> {
+    pub(in crate::engine) fn run_once_at(&mut self, app: &App, desk: Option<&Desk>) -> Result<Fired> {
         let (now, begun) = (app.clock.now(), app.clock.monotonic());
         if std::mem::take(&mut self.is_held) {
             // Nobody fired in the meantime, whether or not this process ran.

@@ -2,9 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::attempt::{Outcome, carry};
-use super::clockwork::caught;
-use super::courier::{Courier, Parcel};
 use crate::domain::execution::Next;
 use crate::domain::notification::failure_report::FailureMail;
 use crate::domain::notification::{Kind, after_mail, after_post, is_stale, post};
@@ -12,16 +9,19 @@ use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::Message;
 use crate::domain::webhook::signature::Secrets;
+use crate::engine::delivery::attempt::{Outcome, carry};
+use crate::engine::scheduler::scheduler_thread::caught;
+use crate::engine::webhook_client::{Courier, Parcel};
 use crate::mail::{Mail, MailRoute, SmtpFault};
 use crate::store::notifications::outbox::Notice;
 
 /// A try to tell a notice that has ended.
 pub struct Told {
-    pub(super) key: i64,
+    pub(in crate::engine) key: i64,
     /// None for a mail.
-    pub(super) lane: Option<i64>,
-    pub(super) next: Next,
-    pub(super) timed_out: bool,
+    pub(in crate::engine) lane: Option<i64>,
+    pub(in crate::engine) next: Next,
+    pub(in crate::engine) timed_out: bool,
 }
 
 /// Sends a POST, signed at `now`, and waits for the answer. Never panics.
@@ -112,7 +112,7 @@ fn write_mail(base: &str, notice: &Notice) -> Option<Mail> {
 }
 
 /// Whether the notice may still be told; the log says why not.
-pub(super) fn is_worth(notice: &Notice, now: Timestamp) -> bool {
+pub(in crate::engine) fn is_worth(notice: &Notice, now: Timestamp) -> bool {
     if notice.disabled_at.is_some() {
         give_up(notice, "the account is disabled");
     } else if is_stale(notice.created_at, now) {

@@ -2,6 +2,10 @@
 //!
 //! One call is one attempt: no retry, no redirect, no judgement of the answer. What is sent is decided elsewhere.
 
+pub mod address_guard;
+pub mod delivery_error;
+pub mod tls;
+
 use std::io::Read;
 use std::time::Duration;
 
@@ -9,11 +13,11 @@ use ureq::http::{Request, Response, header};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
-use super::mishap::Mishap;
-use super::resolver::{Guard, Monotonic};
-use super::trust::{BadCertificates, Trust};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
+use crate::engine::webhook_client::address_guard::{Guard, Monotonic};
+use crate::engine::webhook_client::delivery_error::Mishap;
+use crate::engine::webhook_client::tls::{BadCertificates, Trust};
 
 /// The most bytes of an answer's body that are kept.
 pub const MAX_KEPT_BODY: usize = 2000;

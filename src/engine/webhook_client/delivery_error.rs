@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ureq::Error;
 
-use super::resolver::Stopped;
+use crate::engine::webhook_client::address_guard::Stopped;
 
 /// Why an attempt brought back no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Mishap {
     }
 
     /// What an error of the HTTP library means; `status` is that of an answer whose body was being read.
-    pub(super) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
+    pub(in crate::engine) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {
             Error::Timeout(_) => Self::Timeout { within, status },
             Error::Other(other) => match other.downcast_ref::<Stopped>() {

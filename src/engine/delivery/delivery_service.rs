@@ -11,18 +11,18 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::attempt::{judge, log, send};
-use super::clockwork::caught;
-use super::courier::Courier;
 use super::dispatcher::{Dispatcher, Intake, Returned};
-use super::pool::Pool;
 use crate::app::App;
+use crate::engine::delivery::thread_pool::Pool;
+use crate::engine::scheduler::scheduler_thread::caught;
+use crate::engine::webhook_client::Courier;
 use crate::error::Result;
 use crate::store::Tx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::Taken;
 
 /// How long a stop waits for running deliveries (contract §1).
-pub(super) const DRAIN: Duration = Duration::from_secs(30);
+pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 
 /// The pause after a fault of the disk.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -96,12 +96,12 @@ impl Delivery {
     }
 
     /// Where the scheduler has what it fires taken up.
-    pub(super) fn desk(&self) -> Arc<Desk> {
+    pub(in crate::engine) fn desk(&self) -> Arc<Desk> {
         Arc::clone(&self.desk)
     }
 
     /// Set to take up nothing more; ring the bell for sending then.
-    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+    pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.desk.stopping)
     }
 
@@ -220,7 +220,7 @@ fn hand_in<T>(returned: &Mutex<Vec<T>>, one: T) -> bool {
 }
 
 /// Takes what has come back from the threads of a pool.
-pub(super) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
+pub(in crate::engine) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
     std::mem::take(&mut returned.lock().unwrap_or_else(PoisonError::into_inner))
 }
 

@@ -1,0 +1,7 @@
+//! Sends executions to their callbacks: the queue's dispatcher, fair shares, threads, attempts.
+
+pub mod attempt;
+pub mod delivery_service;
+pub mod dispatcher;
+pub mod fair_share;
+pub mod thread_pool;

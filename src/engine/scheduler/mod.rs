@@ -1,0 +1,6 @@
+//! Fires due cues, releases expired claims, removes old history.
+
+pub mod pass;
+pub mod reaper;
+pub mod retention_sweeper;
+pub mod scheduler_thread;
