@@ -59,7 +59,7 @@ mod tests {
     fn at_any_level_the_libraries_do_no_more_than_warn() {
         let told = |level, target, of| filter(level).would_enable(target, &of);
         assert!(told(Level::TRACE, "cued::mail", Level::TRACE));
-        assert!(told(Level::INFO, "cued::http::gate", Level::INFO));
+        assert!(told(Level::INFO, "cued::http::middleware", Level::INFO));
         assert!(!told(Level::INFO, "cued::mail", Level::DEBUG));
         for library in ["h2::codec", "hyper", "lettre"] {
             assert!(!told(Level::TRACE, library, Level::DEBUG));

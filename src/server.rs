@@ -19,7 +19,8 @@ use crate::domain::webhook::echo;
 use crate::engine::Engine;
 use crate::engine::webhook_client::{CourierOptions, HttpCourier};
 use crate::http::routes::{METRICS, ROUTES};
-use crate::http::{self, Port};
+use crate::http::server;
+use crate::http::server::Port;
 use crate::metrics::process::descriptors;
 use crate::random;
 use crate::systemd::Service;
@@ -187,7 +188,7 @@ async fn serve(
     announce(address, metrics)?;
     let service = Service::ready(app, &format!("Serving on http://{address}"))
         .map_err(|error| ServeError(format!("the watchdog cannot start: {error}")))?;
-    http::serve(port, Arc::clone(app), async {
+    server::serve(port, Arc::clone(app), async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -233,7 +234,7 @@ impl Metrics {
         let address = address_of(&listener)?;
         let port = Port { listener, table: METRICS, connections: METRICS_CONNECTIONS };
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(http::serve(port, Arc::clone(app), async {
+        let served = tokio::spawn(server::serve(port, Arc::clone(app), async {
             // A sender that is gone says the same.
             drop(stopped.await);
         }));

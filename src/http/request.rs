@@ -8,10 +8,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::body::Loaded;
-use super::fields::{Fields, NOT_AN_OBJECT};
-use super::problems::shown;
-use super::query::Query;
 use super::routes::Params;
 use crate::app::App;
 use crate::domain::account::sliding_window::Standing;
@@ -19,6 +15,10 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::json;
 use crate::error::{Error, Result};
+use crate::http::input::json_fields::{Fields, NOT_AN_OBJECT};
+use crate::http::input::query::Query;
+use crate::http::input::validation_errors::shown;
+use crate::http::server::body::Loaded;
 
 /// One request that has passed the gate.
 pub struct Request {

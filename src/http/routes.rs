@@ -4,15 +4,16 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use super::query::percent_decoded;
-use super::reply::Reply;
 use super::request::Request;
-use super::{
-    alerts, auth, billing, billing_pages, claims, cues, echo, executions, health, info, logins, metrics,
-    test_clock, usage, verification, workers,
-};
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::error::Result;
+use crate::http::api::account::{auth, device_login};
+use crate::http::api::executions::{claims, verification};
+use crate::http::api::operations::{health, info, metrics, test_clock};
+use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
+use crate::http::input::query::percent_decoded;
+use crate::http::pages::manual_billing;
+use crate::http::response::Reply;
 
 /// Most bytes of a request's body unless the row says otherwise (contract §2).
 pub const BODY_LIMIT: usize = 2_097_152;
@@ -87,13 +88,13 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/auth/alert-webhook-secret"            Key auth::alert_secret,
     POST   "/v1/auth/alert-webhook-secret/regenerate" Key auth::rotate_alert_secret,
 
-    POST   "/v1/auth/device-code"                     Open logins::start,
-    POST   "/v1/auth/device-code/submit-email"        Open logins::submit_email,
-    POST   "/v1/auth/device-code/poll"                Open logins::poll,
-    GET    "/auth/device"                             Page logins::device_page,
-    POST   "/auth/device"                             Page logins::device_form; 16_384,
-    GET    "/v1/auth/verify"                          Page logins::verify_page,
-    POST   "/v1/auth/verify"                          Page logins::confirm; 16_384,
+    POST   "/v1/auth/device-code"                     Open device_login::start,
+    POST   "/v1/auth/device-code/submit-email"        Open device_login::submit_email,
+    POST   "/v1/auth/device-code/poll"                Open device_login::poll,
+    GET    "/auth/device"                             Page device_login::device_page,
+    POST   "/auth/device"                             Page device_login::device_form; 16_384,
+    GET    "/v1/auth/verify"                          Page device_login::verify_page,
+    POST   "/v1/auth/verify"                          Page device_login::confirm; 16_384,
 
     POST   "/v1/cues"                                 Key cues::create,
     GET    "/v1/cues"                                 Key cues::list,
@@ -130,12 +131,12 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/billing/checkout"                     Key billing::checkout,
     POST   "/v1/billing/portal"                       Key billing::portal,
     POST   "/v1/billing/webhook"                      Open billing::webhook,
-    GET    "/billing/checkout"                        Page billing_pages::checkout,
-    POST   "/billing/checkout"                        Page billing_pages::confirm; FORM_LIMIT,
-    GET    "/billing/portal"                          Page billing_pages::portal,
-    POST   "/billing/portal"                          Page billing_pages::cancel; FORM_LIMIT,
-    GET    "/billing/thanks"                          Page billing_pages::thanks,
-    GET    "/billing/closed"                          Page billing_pages::closed,
+    GET    "/billing/checkout"                        Page manual_billing::checkout,
+    POST   "/billing/checkout"                        Page manual_billing::confirm; FORM_LIMIT,
+    GET    "/billing/portal"                          Page manual_billing::portal,
+    POST   "/billing/portal"                          Page manual_billing::cancel; FORM_LIMIT,
+    GET    "/billing/thanks"                          Page manual_billing::thanks,
+    GET    "/billing/closed"                          Page manual_billing::closed,
 
     GET    "/v1/test/clock"                           Free test_clock::show,
     POST   "/v1/test/clock"                           Free test_clock::advance,

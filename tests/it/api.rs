@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use cued::domain::account::credentials::ApiKey;
-use cued::http::{self, Port, routes::ROUTES};
+use cued::http::routes::ROUTES;
+use cued::http::server;
+use cued::http::server::Port;
 use cued::random;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +45,7 @@ impl Api {
         let (stop, stopped) = oneshot::channel::<()>();
         let app = std::sync::Arc::clone(&world.app);
         let port = Port { listener, table: ROUTES, connections: app.settings.http.max_connections };
-        runtime.spawn(http::serve(port, app, async {
+        runtime.spawn(server::serve(port, app, async {
             if stopped.await.is_err() {
                 // The test let go of the server without stopping it.
                 std::future::pending().await

@@ -33,7 +33,7 @@ const ONLY_IN: [(&str, &[&str]); 13] = [
     // Sockets and disks are timed by the system, not by the product's clock.
     ("Instant::now", &["clock.rs", "metrics/mod.rs", "http/"]),
     ("thread::sleep", &["clock.rs"]),
-    ("time::sleep", &["http/mod.rs", "http/connections.rs"]),
+    ("time::sleep", &["http/server/"]),
     ("async ", &["http/", "server.rs", "bench/baseline.rs"]),
     ("SELECT ", &["store/"]),
     ("INSERT ", &["store/"]),

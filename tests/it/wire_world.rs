@@ -8,11 +8,12 @@ use std::time::Duration;
 use cued::app::{App, HttpSettings, Settings};
 use cued::clock::Clock;
 use cued::error::Result;
-use cued::http::Port;
-use cued::http::reply::Reply;
 use cued::http::request::Request;
+use cued::http::response::Reply;
 use cued::http::routes::Route;
-use cued::{http, routes};
+use cued::http::server;
+use cued::http::server::Port;
+use cued::routes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -142,7 +143,7 @@ impl World {
                 std::future::pending().await
             }
         };
-        let served = tokio::spawn(http::serve(Port { listener, table: TABLE, connections }, app, until));
+        let served = tokio::spawn(server::serve(Port { listener, table: TABLE, connections }, app, until));
         Self { address, stop: Some(stop), served, _folder: folder }
     }
 

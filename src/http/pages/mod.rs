@@ -3,8 +3,9 @@
 //!
 //! `Page::new("Title").text("…").form(Form::post(path).hidden("token", token).button("Go")).reply(StatusCode::OK)`
 
+pub mod device_login;
 mod form;
-pub mod login;
+pub mod manual_billing;
 
 use std::sync::LazyLock;
 
@@ -15,9 +16,9 @@ use hyper::{StatusCode, http::uri::PathAndQuery};
 
 pub use form::{Field, FieldKind, Form};
 
-use super::reply::{Reply, refusal_of};
 use crate::domain::account::credentials::sha256;
 use crate::error::Error;
+use crate::http::response::{Reply, refusal_of};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -1,14 +1,13 @@
 //! Executions over HTTP: reading one, reporting on it, and how one is written as JSON. Claims are in `claims`, what
 //! follows a report in `verification`.
 
+pub mod claims;
+pub(in crate::http) mod execution_response;
+pub mod verification;
+
 use serde_json::json;
 
 use super::cues::render_run;
-use super::execution_output::{ExecutionShown, OutcomeShown};
-use super::fields::Fields;
-use super::reply::{Reply, instant};
-use super::request::Request;
-use super::verification::{read_evidence, text};
 use crate::actions::executions as actions;
 use crate::actions::manual_runs;
 use crate::domain::execution::outcome::Report;
@@ -16,6 +15,11 @@ use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
+use crate::http::api::executions::execution_response::{ExecutionShown, OutcomeShown};
+use crate::http::api::executions::verification::{read_evidence, text};
+use crate::http::input::json_fields::Fields;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 use crate::store::executions;
 use crate::store::executions::execution_list;
 use crate::store::executions::execution_list::Filter;
@@ -93,7 +97,7 @@ pub async fn extend(request: Request) -> Result<Reply> {
 }
 
 /// The execution that the path names. What is no UUID names none.
-pub(super) fn execution_id(request: &Request) -> Result<ExecutionId> {
+pub(in crate::http) fn execution_id(request: &Request) -> Result<ExecutionId> {
     Ok(ExecutionId::parse(request.param("execution_id")).ok_or_else(actions::not_found)?)
 }
 

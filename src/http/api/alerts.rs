@@ -1,11 +1,11 @@
 //! `/v1/alerts`.
 
-use super::reply::Reply;
-use super::request::Request;
 use crate::domain::notification::alert::{AlertType, Raised};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
+use crate::http::request::Request;
+use crate::http::response::Reply;
 use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::Filter;
 

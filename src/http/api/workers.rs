@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::actions::workers as actions;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::error::Result;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 use crate::store::executions::workers;
 
 /// `POST /v1/worker/heartbeat`.

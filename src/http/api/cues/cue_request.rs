@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, Presence};
 use crate::domain::api_error::Refusal;
 use crate::domain::cue::patch::{
     CallbackParts, CueChange, Kind, OnFailureParts, RetryParts, ScheduleParts, WantedStatus,
@@ -14,6 +13,7 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{Method, check_headers};
 use crate::domain::webhook::callback_url::{UrlError, check_url};
 use crate::error::Result;
+use crate::http::input::json_fields::{Fields, Presence};
 
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 10_000;
@@ -221,7 +221,7 @@ fn on_failure_parts(
 ///
 /// # Errors
 /// `invalid_callback_url`, naming the field.
-pub(super) fn check_url_of(
+pub(in crate::http) fn check_url_of(
     field: &str,
     url: &str,
     policy: &AddressPolicy,

@@ -3,12 +3,12 @@
 use hyper::StatusCode;
 use jiff::Timestamp;
 
-use super::reply::Reply;
-use super::request::Request;
 use crate::app::App;
 use crate::domain::execution::Trigger;
 use crate::domain::schedule::catch_up::Reason;
 use crate::error::{Error, Result};
+use crate::http::request::Request;
+use crate::http::response::Reply;
 use crate::metrics::process;
 use crate::metrics::prometheus::{CONTENT_TYPE, Page};
 use crate::store::db::hold;

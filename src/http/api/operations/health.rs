@@ -6,10 +6,10 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::reply::{Reply, instant, instant_without_zone};
-use super::request::Request;
 use crate::app::App;
 use crate::error::Result;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant, instant_without_zone};
 use crate::metrics::engine::{Cycle, DOWN_AFTER};
 use crate::store::db::hold;
 use crate::store::maintenance::queue_stats;

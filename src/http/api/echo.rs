@@ -5,13 +5,13 @@ use std::sync::{MutexGuard, PoisonError};
 use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
-use super::problems::clipped;
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::json;
 use crate::domain::webhook::echo::{Echo, EchoToken, Echoes};
 use crate::error::{Error, Result};
+use crate::http::input::validation_errors::clipped;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 
 /// `POST /v1/echo/{token}`: any JSON. A later one takes the place of an earlier one.
 pub async fn receive(request: Request) -> Result<Reply> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 
-use super::Server;
-use super::routes::Route;
+use crate::http::routes::Route;
+use crate::http::server::Server;
 use crate::metrics::milliseconds;
 
 /// The path of a request that found no row of the table, and its method.

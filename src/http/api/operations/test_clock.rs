@@ -3,13 +3,13 @@
 use jiff::{Span, Timestamp};
 use serde_json::json;
 
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::actions::test_clock;
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 
 /// `GET /v1/test/clock`
 pub async fn show(request: Request) -> Result<Reply> {

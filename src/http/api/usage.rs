@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::domain::account::plan::shown;
 use crate::domain::account::user::month_around;
 use crate::error::{Error, Result};
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 use crate::store::accounts::{usage, users};
 
 /// `GET /v1/usage`

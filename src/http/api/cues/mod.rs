@@ -1,14 +1,12 @@
 //! `/v1/cues` and `/v1/schedule/preview`.
 
+pub(in crate::http) mod cue_request;
+pub(in crate::http) mod cue_response;
+
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::cue_input::{cue_change, new_cue, schedule};
-use super::cue_output::{CueShown, CuesShown, HistoryShown};
-use super::execution_output::ExecutionShown;
-use super::reply::{Reply, instant, text_of};
-use super::request::Request;
 use crate::actions::cues::{self as actions, CueWithPayload, not_found};
 use crate::actions::idempotency::{Answer, IdempotentCall};
 use crate::actions::manual_runs;
@@ -18,6 +16,11 @@ use crate::domain::api_error::{Problem, Refusal};
 use crate::domain::cue::Status;
 use crate::domain::execution::Status as ExecutionStatus;
 use crate::error::Result;
+use crate::http::api::cues::cue_request::{cue_change, new_cue, schedule};
+use crate::http::api::cues::cue_response::{CueShown, CuesShown, HistoryShown};
+use crate::http::api::executions::execution_response::ExecutionShown;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant, text_of};
 use crate::store::cues::due_cues;
 use crate::store::executions::execution_list;
 use crate::store::{Read, cues};
@@ -172,7 +175,7 @@ fn created(shown: &CueWithPayload) -> Result<Answer> {
 }
 
 /// A run that was asked for, as `fire` and `replay` answer.
-pub(super) fn render_run(run: &ManualRun) -> Value {
+pub(in crate::http) fn render_run(run: &ManualRun) -> Value {
     json!({
         "id": run.execution_id.to_string(),
         "execution_id": run.execution_id.to_string(),

@@ -3,6 +3,9 @@
 //! Dropping the future of a request (a client that hangs up) is safe at every point: a handler changes something
 //! only by awaiting a job on a lane of the store, and a job that was handed over runs to its end there.
 
+mod access_log;
+pub(in crate::http) mod rate_limiter;
+
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,12 +23,8 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::journal::Entry;
-use super::reply::Reply;
 use super::request::Request;
 use super::routes::{Door, Match, Route, match_route};
-use super::window::Payer;
-use super::{Server, body, connections, journal, pages};
 use crate::app::App;
 use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::{ApiKey, may_hold_a_secret};
@@ -35,6 +34,11 @@ use crate::domain::account::sliding_window::Standing;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
+use crate::http::middleware::access_log::Entry;
+use crate::http::middleware::rate_limiter::Payer;
+use crate::http::pages;
+use crate::http::response::Reply;
+use crate::http::server::{Server, body, connection};
 use crate::metrics::Stopwatch;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::Owner;
@@ -119,7 +123,7 @@ impl Visit {
 
     fn note(&self, server: &Server, method: Option<&Method>, status: StatusCode, took: Duration) {
         let (id, route, user_id) = (&self.id, self.route, self.user_id.as_deref());
-        journal::note(server, &Entry { id, route, method, user_id, status, took });
+        access_log::note(server, &Entry { id, route, method, user_id, status, took });
     }
 
     fn failed(&self, error: Error) -> Reply {
@@ -150,7 +154,7 @@ async fn pass(
     if route.door == Door::Key && caller.is_none() {
         return Err(Error::refused(Code::InvalidApiKey, "Invalid or missing API key"));
     }
-    let loaded = connections::until(deadline, body::read(body, route.body_limit, &server.bodies)).await;
+    let loaded = connection::until(deadline, body::read(body, route.body_limit, &server.bodies)).await;
     let body = loaded.ok_or_else(too_slow)??;
     visit.unread = false;
     let request = Request {

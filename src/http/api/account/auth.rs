@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::cue_input::check_url_of;
-use super::fields::Presence;
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::actions::accounts as actions;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::shown;
 use crate::domain::account::user::KeyEntry;
 use crate::error::{Error, Result};
+use crate::http::api::cues::cue_request::check_url_of;
+use crate::http::input::json_fields::Presence;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
 use crate::store::Read;
 use crate::store::accounts::{api_keys, usage, users};
 

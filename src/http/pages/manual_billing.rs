@@ -3,14 +3,14 @@
 
 use hyper::StatusCode;
 
-use super::pages::{Form, Page, Tone, action};
-use super::reply::Reply;
-use super::request::Request;
 use crate::actions::billing as actions;
 use crate::actions::billing::Portal;
 use crate::domain::account::plan::{Limits, NO_LIMIT, shown};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
+use crate::http::pages::{Form, Page, Tone, action};
+use crate::http::request::Request;
+use crate::http::response::Reply;
 use crate::store::billing::requests::BillingRequest;
 
 const CHECKOUT: &str = "/billing/checkout";

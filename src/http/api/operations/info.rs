@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::reply::Reply;
-use super::request::Request;
 use crate::error::Result;
+use crate::http::request::Request;
+use crate::http::response::Reply;
 
 /// `GET /v1/info`
 pub async fn info(request: Request) -> Result<Reply> {

@@ -5,9 +5,6 @@ use std::sync::PoisonError;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::pages::login::{self as pages, Entered};
-use super::reply::Reply;
-use super::request::Request;
 use crate::actions::device_login as actions;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
@@ -15,6 +12,10 @@ use crate::domain::account::device_login::{
 };
 use crate::domain::api_error::{Code, Refusal};
 use crate::error::{Error, Result};
+use crate::http::pages::device_login as pages;
+use crate::http::pages::device_login::Entered;
+use crate::http::request::Request;
+use crate::http::response::Reply;
 use crate::store::accounts::device_logins;
 
 /// `POST /v1/auth/device-code {device_code?}`

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::reply::Instant;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
+use crate::http::response::Instant;
 use crate::store::executions::Listed;
 
 /// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.

@@ -22,10 +22,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::socket::{Activity, Overdue, Socket, Underway};
-use super::{Server, gate};
 use crate::app::HttpSettings;
 use crate::domain::api_error::{Code, Refusal};
+use crate::http::middleware;
+use crate::http::server::Server;
+use crate::http::server::monitored_stream::{Activity, Overdue, Socket, Underway};
 
 /// Most bytes of a head; the most headers are 100, hyper's default.
 const HEAD_LIMIT: usize = 16 << 10;
@@ -64,7 +65,7 @@ pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activ
         let (server, mut underway) = (Arc::clone(&server), activity.request(request.version()));
         async move {
             let deadline = underway.began() + server.app.settings.http.request_time;
-            let answered = gate::answer(&server, peer, request, deadline).await;
+            let answered = middleware::answer(&server, peer, request, deadline).await;
             underway.reply_ready(answered.unread);
             Ok::<_, Infallible>(
                 answered.response.map(|body| Tracked { body: Full::new(body), _underway: underway }),
@@ -181,7 +182,7 @@ fn without_request(server: &Server, peer: SocketAddr, status: u16) -> Response<B
         431 => (Code::HeadersTooLarge, "The request's headers are too large or too many"),
         _ => (Code::BadRequest, "This is no valid HTTP request"),
     };
-    let mut response = gate::answer_without_request(server, peer, Refusal::new(code, message));
+    let mut response = middleware::answer_without_request(server, peer, Refusal::new(code, message));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

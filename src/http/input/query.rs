@@ -2,9 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use super::problems::{Problems, clipped, not_one_of, outside, whole_number, wrong_length};
 use crate::domain::api_error::Step;
 use crate::error::Result;
+use crate::http::input::validation_errors::{
+    Problems, clipped, not_one_of, outside, whole_number, wrong_length,
+};
 
 /// The parameters after the `?`, or those that a form posts. Of a name that comes twice the last counts.
 #[derive(Debug)]

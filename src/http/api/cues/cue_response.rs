@@ -4,11 +4,11 @@ use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::execution_output::ExecutionShown;
-use super::reply::{Instant, instant_with_offset};
 use crate::actions::cues::CueWithPayload;
 use crate::domain::cue::{Cue, OnFailure, ScheduleText, When};
 use crate::domain::webhook::callback::{Callback, Method};
+use crate::http::api::executions::execution_response::ExecutionShown;
+use crate::http::response::{Instant, instant_with_offset};
 
 /// A cue with all its fields (contract §4). Written from a struct and not by way of a tree of values: it is the answer to
 /// every create and every look.

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::execution_output::VerdictShown;
-use super::executions::execution_id;
-use super::fields::Fields;
-use super::reply::Reply;
-use super::request::Request;
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
 use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
 use crate::error::Result;
+use crate::http::api::executions::execution_id;
+use crate::http::api::executions::execution_response::VerdictShown;
+use crate::http::input::json_fields::Fields;
+use crate::http::request::Request;
+use crate::http::response::Reply;
 
 /// `POST /v1/executions/{execution_id}/verify`.
 pub async fn verify(request: Request) -> Result<Reply> {
@@ -60,7 +60,7 @@ pub async fn append_evidence(request: Request) -> Result<Reply> {
 }
 
 /// The evidence among the fields of a report, or of a body of its own.
-pub(super) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
+pub(in crate::http) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
     let mut evidence = Map::new();
     for name in TEXTS {
         if let Some(text) = text(fields, name) {
@@ -78,7 +78,7 @@ pub(super) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
 }
 
 /// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
-pub(super) fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+pub(in crate::http) fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
     let text = fields.string(name, 0..=TEXT_BYTES)?;
     if text.len() > TEXT_BYTES {
         fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));

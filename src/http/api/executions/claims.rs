@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::connections::within;
-use super::executions::execution_id;
-use super::reply::{Reply, instant};
-use super::request::Request;
 use crate::actions::executions::{self as actions, Claimed};
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
+use crate::http::api::executions::execution_id;
+use crate::http::request::Request;
+use crate::http::response::{Reply, instant};
+use crate::http::server::connection::within;
 use crate::store::executions::claims;
 use crate::store::executions::claims::{Claimable, Filter};
 

@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::problems::{
-    Problems, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count, wrong_length,
-};
 use crate::domain::api_error::Step;
 use crate::error::Result;
+use crate::http::input::validation_errors::{
+    Problems, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count, wrong_length,
+};
 
 /// Reads the fields of one object; those of an object in it share its list of problems.
 #[derive(Debug)]
@@ -310,9 +310,9 @@ impl<'a> Fields<'a> {
 }
 
 /// Pydantic's word and sentence for what should be an object with known fields.
-pub(super) const NOT_AN_OBJECT: (&str, &str) =
+pub(in crate::http) const NOT_AN_OBJECT: (&str, &str) =
     ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
 
 #[cfg(test)]
-#[path = "fields_tests.rs"]
+#[path = "json_fields_tests.rs"]
 mod tests;

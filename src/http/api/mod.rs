@@ -1,0 +1,11 @@
+//! The handlers: a file per heading of the contract.
+
+pub mod account;
+pub mod alerts;
+pub mod billing;
+pub mod cues;
+pub mod echo;
+pub mod executions;
+pub mod operations;
+pub mod usage;
+pub mod workers;

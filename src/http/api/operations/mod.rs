@@ -1,0 +1,6 @@
+//! Health, version, metrics and the test clock.
+
+pub mod health;
+pub mod info;
+pub mod metrics;
+pub mod test_clock;
