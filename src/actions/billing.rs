@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::accounts::change_plan;
+use crate::actions::accounts::change_plan;
 use crate::app::App;
 use crate::billing::{Buyer, Provider, Seller};
 use crate::domain::account::credentials::sha256;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::accounts::disabled;
-use super::idempotency::{Answer, IdempotentCall, once};
+use crate::actions::accounts::disabled;
 use crate::actions::fire_overdue::Overdue;
+use crate::actions::idempotency::{Answer, IdempotentCall, once};
 use crate::app::App;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{Code, Refusal};

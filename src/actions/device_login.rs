@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::accounts::{insert_key, new_user, random_id};
+use crate::actions::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
 use crate::domain::account::client_ip::shared;
 use crate::domain::account::credentials::{ApiKey, Email};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::verification::{Recorded, settle};
+use crate::actions::verification::{Recorded, settle};
 use crate::app::App;
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::execution::outcome::Report;

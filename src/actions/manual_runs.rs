@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::accounts::disabled;
-use super::cues::{check_size, find};
-use super::idempotency::{Answer, IdempotentCall, once};
+use crate::actions::accounts::disabled;
+use crate::actions::cues::{check_size, find};
+use crate::actions::idempotency::{Answer, IdempotentCall, once};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::billing::give;
+use crate::actions::billing::give;
 use crate::app::App;
 use crate::billing::Provider;
 use crate::domain::account::plan::Plans;

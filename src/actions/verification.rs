@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::executions::find;
+use crate::actions::executions::find;
 use crate::app::App;
 use crate::domain::execution::Execution;
 use crate::domain::execution::evidence::Evidence;

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-use super::{BenchError, Result};
+use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 use crate::domain::cue::Cue;
 use crate::domain::ids::CueId;

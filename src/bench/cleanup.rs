@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{BenchError, Result};
+use crate::bench::{BenchError, Result};
 use crate::random;
 
 /// What there is of a run.

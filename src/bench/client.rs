@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{BenchError, Result};
+use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 
 /// A connection that is kept.

@@ -7,15 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::receiver::Receiver;
-use super::report::Report;
-use super::{BenchError, Options, Result};
 use crate::actions::accounts;
 use crate::bench::baseline::{Bare, BareServer, another};
 use crate::bench::cleanup::Folder;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
+use crate::bench::receiver::Receiver;
+use crate::bench::report::Report;
 use crate::bench::server_process::Program;
+use crate::bench::{BenchError, Options, Result};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::user::Registration;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::report::{Report, Unit, quantile};
-use super::{BenchError, Result};
 use crate::bench::baseline;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
 use crate::bench::harness::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
+use crate::bench::report::{Report, Unit, quantile};
+use crate::bench::{BenchError, Result};
 use crate::domain::execution::Retry;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};

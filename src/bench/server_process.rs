@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use super::{BenchError, Result};
 use crate::bench::cleanup::Traces;
+use crate::bench::{BenchError, Result};
 
 /// `cued serve`, running.
 pub struct Program {

@@ -1,6 +1,6 @@
 //! The operator as the provider: links to pages of this server, each good for its bearer and stored hashed.
 
-use super::{Buyer, Seller};
+use crate::billing::{Buyer, Seller};
 use crate::domain::account::credentials::sha256;
 use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::ids::hex;

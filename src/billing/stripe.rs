@@ -10,7 +10,7 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
 
-use super::Buyer;
+use crate::billing::Buyer;
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::json;

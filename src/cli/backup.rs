@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
-use super::progress::{self, size};
+use crate::cli::Failure;
 use crate::cli::common::{Database, say};
+use crate::cli::progress::{self, size};
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
 use crate::store::maintenance::backup::CopyError;

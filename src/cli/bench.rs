@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Failure;
 use crate::bench::{self, Options};
+use crate::cli::Failure;
 
 /// Flags of `cued bench`.
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, Switch, plans_from};
 use crate::actions::billing as actions;
 use crate::cli::common::{Database, say, table};
+use crate::cli::{Failure, Switch, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::store::billing::requests;

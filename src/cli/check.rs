@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 
-use super::Failure;
-use super::progress::size;
+use crate::cli::Failure;
 use crate::cli::common::say;
+use crate::cli::progress::size;
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::check;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::Failure;
+use crate::cli::Failure;
 use crate::store::Store;
 
 /// The database that a command works on.

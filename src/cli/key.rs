@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::Failure;
-use super::user::{known, parse};
 use crate::actions::accounts as actions;
+use crate::cli::Failure;
 use crate::cli::common::{Database, card, say, table};
+use crate::cli::user::{known, parse};
 use crate::clock::Clock;
 use crate::store::accounts::api_keys;
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Failure;
+use crate::cli::Failure;
 use crate::cli::common::{Database, say};
 use crate::clock::Clock;
 use crate::store::db::hold;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
-use super::check;
-use super::progress;
+use crate::cli::Failure;
+use crate::cli::check;
 use crate::cli::common::{Database, say};
+use crate::cli::progress;
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
 use crate::store::maintenance::backup::CopyError;

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tracing::Level;
 
-use super::stripe::StripeFlags;
-use super::{Failure, Switch, plans_from, read};
 use crate::app::{HttpSettings, Settings};
+use crate::cli::stripe::StripeFlags;
+use crate::cli::{Failure, Switch, plans_from, read};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Registration;

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Failure;
 use crate::billing::stripe::{API_BASE, StripeSettings, TIMEOUT};
+use crate::cli::Failure;
 use crate::domain::billing::offer::Prices;
 
 /// How to reach the account at Stripe. Without any of these, users ask for plans and `cued billing` decides.

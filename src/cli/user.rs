@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, Switch, plans_from};
 use crate::actions::accounts as actions;
 use crate::cli::common::{Database, card, say, table};
+use crate::cli::{Failure, Switch, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;

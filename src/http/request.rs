@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::routes::Params;
 use crate::app::App;
 use crate::domain::account::sliding_window::Standing;
 use crate::domain::account::user::Caller;
@@ -18,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::http::input::json_fields::{Fields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
 use crate::http::input::validation_errors::shown;
+use crate::http::routes::Params;
 use crate::http::server::body::Loaded;
 
 /// One request that has passed the gate.

@@ -4,7 +4,6 @@ use std::pin::Pin;
 
 use hyper::Method;
 
-use super::request::Request;
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::error::Result;
 use crate::http::api::account::{auth, device_login};
@@ -13,6 +12,7 @@ use crate::http::api::operations::{health, info, metrics, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
 use crate::http::input::query::percent_decoded;
 use crate::http::pages::manual_billing;
+use crate::http::request::Request;
 use crate::http::response::Reply;
 
 /// Most bytes of a request's body unless the row says otherwise (contract §2).

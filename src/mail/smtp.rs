@@ -12,7 +12,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::transport::smtp::{Error, SmtpTransport};
 
-use super::Mail;
+use crate::mail::Mail;
 
 /// For the connection, and for each answer of the server.
 const TIMEOUT: Duration = Duration::from_secs(15);

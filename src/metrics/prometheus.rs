@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Counter, Family, Histogram};
+use crate::metrics::{Counter, Family, Histogram};
 
 /// What the text is called in `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

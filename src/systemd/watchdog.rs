@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Manager;
 use crate::app::App;
+use crate::systemd::Manager;
 
 /// The thread that sends them.
 #[derive(Debug)]

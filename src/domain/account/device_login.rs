@@ -6,7 +6,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::credentials::sha256;
+use crate::domain::account::credentials::sha256;
 use crate::domain::ids::hex;
 
 /// How long a code, and any link that was mailed for it, can be used.

@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
-use super::plan::Limits;
+use crate::domain::account::plan::Limits;
 
 /// How long the old webhook secret signs beside the new one (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use ring::hmac;
 use serde_json::Value;
 
-use super::subscription::News;
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::billing::offer::Offer;
+use crate::domain::billing::subscription::News;
 use crate::domain::json;
 
 /// How far the time in a signature may be from the present, in seconds (contract §8).

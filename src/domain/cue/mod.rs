@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::execution::Retry;
-use super::schedule::{CatchUp, Schedule, ScheduleError, Timing};
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::cue::patch::{CueChange, WantedStatus};
+use crate::domain::execution::Retry;
 use crate::domain::execution::verification::Mode;
 use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, Timing};
 use crate::domain::webhook::callback::Callback;
 
 /// Where a cue stands.

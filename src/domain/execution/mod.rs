@@ -8,10 +8,10 @@ pub mod worker;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::ids::ExecutionId;
 use crate::domain::api_error::{Code, Refusal};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::FRESH;
+use crate::domain::ids::ExecutionId;
 
 /// How long a claim holds without a sign of life (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::evidence::Evidence;
-use super::verification::{Mode, Verdict};
 use crate::domain::api_error::{Code, Refusal};
+use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::verification::{Mode, Verdict};
 use crate::domain::json::compact;
 
 /// Most bytes of `metadata`, as compact JSON.

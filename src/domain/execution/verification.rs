@@ -7,8 +7,8 @@
 
 use jiff::Timestamp;
 
-use super::evidence::{ARTIFACTS, Evidence};
 use crate::domain::api_error::{Code, Refusal};
+use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
 
 /// Who or what verifies the successes of a cue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,9 +7,9 @@ pub mod failure_report;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::execution::{Attempt, Next, Retry, after_attempt};
-use super::ids::ExecutionId;
 use crate::domain::account::credentials::sha256;
+use crate::domain::execution::{Attempt, Next, Retry, after_attempt};
+use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::AlertType;
 use crate::domain::webhook::request::Message;
 use crate::domain::webhook::signature::{Secrets, signature_headers};

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 
-use super::ScheduleError;
+use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
 
 /// Reads RFC 3339 with any offset, to the millisecond; without an offset it is the local time of a zone.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::echo::EchoToken;
+use crate::domain::webhook::echo::EchoToken;
 use crate::domain::webhook::ip_class::{AddressClass, classify};
 
 /// One value of `--allow-callbacks-to`.

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::callback::{Callback, delivery_headers};
-use super::signature::{Secrets, signature_headers};
 use crate::domain::execution::Retry;
 use crate::domain::ids::ExecutionId;
+use crate::domain::webhook::callback::{Callback, delivery_headers};
+use crate::domain::webhook::signature::{Secrets, signature_headers};
 
 /// One attempt of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

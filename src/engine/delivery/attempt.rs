@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::dispatcher::Returned;
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{Attempt, Next, after_attempt};
 use crate::domain::webhook::request::{Message, Order, Ticket, message};
+use crate::engine::delivery::dispatcher::Returned;
 use crate::engine::webhook_client::delivery_error::Mishap;
 use crate::engine::webhook_client::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
 use crate::metrics::milliseconds;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{judge, log, send};
-use super::dispatcher::{Dispatcher, Intake, Returned};
 use crate::app::App;
+use crate::engine::delivery::attempt::{judge, log, send};
+use crate::engine::delivery::dispatcher::{Dispatcher, Intake, Returned};
 use crate::engine::delivery::thread_pool::Pool;
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::Courier;

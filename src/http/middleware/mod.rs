@@ -23,8 +23,6 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::request::Request;
-use super::routes::{Door, Match, Route, match_route};
 use crate::app::App;
 use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::{ApiKey, may_hold_a_secret};
@@ -37,7 +35,9 @@ use crate::error::{Error, Result};
 use crate::http::middleware::access_log::Entry;
 use crate::http::middleware::rate_limiter::Payer;
 use crate::http::pages;
+use crate::http::request::Request;
 use crate::http::response::Reply;
+use crate::http::routes::{Door, Match, Route, match_route};
 use crate::http::server::{Server, body, connection};
 use crate::metrics::Stopwatch;
 use crate::store::accounts::api_keys;

@@ -1,7 +1,7 @@
 //! The pages of the device login: give an address, confirm a link, and what else may be found there.
 
-use super::{Field, FieldKind, Form, Page, Tone, action};
 use crate::domain::account::device_login::Link;
+use crate::http::pages::{Field, FieldKind, Form, Page, Tone, action};
 
 /// What a form with the address holds when it is shown again.
 #[derive(Debug, Clone, Copy, Default)]

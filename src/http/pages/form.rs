@@ -1,6 +1,6 @@
 //! A form of a page: it posts `application/x-www-form-urlencoded`, which `Request::form` reads.
 
-use super::Markup;
+use crate::http::pages::Markup;
 
 /// A form under construction: hidden values, fields with labels, buttons, in the order in which they are added.
 #[derive(Debug, Clone)]

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::{Read, Tx};
 use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
 use crate::domain::execution::Retry;
 use crate::domain::execution::verification::Mode;
@@ -20,6 +19,7 @@ use crate::error::Result;
 use crate::store::cues::due_cues::account_for_overdue;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{Columns, broken, maybe_json, millis, read_instant};
+use crate::store::{Read, Tx};
 
 macro_rules! columns {
     () => {

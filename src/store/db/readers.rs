@@ -15,9 +15,9 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::writer::panic_text;
 use crate::error::{Error, Result};
 use crate::store::db::corruption::Damage;
+use crate::store::db::writer::panic_text;
 
 /// A transaction that only reads: one consistent picture of the file.
 pub struct Read<'a>(&'a Connection);

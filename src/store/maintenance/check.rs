@@ -6,7 +6,6 @@ use std::path::Path;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use super::retention::{self, Space};
 use crate::error::Result;
 use crate::store::Read;
 use crate::store::cues::due_cues;
@@ -15,6 +14,7 @@ use crate::store::db::hold::Overdue;
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::{SCHEMA_VERSION, open_to_read};
 use crate::store::db::{counters, meta};
+use crate::store::maintenance::retention::{self, Space};
 use crate::store::maintenance::schema_check;
 
 /// The most that is told of one kind of damage.

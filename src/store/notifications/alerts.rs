@@ -3,13 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::outbox::{self, NewNotice};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, Raised, STANDS_FOR};
 use crate::domain::notification::{Kind, notice_id};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::store::db::columns::{instant, json, millis, word};
+use crate::store::notifications::outbox::{self, NewNotice};
 use crate::store::{Read, Tx};
 
 /// Whom and what an alert is about.

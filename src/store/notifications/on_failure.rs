@@ -7,8 +7,6 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::alerts::{Subject, raise_about, read_subject, subject_columns};
-use super::outbox::{self, NewNotice};
 use crate::domain::notification::alert::{Alert, FAILURES_IN_A_ROW};
 use crate::domain::notification::failure_report::{
     COUNTED_FOR, Failure, FailureMail, MOST_MAILS, held_until, told,
@@ -18,6 +16,8 @@ use crate::domain::webhook::request::instant;
 use crate::error::Result;
 use crate::store::cues::pause;
 use crate::store::db::columns::{millis, read_instant};
+use crate::store::notifications::alerts::{Subject, raise_about, read_subject, subject_columns};
+use crate::store::notifications::outbox::{self, NewNotice};
 use crate::store::{Read, Tx};
 
 /// An execution that has failed, and what its cue wants done about that.

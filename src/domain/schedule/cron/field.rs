@@ -1,6 +1,6 @@
 //! One field of a cron expression: its text to a set of values, with errors that name the field.
 
-use super::CronError;
+use crate::domain::schedule::cron::CronError;
 
 /// What a field may hold.
 pub(super) struct Field {

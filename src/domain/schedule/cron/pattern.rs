@@ -3,8 +3,8 @@
 
 use jiff::civil::{Date, DateTime};
 
-use super::CronError;
-use super::field::{FIELDS, shown};
+use crate::domain::schedule::cron::CronError;
+use crate::domain::schedule::cron::field::{FIELDS, shown};
 
 /// Five bit sets: bit n is the value n, Sunday is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

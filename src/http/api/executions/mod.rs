@@ -7,7 +7,6 @@ pub mod verification;
 
 use serde_json::json;
 
-use super::cues::render_run;
 use crate::actions::executions as actions;
 use crate::actions::manual_runs;
 use crate::domain::execution::outcome::Report;
@@ -15,6 +14,7 @@ use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{Status, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
+use crate::http::api::cues::render_run;
 use crate::http::api::executions::execution_response::{ExecutionShown, OutcomeShown};
 use crate::http::api::executions::verification::{read_evidence, text};
 use crate::http::input::json_fields::Fields;
