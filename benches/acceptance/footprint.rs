@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use crate::server::{ALONE, Server};
+use crate::support::server::{ALONE, Server};
 use crate::{median, milliseconds, row};
 
 const CUES: usize = 100_000;

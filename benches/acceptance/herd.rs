@@ -10,8 +10,8 @@ use cued::domain::webhook::callback::Method;
 use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
 
 use crate::lateness::{create, lateness, whole_second_in};
-use crate::recorder::{Delivery, Recorder};
-use crate::server::{ALONE, Server};
+use crate::support::receiver::{Delivery, Recorder};
+use crate::support::server::{ALONE, Server};
 use crate::{median, milliseconds, quantile, row};
 
 const HERD: usize = 5_000;

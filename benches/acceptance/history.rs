@@ -5,8 +5,8 @@ use std::time::Instant;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::client::Client;
-use crate::server::{ALONE, Server};
+use crate::support::client::Client;
+use crate::support::server::{ALONE, Server};
 use crate::{median, milliseconds, row};
 
 const EXECUTIONS: i64 = 1_000_000;

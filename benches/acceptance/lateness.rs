@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::client::Client;
-use crate::recorder::{Delivery, Reaction, Recorder};
-use crate::server::{ALONE, Server};
+use crate::support::client::Client;
+use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::server::{ALONE, Server};
 use crate::{median, milliseconds, quantile, row};
 
 /// The next whole second that is at least `lead` away.

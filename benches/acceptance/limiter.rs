@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::footprint::{megabytes, resident};
 use crate::row;
-use crate::server::Server;
+use crate::support::server::Server;
 
 const USERS: usize = 10_000;
 const ROUNDS: usize = 100;
@@ -39,7 +39,7 @@ pub fn limiter() {
     assert!(grown < BOUND, "{grown} bytes");
 }
 
-fn call<'a>(client: &crate::client::Client, keys: impl Iterator<Item = &'a String> + Clone) {
+fn call<'a>(client: &crate::support::client::Client, keys: impl Iterator<Item = &'a String> + Clone) {
     for _ in 0..ROUNDS {
         for key in keys.clone() {
             let bearer = format!("Bearer {key}");

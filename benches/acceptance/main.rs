@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // as in tests: what cannot go on ends
 #![allow(dead_code)] // the tests' harness, of which this uses a part
 
-#[path = "../../tests/it/client.rs"]
-mod client;
 mod footprint;
 mod herd;
 mod history;
 mod lateness;
 mod limiter;
-#[path = "../../tests/it/recorder.rs"]
-mod recorder;
-#[path = "../../tests/it/server.rs"]
-mod server;
+#[path = "../../tests/it/support"]
+mod support {
+    pub mod client;
+    pub mod receiver;
+    pub mod server;
+}
 
 use std::time::Duration;
 

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::api::{Api, User};
-use crate::delivery_fixture::Recorder;
-use crate::fixture::World;
-use crate::server::until;
+use crate::support::api::{Api, User};
+use crate::support::delivery_fixture::Recorder;
+use crate::support::fixture::World;
+use crate::support::server::until;
 
 const NOON: &str = "2026-03-01T12:00:00Z";
 

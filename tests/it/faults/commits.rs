@@ -30,8 +30,8 @@ use rusqlite::types::Value;
 use serde_json::json;
 
 use super::disk::assert_sound;
-use crate::delivery_fixture::Recorder;
-use crate::fixture::{BEGIN, World};
+use crate::support::delivery_fixture::Recorder;
+use crate::support::fixture::{BEGIN, World};
 
 /// What goes wrong in a run.
 #[derive(Debug, Clone, Copy)]

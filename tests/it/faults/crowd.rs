@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use cued::metrics::process::descriptors;
 use serde_json::json;
 
-use crate::client::Client;
-use crate::server::{ALONE, Server, resident};
+use crate::support::client::Client;
+use crate::support::server::{ALONE, Server, resident};
 
 const CROWD: usize = 10_000;
 

@@ -14,13 +14,13 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::mount::Disk;
-use crate::administration::{complaint, fails, ok};
-use crate::api::Api;
-use crate::client::Client;
-use crate::fixture::World;
-use crate::recorder::{Reaction, Recorder};
-use crate::server::{ALONE, Server, cued, run, until};
-use crate::watching::metrics::scrape;
+use crate::cli::administration::{complaint, fails, ok};
+use crate::journeys::monitoring::metrics::scrape;
+use crate::support::api::Api;
+use crate::support::client::Client;
+use crate::support::fixture::World;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::{ALONE, Server, cued, run, until};
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 

@@ -9,10 +9,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::disk::{assert_sound, refused_start};
-use crate::administration::on;
-use crate::random::Random;
-use crate::server::{ALONE, Server, run};
-use crate::watching::metrics::scrape;
+use crate::cli::administration::on;
+use crate::journeys::monitoring::metrics::scrape;
+use crate::support::random::Random;
+use crate::support::server::{ALONE, Server, run};
 
 /// The size of its pages, as a file itself says it.
 fn page_size(file: &[u8]) -> usize {

@@ -6,10 +6,10 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::receiver::{Receiver, Then, drip};
-use crate::server::{ALONE, Server, full, resident};
-use crate::watching::metrics::scrape;
+use crate::journeys::monitoring::metrics::scrape;
+use crate::support::client::Client;
+use crate::support::scripted_receiver::{Receiver, Then, drip};
+use crate::support::server::{ALONE, Server, full, resident};
 
 /// A gigabyte, or as much of it as is taken.
 fn pour(stream: &mut TcpStream) -> Then {

@@ -5,8 +5,8 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{at, cron, due_instants, id, look, webhook, worker};
-use crate::recorder::{Reaction, Recorder};
-use crate::server::Server;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::Server;
 
 const START: &str = "2026-01-05T00:00:00Z";
 const DUE: &str = "2026-01-05T01:00:00Z";

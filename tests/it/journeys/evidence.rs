@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{at, id, look, webhook};
-use crate::recorder::Recorder;
-use crate::server::Server;
+use crate::support::receiver::Recorder;
+use crate::support::server::Server;
 
 const START: &str = "2026-01-05T00:00:00Z";
 const LATER: &str = "2026-01-05T02:00:00Z";

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{cron, id, webhook, worker};
-use crate::client::Client;
-use crate::recorder::{Delivery, Reaction, Recorder};
-use crate::server::{ALONE, Process, Server, full, run, signal, until};
+use crate::support::client::Client;
+use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::server::{ALONE, Process, Server, full, run, signal, until};
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
 

@@ -1,17 +1,21 @@
 //! What a user does and sees, from the first key to the last delivery, on a clock that stands still until moved.
 
+mod crash;
 mod deliveries;
 mod evidence;
 mod examples;
+pub mod monitoring;
 mod paging;
 mod readme;
 mod schedules;
+mod simulated_year;
+mod slow_host;
 mod stops;
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::recorder::{Delivery, Recorder};
+use crate::support::client::Client;
+use crate::support::receiver::{Delivery, Recorder};
 
 fn webhook(receiver: &Recorder, schedule: Value) -> Value {
     json!({"name": "hook", "schedule": schedule, "callback": {"url": receiver.url()}, "payload": {"task": "greet"}})

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{cron, id, look, worker};
-use crate::client::Client;
-use crate::server::Server;
+use crate::support::client::Client;
+use crate::support::server::Server;
 
 const START: &str = "2026-01-05T00:00:00Z";
 

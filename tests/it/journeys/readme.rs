@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::examples::Example;
-use crate::server::{ALONE, Server};
+use crate::support::server::{ALONE, Server};
 
 /// The shell blocks of the chapter that begins with this heading.
 fn blocks(heading: &str) -> Vec<String> {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{at, cron, due_instants, id, instants_of, look, webhook, worker};
-use crate::recorder::Recorder;
-use crate::server::Server;
+use crate::support::receiver::Recorder;
+use crate::support::server::Server;
 
 #[test]
 fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {

@@ -12,9 +12,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{at, id, look, webhook};
-use crate::client::Client;
-use crate::recorder::{Reaction, Recorder};
-use crate::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
+use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
 
 const START: &str = "2026-01-05T00:00:00Z";
 

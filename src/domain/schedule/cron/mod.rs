@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::civil;
 
-use self::pattern::Pattern;
+use crate::domain::schedule::cron::pattern::Pattern;
 
 /// A cron expression: as the user wrote it, and what it means.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,320 @@
+//! `cued user` and `cued key`: the built program, before, beside and without a server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::server::{ALONE, Server, cued, until};
+
+/// Runs a command on `db`, with `--db` behind it.
+pub fn on(db: &Path, arguments: &[&str]) -> Output {
+    cued(arguments).arg("--db").arg(db).output().unwrap()
+}
+
+/// What a command that must end well prints.
+#[track_caller]
+pub fn ok(db: &Path, arguments: &[&str]) -> String {
+    let output = on(db, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a command that must end with `code` complains of.
+#[track_caller]
+pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
+    let output = on(db, arguments);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{arguments:?}");
+    complaint(&output)
+}
+
+pub fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The value on the line that begins with `name`.
+#[track_caller]
+fn value<'a>(printed: &'a str, name: &str) -> &'a str {
+    printed.lines().find_map(|line| line.strip_prefix(name)).expect(printed).trim()
+}
+
+/// The rows of a table, split at its blanks, without its head.
+fn rows(printed: &str) -> Vec<Vec<String>> {
+    printed.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+pub fn new_file() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let db = folder.path().join("cued.db");
+    (folder, db)
+}
+
+pub fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_first_user_can_be_added_before_the_first_start() {
+    let mut server = Server::start(&["--registration", "closed"]);
+    assert_eq!(server.stop(), Some(0));
+    fs::remove_file(server.db()).unwrap();
+    let printed = ok(&server.db(), &["user", "add", " Ann@Example.com"]);
+    assert_eq!(value(&printed, "email"), "ann@example.com");
+    server.restart();
+    let me = server.client().with_key(value(&printed, "api key")).get("/v1/auth/me").expect(200);
+    assert_eq!((&me["id"], &me["email"]), (&json!(value(&printed, "user")), &json!("ann@example.com")));
+}
+
+#[test]
+fn the_file_and_what_lies_beside_it_are_for_their_owner_only() {
+    let (_folder, db) = new_file();
+    ok(&db, &["user", "add", "ann@example.com"]);
+    assert_eq!(mode(&db), 0o600);
+    let server = Server::start(ALONE);
+    server.user();
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        let path = PathBuf::from(format!("{}{suffix}", server.db().display()));
+        assert_eq!(mode(&path), 0o600, "{suffix}");
+    }
+}
+
+#[test]
+fn commands_on_a_file_that_does_not_exist_say_so_and_make_none() {
+    let (_folder, db) = new_file();
+    for arguments in [
+        &["user", "list"][..],
+        &["user", "set-plan", "ann@example.com", "pro"],
+        &["user", "disable", "ann@example.com"],
+        &["key", "add", "ann@example.com"],
+        &["key", "list", "ann@example.com"],
+        &["key", "revoke", "some-id"],
+    ] {
+        let said = fails(&db, arguments, 1);
+        assert!(said.contains("does not exist") && said.contains("cued.db"), "{said}");
+        assert!(!db.exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_makes_no_file() {
+    let (folder, db) = new_file();
+    let plans = folder.path().join("plans.json");
+    fs::write(&plans, "{}").unwrap();
+    for arguments in [
+        &["user"][..],
+        &["user", "add"],
+        &["user", "add", "not an address"],
+        &["user", "add", "ann@example.com", "--default-plan", "gold"],
+        &["user", "add", "ann@example.com", "bob@example.com"],
+        &["user", "rename", "ann@example.com"],
+        &["user", "set-plan", "ann@example.com", "gold"],
+        &["key", "add", "ann@example.com", "--name", ""],
+        &["key", "list"],
+    ] {
+        fails(&db, arguments, 2);
+        assert!(!db.exists(), "{arguments:?}");
+    }
+    let said = fails(&db, &["user", "add", "ann@example.com", "--default-plan", "gold"], 2);
+    assert!(said.contains("free, pro, scale"), "{said}");
+    let said = fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
+    assert!(said.contains("plans.json") && said.contains("free"), "{said}");
+    assert!(!db.exists());
+}
+
+#[test]
+fn an_unknown_address_or_key_is_told_where_to_look() {
+    let (_folder, db) = new_file();
+    ok(&db, &["user", "add", "ann@example.com"]);
+    for arguments in [
+        &["user", "set-plan", "bob@example.com", "pro"][..],
+        &["user", "disable", "bob@example.com"],
+        &["key", "add", "bob@example.com"],
+        &["key", "list", "bob@example.com"],
+    ] {
+        let said = fails(&db, arguments, 1);
+        assert!(said.contains("bob@example.com") && said.contains("cued user list"), "{said}");
+    }
+    let said = fails(&db, &["key", "revoke", "no-such-key"], 1);
+    assert!(said.contains("no-such-key") && said.contains("cued key list"), "{said}");
+    let said = fails(&db, &["user", "add", "ann@example.com"], 1);
+    assert!(said.contains("registered already"), "{said}");
+}
+
+#[test]
+fn users_are_listed_with_plan_and_state_one_a_line() {
+    let (_folder, db) = new_file();
+    ok(&db, &["user", "add", "ann@example.com"]);
+    ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
+    ok(&db, &["user", "disable", "bob@example.com"]);
+    let listed = rows(&ok(&db, &["user", "list"]));
+    let shown: Vec<[&str; 4]> = listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
+    assert_eq!(
+        shown,
+        [["ann@example.com", "free", "0", "active"], ["bob@example.com", "pro", "0", "disabled"]]
+    );
+    assert!(listed[0][4].parse::<jiff::Timestamp>().is_ok(), "{listed:?}");
+    let by_variable = cued(&["user", "list"]).env("CUED_DB", &db).output().unwrap();
+    assert_eq!(rows(&String::from_utf8(by_variable.stdout).unwrap()), listed);
+}
+
+#[test]
+fn a_plan_that_is_set_beside_the_server_counts_at_once() {
+    let server = Server::start(&["--dev"]);
+    let user = server.client().register("ann@example.com");
+    ok(&server.db(), &["user", "set-plan", "ann@example.com", "scale"]);
+    let me = user.get("/v1/auth/me").expect(200);
+    assert_eq!((&me["plan"], &me["rate_limit_per_minute"]), (&json!("scale"), &json!(500)));
+
+    let plans = server.db().with_file_name("plans.json");
+    let limits = json!({"cues": 1, "executions": 1, "requests_per_minute": 1});
+    fs::write(&plans, json!({"free": limits, "gold": limits}).to_string()).unwrap();
+    let plans = plans.to_str().unwrap();
+    ok(&server.db(), &["user", "set-plan", "ann@example.com", "gold", "--plans", plans]);
+    fails(&server.db(), &["user", "set-plan", "ann@example.com", "pro", "--plans", plans], 2);
+    assert_eq!(user.get("/v1/auth/me").expect(200)["plan"], "gold");
+}
+
+#[test]
+fn a_disabled_users_keys_answer_401_at_once_and_its_cues_stop() {
+    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let (ann, bob) = (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
+    let hourly = json!({"name": "work", "transport": "worker",
+                        "schedule": {"type": "recurring", "cron": "0 * * * *"}});
+    ann.create(&hourly);
+    bob.create(&hourly);
+    ok(&server.db(), &["user", "disable", "ann@example.com"]);
+    ann.get("/v1/auth/me").refused(401, "invalid_api_key");
+    server
+        .client()
+        .post("/v1/auth/register", &json!({"email": "ann@example.com"}))
+        .refused(409, "duplicate_email");
+    assert_eq!(bob.advance("PT2H")["fired"], 2, "bob's two runs and none of ann's");
+    let said = fails(&server.db(), &["key", "add", "ann@example.com"], 1);
+    assert!(said.contains("disabled"), "{said}");
+}
+
+#[test]
+fn keys_are_added_listed_and_revoked_beside_the_server() {
+    let server = Server::start(ALONE);
+    let user = server.client().register("ann@example.com");
+    let printed = ok(&server.db(), &["key", "add", "ann@example.com", "--name", "backup"]);
+    let (id, key) = (value(&printed, "id"), value(&printed, "api key"));
+    let backup = server.client().with_key(key);
+    backup.get("/v1/auth/me").expect(200);
+    let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
+    let shown = rows(&listed);
+    assert_eq!(shown.iter().map(|row| row[1].as_str()).collect::<Vec<_>>(), ["default", "backup"]);
+    assert_eq!((shown[1][0].as_str(), shown[1][2].as_str()), (id, &key[..12]));
+    assert!(!listed.contains(key));
+
+    ok(&server.db(), &["key", "revoke", id]);
+    backup.get("/v1/auth/me").refused(401, "invalid_api_key");
+    user.get("/v1/auth/me").expect(200);
+    let said = fails(&server.db(), &["key", "revoke", &shown[0][0]], 1);
+    assert!(said.contains("last key"), "{said}");
+    user.get("/v1/auth/me").expect(200);
+}
+
+#[test]
+fn a_users_text_cannot_command_the_operators_terminal() {
+    let server = Server::start(ALONE);
+    let user = server.client().register("ann@example.com");
+    user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
+    let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
+    assert_eq!(listed.lines().count(), 3, "{listed:?}");
+    assert!(!listed.chars().any(|char| char.is_control() && char != '\n'), "{listed:?}");
+}
+
+#[test]
+fn many_commands_at_once_on_a_new_file_all_succeed() {
+    for _ in 0..3 {
+        let (_folder, db) = new_file();
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let db = &db;
+                scope.spawn(move || ok(db, &["user", "add", &format!("u{number}@example.com")]));
+            }
+        });
+        assert_eq!(rows(&ok(&db, &["user", "list"])).len(), 8);
+    }
+}
+
+#[test]
+fn a_new_file_that_another_process_writes_is_waited_for() {
+    let (_folder, db) = new_file();
+    fs::write(&db, b"").unwrap();
+    let other = Connection::open(&db).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut adding = cued(&["user", "add", "ann@example.com", "--db"])
+        .arg(&db)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Longer than the command takes to come to the lock; were it slower, it would only find the lock free.
+    let begun = Instant::now();
+    until("it has met the lock", || {
+        (adding.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_millis(500)).then_some(())
+    });
+    other.execute_batch("COMMIT").unwrap();
+    let output = adding.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+}
+
+#[test]
+fn a_full_or_closed_standard_output_is_no_crash() {
+    let (_folder, db) = new_file();
+    let to = |arguments: &[&str], stdout: Stdio| {
+        let child = cued(arguments).arg("--db").arg(&db).stdout(stdout).stderr(Stdio::piped()).spawn();
+        child.unwrap().wait_with_output().unwrap()
+    };
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = to(&["user", "add", "ann@example.com"], closed.into());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("cued key add"), "{}", complaint(&output));
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = to(&["user", "list"], closed.into());
+    assert_eq!((output.status.code(), complaint(&output).as_str()), (Some(0), ""));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = to(&["user", "list"], full.into());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("standard output"), "{}", complaint(&output));
+}
+
+#[test]
+fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
+    let (folder, newer) = new_file();
+    ok(&newer, &["user", "add", "ann@example.com"]);
+    let connection = Connection::open(&newer).unwrap();
+    connection.pragma_update(None, "user_version", 1_000).unwrap();
+    connection.close().unwrap();
+    let foreign = folder.path().join("foreign.db");
+    let connection = Connection::open(&foreign).unwrap();
+    connection.execute_batch("PRAGMA user_version = 1; CREATE TABLE theirs (x);").unwrap();
+    connection.close().unwrap();
+    let text = folder.path().join("notes.txt");
+    fs::write(&text, "no database, but somebody's notes\n".repeat(100)).unwrap();
+    for (file, word) in [(&newer, "newer"), (&foreign, "not a cued database"), (&text, "not a cued database")]
+    {
+        let before = fs::read(file).unwrap();
+        for arguments in [&["user", "add", "bob@example.com"][..], &["user", "list"], &["key", "revoke", "x"]]
+        {
+            let said = fails(file, arguments, 1);
+            assert!(said.contains(word) && said.contains(file.to_str().unwrap()), "{said}");
+            assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
+        }
+    }
+    // Folders in which nobody, not even root, can make a file.
+    for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
+        let said = fails(&db, &["user", "add", "bob@example.com"], 1);
+        assert!(said.contains("cannot be used") && said.contains("folder"), "{said}");
+    }
+}

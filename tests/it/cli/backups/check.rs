@@ -1,0 +1,169 @@
+//! `cued check`: what is in a file and whether it is sound, and nothing is changed by asking.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::{BEGIN, fire, insert_history, report, work};
+use crate::cli::administration::{complaint, mode, new_file, ok};
+use crate::support::server::{ALONE, Server, cued, run};
+
+/// What `cued check` prints, complains of and ends with.
+fn check(file: &Path) -> (String, String, Option<i32>) {
+    let output = run(&["check", file.to_str().unwrap()]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    (printed, complaint(&output), output.status.code())
+}
+
+/// Every file beside the database, and what is in it.
+fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let all = fs::read_dir(db.parent().unwrap()).unwrap().map(|it| it.unwrap().path());
+    let mut all: Vec<(PathBuf, Vec<u8>)> = all.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    // Readers note in the log's index how far they read.
+    all.retain(|(path, _)| !path.to_string_lossy().ends_with("-shm"));
+    all.sort();
+    all
+}
+
+#[test]
+fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_are() {
+    let mut server = Server::start(ALONE);
+    let user = server.user();
+    let cue = work(&user);
+    let paused = work(&user);
+    user.patch(&format!("/v1/cues/{paused}"), &json!({"status": "paused"})).expect(200);
+    report(&user, &fire(&user, &cue));
+    fire(&user, &cue);
+    let looks_sound = |server: &Server| {
+        let before = folder(&server.db());
+        let (printed, complaint, code) = check(&server.db());
+        assert_eq!((complaint.as_str(), code), ("", Some(0)), "{printed}");
+        for line in [
+            "schema      version 1",
+            "users       1, 0 of them disabled",
+            "cues        1 active, 1 paused",
+            "executions  1 pending, 1 success",
+            "overdue     0 cues, 1 executions to be sent or handed out",
+            "last seen   2",
+            "verdict     sound",
+        ] {
+            assert!(printed.contains(line), "{line:?} is not in\n{printed}");
+        }
+        assert!(!printed.contains("held"), "{printed}");
+        assert!(folder(&server.db()) == before, "something was changed");
+    };
+    looks_sound(&server);
+    server.kill9();
+    looks_sound(&server);
+    server.restart();
+    assert_eq!(server.stop(), Some(0));
+    looks_sound(&server);
+    assert_eq!(mode(&server.db()), 0o600);
+    let by_variable = cued(&["check"]).env("CUED_DB", server.db()).output().unwrap();
+    assert_eq!(by_variable.status.code(), Some(0), "{}", complaint(&by_variable));
+}
+
+#[test]
+fn what_is_due_and_a_clock_that_stands_wrong_are_told() {
+    let mut server = Server::on_clock("2040-01-01T00:00:00Z");
+    let user = server.user();
+    work(&user);
+    user.advance("PT1H");
+    server.stop();
+    let (printed, _, code) = check(&server.db());
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("last seen   2040-01-01T01:00:00Z: the clock stands before it"), "{printed}");
+    assert!(printed.contains("next due    2040-01-01T02:00:00Z"), "{printed}");
+    let mut server = Server::on_clock("2020-01-01T00:00:00Z");
+    work(&server.user());
+    server.stop();
+    let (printed, _, _) = check(&server.db());
+    assert!(printed.contains("overdue     1 cues, 0 executions"), "{printed}");
+}
+
+#[test]
+fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let cue = work(&user);
+    insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);
+    server.stop();
+    let sound = fs::read(server.db()).unwrap();
+    let (_folder, path) = new_file();
+    let verdict = |bytes: &[u8], word: &str| {
+        fs::write(&path, bytes).unwrap();
+        let (printed, complaint, code) = check(&path);
+        assert!(complaint.contains(word) && code == Some(1), "{word}: {printed}{complaint}");
+        assert!(fs::read(&path).unwrap() == bytes, "{word}");
+        printed
+    };
+    verdict(b"", "not a cued database");
+    verdict(&b"somebody's notes\n".repeat(500), "not a cued database");
+    verdict(&sound[..sound.len() / 2 / 4_096 * 4_096], "");
+    verdict(&sound[..50], "");
+    let mut torn = sound.clone();
+    let pages = sound.len() / 4_096;
+    for page in (pages / 2..pages).step_by(7) {
+        torn[page * 4_096 + 8..page * 4_096 + 600].fill(0x5a);
+    }
+    let printed = verdict(&torn, "not sound");
+    assert!(!printed.contains("stop cued"), "it may be a backup, which no server has: {printed}");
+    assert!(!printed.contains("up to date"), "no server mends it: {printed}");
+    assert!(printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000, "{printed}");
+    let (printed, complaint, code) = check(&path.with_file_name("no-such-file"));
+    assert_eq!((printed.as_str(), code), ("", Some(1)));
+    assert!(complaint.contains("no-such-file does not exist"), "{complaint}");
+    assert!(!path.with_file_name("no-such-file").exists());
+}
+
+#[test]
+fn another_programs_and_a_later_versions_file_are_told_as_what_they_are() {
+    let (folder, newer) = new_file();
+    ok(&newer, &["user", "add", "ann@example.com"]);
+    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
+    let (_, complaint, code) = check(&newer);
+    assert!(
+        complaint.contains("version 1000") && complaint.contains("newer") && code == Some(1),
+        "{complaint}"
+    );
+    let foreign = folder.path().join("foreign.db");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let (_, complaint, code) = check(&foreign);
+    assert!(complaint.contains("not a cued database") && code == Some(1), "{complaint}");
+}
+
+#[test]
+fn what_does_not_hang_together_is_named() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let cue = work(&user);
+    fire(&user, &cue);
+    server.stop();
+    let sound = fs::read(server.db()).unwrap();
+    for (spoil, word) in [
+        ("UPDATE backlog SET count = 7 WHERE name = 'claim'", "backlog claim says 7 and 1 are there"),
+        ("UPDATE users SET active_cues = 3", "3 active cues and has 1"),
+        ("DELETE FROM cues", "which is not there"),
+        ("UPDATE cues SET payload_key = 77", "has no payload 77"),
+        ("DROP INDEX executions_by_cue", "there is no index executions_by_cue"),
+        ("CREATE TABLE theirs (x)", "table theirs is none of cued's"),
+        ("PRAGMA foreign_keys = OFF; DELETE FROM users", "refers to a row of users"),
+    ] {
+        server.sqlite().execute_batch(spoil).unwrap();
+        let (printed, complaint, code) = check(&server.db());
+        assert!(printed.contains(word) && code == Some(1), "{word}: {printed}{complaint}");
+        let problems = printed.matches("problem     ").count();
+        let count = if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") };
+        assert!(complaint.trim_end().ends_with(&format!("is not sound: {count}")), "{complaint}");
+        fs::write(server.db(), &sound).unwrap();
+    }
+    // A byte of a row's text is nobody's to notice, but a table's page that is another's is.
+    let file = fs::File::options().write(true).open(server.db()).unwrap();
+    file.write_all_at(&sound[4_096 * 3..4_096 * 4], 4_096 * 5).unwrap();
+    assert_eq!(check(&server.db()).2, Some(1));
+    fs::write(server.db(), &sound).unwrap();
+    assert_eq!(check(&server.db()).2, Some(0));
+}

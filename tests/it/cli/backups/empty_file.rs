@@ -1,0 +1,67 @@
+//! A file with nothing in it, as `touch` makes one: a server takes it for its own, a command that needs a database does not.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::cli::administration::{fails, mode, new_file, ok};
+use crate::support::server::{ALONE, Server};
+
+/// An empty file that everybody may read.
+fn make(db: &Path) {
+    fs::write(db, b"").unwrap();
+    fs::set_permissions(db, Permissions::from_mode(0o644)).unwrap();
+}
+
+#[test]
+fn an_empty_file_that_everybody_may_read_becomes_its_owners_before_anything_is_in_it() {
+    let (_folder, db) = new_file();
+    make(&db);
+    let server = Server::start_on(&db, ALONE);
+    server.user();
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&PathBuf::from(format!("{}{suffix}", db.display()))), 0o600, "{suffix}");
+    }
+    let (_folder, db) = new_file();
+    make(&db);
+    ok(&db, &["user", "add", "ann@example.com"]);
+    assert_eq!(mode(&db), 0o600);
+}
+
+#[test]
+fn a_command_that_needs_a_database_makes_none() {
+    let (_folder, db) = new_file();
+    let commands: [&[&str]; 3] = [&["promote"], &["user", "list"], &["key", "list", "ann@example.com"]];
+    for command in commands {
+        let said = fails(&db, command, 1);
+        assert!(said.contains("does not exist") && !db.exists(), "{command:?}: {said}");
+    }
+    make(&db);
+    for command in commands {
+        let said = fails(&db, command, 1);
+        assert!(said.contains("cued.db is empty"), "{command:?}: {said}");
+        assert_eq!((fs::read(&db).unwrap().len(), mode(&db)), (0, 0o644), "{command:?}");
+    }
+}
+
+#[test]
+fn a_log_whose_database_was_moved_away_is_not_thrown_away() {
+    let mut server = Server::start(ALONE);
+    let key = server.user();
+    let db = server.db();
+    let moved = db.with_extension("moved");
+    server.kill9();
+    fs::rename(&db, &moved).unwrap();
+    let log = PathBuf::from(format!("{}-wal", db.display()));
+    let before = fs::read(&log).unwrap();
+    for empty in [false, true] {
+        let said = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
+        assert!(said.contains("-wal holds writes of a database that is no longer at"), "{said}");
+        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal holds writes"));
+        assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
+        fs::write(&db, b"").unwrap();
+    }
+    fs::rename(&moved, &db).unwrap();
+    server.restart();
+    key.at(server.addr()).get("/v1/cues").expect(200);
+}

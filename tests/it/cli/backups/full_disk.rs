@@ -1,0 +1,33 @@
+//! A backup on a disk that is too small. The disk is a small one in memory, of a process that may have such a thing.
+
+use std::process::Command;
+
+use super::{BEGIN, insert_history, work};
+use crate::cli::administration::complaint;
+use crate::support::server::Server;
+
+#[test]
+fn a_backup_that_fills_the_disk_says_so_and_leaves_nothing() {
+    let server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let cue = work(&user);
+    insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);
+    let folder = tempfile::TempDir::new().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=1m none {small} || exit 77
+         {cued} backup {small}/out --db {db}; echo $?; ls -A {small}
+         {cued} user add somebody@example.com --db {db} > {small}/fits; echo $?",
+        small = folder.path().display(),
+        cued = env!("CARGO_BIN_EXE_cued"),
+        db = server.db().display(),
+    );
+    let small = Command::new("unshare").args(["--mount", "--map-root-user", "sh", "-c", &script]).output();
+    let Some(output) = small.ok().filter(|output| ![Some(77), Some(1)].contains(&output.status.code()))
+    else {
+        eprintln!("not tried: this system lets nobody here have a disk of its own");
+        return;
+    };
+    let (said, complaint) = (String::from_utf8_lossy(&output.stdout).into_owned(), complaint(&output));
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["1", "0"], "{said}{complaint}");
+    assert!(complaint.contains("the disk is full") && complaint.contains("MB"), "{complaint}");
+}

@@ -1,0 +1,208 @@
+//! A restored copy: all of it is shown and nothing goes out from it until it is promoted; then the ordinary rules hold.
+
+use std::path::PathBuf;
+
+use cued::store::db::hold;
+use cued::store::executions::delivery_queue;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{BEGIN, backup, fire, hook, report, work};
+use crate::cli::administration::{fails, ok};
+use crate::support::client::Client;
+use crate::support::delivery_fixture;
+use crate::support::mailbox::Mailbox;
+use crate::support::receiver::Recorder;
+use crate::support::server::{ALONE, Server, run, until};
+
+/// A copy of the server's file under the same name, in a folder of its own.
+fn copy_of(server: &Server) -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let db = folder.path().join("cued.db");
+    ok(&db, &["restore", backup(server, "backup").to_str().unwrap()]);
+    (folder, db)
+}
+
+/// The server's own file in the place of a restored copy of it, three hours later; and its user.
+fn held(server: &mut Server, user: &Client, at: &str) -> Client {
+    let (_folder, db) = copy_of(server);
+    server.stop();
+    std::fs::copy(db, server.db()).unwrap();
+    server.restart_at(at);
+    user.at(server.addr())
+}
+
+fn instants(executions: &[Value]) -> Vec<&str> {
+    executions.iter().map(|it| it["scheduled_for"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
+    let receiver = Recorder::start();
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let (call, job) = (hook(&user, &receiver.url()), work(&user));
+    let waiting = fire(&user, &job);
+    let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
+    assert!(server.log().contains("held") && server.log().contains("cued promote --db"), "{}", server.log());
+    let moved = user.advance("PT2H");
+    assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(0), &json!(0)));
+    let fired = fire(&user, &call); // is noted, and waits
+    user.settle();
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
+    assert_eq!(user.get(&format!("/v1/executions/{waiting}")).expect(200)["status"], "pending");
+    assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
+    for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
+        let answer = user.post(&path, &json!({"worker_id": "w"}));
+        let refused = answer.refused(503, "held");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
+        assert!(answer.header("retry-after").is_some());
+    }
+    let health = user.get("/health").expect(200);
+    assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("degraded"), &json!("held")));
+    assert!(health["held_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{health}");
+    assert_eq!(
+        (&health["queue"]["pending_outbox"], &health["queue"]["pending_worker_claims"]),
+        (&json!(1), &json!(1))
+    );
+    let status = user.get("/status").expect(200);
+    assert!(
+        status["status"] == "degraded" && status["reason"].as_str().unwrap().contains("held"),
+        "{status}"
+    );
+    // A report is no call: whoever did the work may say so.
+    report(&user, &waiting);
+    let printed = run(&["check", server.db().to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("held        since"));
+    assert_eq!(receiver.count(), 0);
+    assert_eq!(user.executions_of(&call)[0]["id"], fired.as_str());
+    assert_eq!(user.executions_of(&call).len(), 1, "nothing by schedule");
+}
+
+#[test]
+fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
+    let world = delivery_fixture::World::new(8);
+    world.sql("UPDATE users SET active_cues = 1");
+    world.run(world.cue("https://example.com/"));
+    let take = || {
+        world.write(|tx| {
+            delivery_queue::take(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
+        })
+    };
+    world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
+    assert_eq!(take(), 0);
+    assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert_eq!(take(), 1);
+}
+
+#[test]
+fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed() {
+    let receiver = Recorder::start();
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let (call, job) = (hook(&user, &receiver.url()), work(&user));
+    fire(&user, &job);
+    let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
+    user.advance("PT2H");
+    fire(&user, &call);
+    // The figures of the machine's own time: the copy is of a past year.
+    let said = ok(&server.db(), &["promote"]);
+    assert!(said.contains("is promoted") && said.contains("2 cues are overdue"), "{said}");
+    assert!(said.contains("2 executions are due"), "{said}");
+    let again = ok(&server.db(), &["promote"]);
+    assert!(again.contains("is not held"), "{again}");
+    let moved = user.settle();
+    assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(2), &json!(2)));
+    // Due at 11, 12, 13, 14 and 15 o'clock: the newest runs, the others are accounted for.
+    assert_eq!(instants(&user.executions_of(&call))[0], "2026-01-01T15:00:00Z");
+    for cue in [&call, &job] {
+        let missed = user.get(&format!("/v1/cues/{cue}/missed")).expect(200);
+        let row = &missed["missed"][0];
+        assert_eq!(
+            (&missed["total"], &row["count"], &row["reason"]),
+            (&json!(1), &json!(4), &json!("downtime"))
+        );
+        assert_eq!(row["first"], "2026-01-01T11:00:00Z");
+    }
+    assert_eq!(receiver.count(), 2);
+    user.post("/v1/executions/claim", &json!({})).expect(200);
+    assert_eq!(user.get("/health").expect(200)["status"], "healthy");
+    assert_eq!(user.get("/status").expect(200), json!({"status": "healthy"}));
+    assert_eq!(user.advance("PT1H")["fired"], 2);
+    assert!(server.log().contains("promoted"), "{}", server.log());
+}
+
+#[test]
+fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
+    let receiver = Recorder::start();
+    let mut server = Server::start(ALONE);
+    let user = server.user();
+    let call = hook(&user, &receiver.url());
+    let (_folder, db) = copy_of(&server);
+    server.stop();
+    std::fs::copy(db, server.db()).unwrap();
+    server.restart();
+    let user = user.at(server.addr());
+    fire(&user, &call);
+    until("it is held", || (user.get("/status").expect(200)["status"] == "degraded").then_some(()));
+    assert_eq!(receiver.count(), 0);
+    ok(&server.db(), &["promote"]);
+    receiver.wait_for(1);
+    until("it is well", || (user.get("/status").expect(200)["status"] == "healthy").then_some(()));
+}
+
+#[test]
+fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let job = work(&user);
+    let (_folder, db) = copy_of(&server);
+    server.stop();
+    std::fs::copy(&db, server.db()).unwrap();
+    ok(&server.db(), &["promote"]);
+    server.restart_at("2026-01-01T12:30:00Z");
+    let user = user.at(server.addr());
+    user.settle();
+    assert_eq!(instants(&user.executions_of(&job)), ["2026-01-01T12:00:00Z"]);
+    let said = fails(&db.with_file_name("no-such.db"), &["promote"], 1);
+    assert!(said.contains("does not exist"), "{said}");
+}
+
+#[test]
+fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let job = work(&user);
+    let claimed = fire(&user, &job);
+    user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
+    let user = held(&mut server, &user, "2026-01-01T10:35:00Z");
+    let status = || user.get(&format!("/v1/executions/{claimed}")).expect(200)["status"].clone();
+    user.advance("PT20M");
+    assert_eq!(status(), "delivering");
+    ok(&server.db(), &["promote"]);
+    user.settle();
+    assert_eq!(status(), "pending");
+}
+
+#[test]
+fn a_held_server_sends_no_mail_and_shows_it_to_its_operator_instead() {
+    let mailbox = Mailbox::open();
+    let url = mailbox.url();
+    let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];
+    let mut server = Server::start(&[ALONE, &flags].concat());
+    let user = server.client().register("ann@example.com");
+    let user = held(&mut server, &user, BEGIN);
+    let ask = |code: &str| {
+        user.post("/v1/auth/device-code", &json!({"device_code": code})).expect(201);
+        let body = json!({"device_code": code, "email": "ann@example.com"});
+        user.post("/v1/auth/device-code/submit-email", &body).expect(200);
+    };
+    ask("WHILE-HELD");
+    until("the log has the link", || server.log().contains("device_code=WHILE-HELD").then_some(()));
+    assert!(server.log().contains("this copy is held, so this mail stays here"), "{}", server.log());
+    ok(&server.db(), &["promote"]);
+    ask("PROMOTED");
+    assert!(mailbox.next().link().contains("device_code=PROMOTED"));
+    assert!(mailbox.is_empty());
+    assert!(!server.log().contains("PROMOTED"), "{}", server.log());
+}

@@ -1,0 +1,121 @@
+//! `cued restore`: a sound backup in place of a database that no server has, and nothing of the old one in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::{BEGIN, backup, contents, work};
+use crate::cli::administration::{fails, mode, new_file, ok};
+use crate::support::server::Server;
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", path.display()))
+}
+
+#[test]
+fn a_file_that_is_there_is_kept_unless_it_is_to_be_replaced_and_then_put_aside() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    work(&user);
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    work(&user);
+    server.stop();
+    let later = contents(&server.db());
+    let said = fails(&server.db(), &["restore", backup], 1);
+    assert!(said.contains("exists already") && said.contains("--replace"), "{said}");
+    assert!(contents(&server.db()) == later);
+    let said = ok(&server.db(), &["restore", backup, "--replace"]);
+    assert!(said.contains("cued.db.replaced") && said.contains("cued promote"), "{said}");
+    assert!(contents(&server.db()) == contents(Path::new(backup)));
+    assert_eq!(mode(&server.db()), 0o600);
+    assert!(contents(&beside(&server.db(), ".replaced")) == later);
+    ok(&server.db(), &["restore", backup, "--replace"]);
+    assert!(beside(&server.db(), ".replaced-2").exists(), "nothing that was put aside is lost");
+}
+
+#[test]
+fn a_file_that_a_server_has_is_not_replaced() {
+    let server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    work(&user);
+    for flags in [&["restore", backup][..], &["restore", backup, "--replace"]] {
+        let said = fails(&server.db(), flags, 1);
+        assert!(
+            said.contains("in use by another cued") && said.contains(&server.pid().to_string()),
+            "{said}"
+        );
+    }
+    work(&user);
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
+    let said = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
+    assert!(said.contains("from itself"), "{said}");
+}
+
+#[test]
+fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    work(&user);
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    for _ in 0..50 {
+        work(&user);
+    }
+    server.kill9();
+    assert!(fs::metadata(beside(&server.db(), "-wal")).unwrap().len() > 0);
+    ok(&server.db(), &["restore", backup, "--replace"]);
+    assert!(contents(&server.db()) == contents(Path::new(backup)));
+    let aside = contents(&beside(&server.db(), ".replaced"));
+    assert_eq!(aside["cues"].len(), 51, "the log went with its file");
+}
+
+#[test]
+fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    work(&user);
+    server.kill9();
+    let (db, moved) = (server.db(), beside(&server.db(), ".broken"));
+    fs::rename(&db, &moved).unwrap();
+    // Somebody's, under the name that comes first.
+    fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
+    let said = ok(&db, &["restore", backup]);
+    assert!(said.contains("cued.db-wal is kept as") && said.contains("cued.db.replaced-2-wal"), "{said}");
+    assert!(said.contains("not here any more"), "{said}");
+    assert!(contents(&db) == contents(Path::new(backup)));
+    assert_eq!(fs::read(beside(&db, ".replaced-wal")).unwrap(), b"another one's");
+    fs::rename(beside(&db, ".replaced-2-wal"), beside(&moved, "-wal")).unwrap();
+    assert_eq!(contents(&moved)["cues"].len(), 1, "what was acknowledged");
+}
+
+#[test]
+fn a_backup_that_is_not_sound_or_none_is_not_put_in_place() {
+    let mut server = Server::on_clock(BEGIN);
+    let user = server.user();
+    work(&user);
+    let backup = backup(&server, "backup");
+    let backup = backup.to_str().unwrap();
+    server.stop();
+    let before = contents(&server.db());
+    let file = Connection::open(backup).unwrap();
+    file.execute_batch("UPDATE users SET active_cues = 9").unwrap();
+    drop(file);
+    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    assert!(said.contains("9 active cues") && said.contains("is not sound"), "{said}");
+    fs::write(backup, "no backup").unwrap();
+    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    assert!(said.contains("not a cued database"), "{said}");
+    let said = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
+    assert!(said.contains("no-such-file does not exist"), "{said}");
+    assert!(contents(&server.db()) == before);
+    let (_folder, nowhere) = new_file();
+    fails(&nowhere, &["restore", backup], 1);
+    assert!(!nowhere.exists() && !beside(&nowhere, ".partial").exists());
+    fails(&nowhere, &["restore"], 2);
+}

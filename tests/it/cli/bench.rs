@@ -1,0 +1,144 @@
+//! `cued bench`, in its shortest form.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::faults::mount::Disk;
+use crate::support::server::{Process, cued, signal, until};
+
+const SHORT: [&str; 7] = ["bench", "--seconds", "0.1", "--herd", "40", "--trickle", "3"];
+
+const FIGURES: [&str; 30] = [
+    "fsyncs",
+    "single_commits",
+    "group_commits",
+    "bare_answers",
+    "bare_reads",
+    "bare_inserts_16",
+    "bare_inserts_64",
+    "creates_1",
+    "create_bytes_1",
+    "creates_16",
+    "create_bytes_16",
+    "creates_64",
+    "create_bytes_64",
+    "gets",
+    "bare_lists",
+    "lists",
+    "bare_cycles",
+    "cycles",
+    "bare_posts",
+    "herd",
+    "herd_p50",
+    "herd_p99",
+    "herd_drain",
+    "herd_bytes",
+    "memory_start",
+    "memory_peak",
+    "trickle_p50",
+    "trickle_p99",
+    "trickle_max",
+    "lone_bytes",
+];
+
+#[test]
+fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind() {
+    let folder = TempDir::new().unwrap();
+    let run = cued(&SHORT).arg("--json").arg("--dir").arg(folder.path()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(String::from_utf8_lossy(&run.stderr), "", "no bar where there is no terminal");
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{report}");
+    let conditions = [&report["seconds"], &report["herd"], &report["trickle"]];
+    assert_eq!(conditions, [&json!(0.1), &json!(40), &json!(3)]);
+    let figures = report["figures"].as_array().unwrap();
+    let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().unwrap()).collect();
+    assert_eq!(names, FIGURES);
+    for figure in figures {
+        assert!(figure["figure"].as_f64().unwrap() >= 0.0, "{figure}");
+        let is_rate_of_service = figure["unit"] == "per_second"
+            && ["creates_", "gets", "lists", "cycles", "herd"]
+                .iter()
+                .any(|it| figure["name"].as_str().unwrap().starts_with(it));
+        assert_eq!(is_rate_of_service, !figure["limit"].is_null(), "{figure}");
+        let ratio =
+            figure["limit"]["figure"].as_f64().map(|limit| figure["figure"].as_f64().unwrap() / limit);
+        let close = |ratio: f64| (figure["ratio"].as_f64().unwrap() - ratio).abs() < 0.001;
+        assert!(ratio.is_none_or(close), "{figure}");
+    }
+    let limit = |name: &str| {
+        let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
+        figure["limit"]["what"].as_str().unwrap()
+    };
+    assert!(limit("lists").contains("with a list"), "{}", limit("lists"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let nowhere = cued(&SHORT).args(["--dir", "/nowhere/at/all"]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(said.contains("/nowhere/at/all") && said.contains("--dir"), "{said}");
+    for wrong in [["--seconds", "0"], ["--seconds", "soon"], ["--herd", "0"], ["--trickle", "-1"]] {
+        let run = cued(&["bench"]).args(wrong).output().unwrap();
+        assert_eq!(run.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_disk_without_room_is_named_with_the_flag_that_chooses_another() {
+    let Some(disk) = Disk::mount("2m") else { return };
+    let run = cued(&SHORT).arg("--dir").arg(disk.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(said.contains(disk.path().to_str().unwrap()) && said.contains("--dir"), "{said}");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+}
+
+/// Whether a server runs on a file of a measuring in this folder.
+fn server_in(folder: &Path) -> bool {
+    let mark = format!("{}/cued-bench-", folder.display());
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    // One that has just ended has nothing to be read.
+    processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
+}
+
+/// Whether the server in this folder serves: what it stands beside is opened after that.
+fn is_measured_in(folder: &Path) -> bool {
+    let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    server_in(folder) && inside.any(|it| it.join("bare.db").exists())
+}
+
+#[test]
+fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let folder = TempDir::new().unwrap();
+        let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
+        let command = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut bench = Process(command.spawn().unwrap());
+        until("it is being measured", || is_measured_in(folder.path()).then_some(()));
+        signal(name, bench.0.id());
+        assert_eq!(bench.0.wait().unwrap().code(), Some(code), "{name}");
+        let said = std::io::read_to_string(bench.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(said, "", "{name}");
+        assert!(!server_in(folder.path()), "{name}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn the_program_that_is_measured_ends_with_the_measuring_however_that_ends() {
+    let folder = TempDir::new().unwrap();
+    let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
+    let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());
+    until("it is being measured", || is_measured_in(folder.path()).then_some(()));
+    bench.0.kill().unwrap();
+    bench.0.wait().unwrap();
+    until("the program has ended", || (!server_in(folder.path())).then_some(()));
+}

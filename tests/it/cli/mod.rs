@@ -1,0 +1,6 @@
+//! The command line.
+
+pub mod administration;
+pub mod backups;
+mod bench;
+mod serve_flags;

@@ -1,0 +1,145 @@
+//! The flags of `cued serve` and their environment variables: what is given counts, and what cannot be is said.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::server::{Server, cued, run};
+
+/// A server of its own flags and environment, in a folder that goes away with it.
+struct Started {
+    child: Child,
+    line: String,
+    _folder: TempDir,
+}
+
+impl Started {
+    fn new(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = cued(&[&["serve"], flags].concat());
+        command.current_dir(folder.path()).envs(environment.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Self { child, line, _folder: folder }
+    }
+
+    /// Where it listens.
+    #[track_caller]
+    fn addr(&self) -> SocketAddr {
+        self.line.trim_end().strip_prefix("cued listening on http://").expect("a start").parse().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.addr())
+    }
+
+    /// The status of the second registration: 201 only where it is open.
+    fn second_registration(&self) -> u16 {
+        let client = self.client();
+        client.register("first@example.com");
+        client.post("/v1/auth/register", &json!({"email": "second@example.com"})).status
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+#[test]
+fn a_switch_in_the_environment_is_on_or_off_as_people_write_it() {
+    for (value, second) in [("1", 201), ("true", 201), ("yes", 201), ("0", 403), ("false", 403), ("off", 403)]
+    {
+        let server = Started::new(&FREE_PORT, &[("CUED_DEV", value)]);
+        assert_eq!(server.second_registration(), second, "CUED_DEV={value}");
+    }
+}
+
+#[test]
+fn a_switch_that_is_off_conflicts_with_nothing() {
+    let server =
+        Started::new(&[&FREE_PORT[..], &["--db", "mine.db"]].concat(), &[("CUED_EPHEMERAL", "false")]);
+    assert_eq!(server.second_registration(), 403);
+}
+
+#[test]
+fn an_ephemeral_server_listens_where_it_is_told_even_if_that_is_the_default() {
+    let mut server = Started::new(&["--ephemeral", "--listen", "127.0.0.1:8000"], &[]);
+    if server.line.is_empty() {
+        // Another program of this machine has the port: the complaint shows that it was tried.
+        assert_eq!(server.child.wait().unwrap().code(), Some(1));
+        let complaint = std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap();
+        assert!(complaint.contains("127.0.0.1:8000"), "{complaint}");
+    } else {
+        assert_eq!(server.addr().port(), 8000);
+    }
+}
+
+#[test]
+fn localhost_is_an_address_to_listen_on() {
+    assert!(Started::new(&["--listen", "localhost:0"], &[]).addr().ip().is_loopback());
+}
+
+#[test]
+fn dev_opens_only_what_is_not_said_otherwise() {
+    let hook = json!({
+        "name": "hook",
+        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+        "callback": {"url": "http://127.0.0.1:9/"},
+    });
+    let open = Started::new(&["--ephemeral"], &[]);
+    open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
+    let public = Started::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
+    public.client().register("a@example.com").post("/v1/cues", &hook).refused(400, "invalid_callback_url");
+    let closed = Started::new(&["--ephemeral", "--registration", "closed"], &[]);
+    let answer = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
+    answer.refused(403, "registration_disabled");
+}
+
+#[test]
+fn a_file_that_has_seen_a_later_time_is_warned_of() {
+    let mut server = Server::on_clock("2030-01-01T00:00:00Z");
+    let cue =
+        json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
+    let user = server.user();
+    user.create(&cue);
+    user.advance("PT1M");
+    assert_eq!(server.stop(), Some(0));
+    assert!(!server.log().contains("has seen"), "{}", server.log());
+    server.restart_at("2029-01-01T00:00:00Z");
+    assert!(server.log().contains("has seen 2030-01-01T00:01:00Z"), "{}", server.log());
+}
+
+#[test]
+fn what_cannot_work_is_wrong_usage_and_says_what_to_write() {
+    for (flags, hint) in [
+        (["--listen", "127.0.0.1"], "127.0.0.1:8000"),
+        (["--listen", "cue.example.com:80"], "127.0.0.1:8000"),
+        (["--public-url", "cue.example.com"], "https://cue.example.com"),
+        (["--public-url", "ftp://cue.example.com"], "https://cue.example.com"),
+        (["--public-url", "https://cue.example.com/?a=b"], "https://cue.example.com"),
+        (["--public-url", "https://cue.example.com/#a"], "https://cue.example.com"),
+        (["--public-url", "https://me@cue.example.com"], "https://cue.example.com"),
+        (["--public-url", "https://cue.example.com:99999"], "https://cue.example.com"),
+        (["--public-url", ""], "--public-url"),
+        (["--ephemeral", "--db=mine.db"], "mine.db"),
+        (["--dev", "--listen=0.0.0.0:0"], "--listen 127.0.0.1:8000"),
+        (["--dev", "--metrics-listen=0.0.0.0:0"], "--metrics-listen 127.0.0.1:9464"),
+        (["--ephemeral", "--metrics-listen=[::]:0"], "--metrics-listen 127.0.0.1:9464"),
+    ] {
+        let output = run(&[&["serve"], &flags[..]].concat());
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {complaint}");
+        assert!(complaint.contains(hint), "{flags:?}: {complaint}");
+    }
+}

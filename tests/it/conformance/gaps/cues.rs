@@ -1,0 +1,239 @@
+//! Cues as they are answered, field by field: made, listed, shown, changed.
+
+use serde_json::{Value, json};
+
+use super::{START, without, worker};
+use crate::support::receiver::Recorder;
+use crate::support::server::Server;
+
+fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+fn path(cue: &Value) -> String {
+    format!("/v1/cues/{}", id(cue))
+}
+
+#[test]
+fn a_new_cue_has_every_field_and_its_defaults() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let url = "http://127.0.0.1:9/hook";
+    let created = user.create(&json!({
+        "name": "nightly", "schedule": {"type": "recurring", "cron": "30 9 * * *"}, "callback": {"url": url},
+    }));
+    assert!(id(&created).starts_with("cue_") && id(&created).len() == 16, "{created}");
+    let expected = json!({
+        "id": id(&created), "name": "nightly", "description": null, "status": "active",
+        "next_run": "2026-01-05T09:30:00+00:00", "last_run": null,
+        "schedule": {
+            "type": "recurring", "cron": "30 9 * * *", "at": null, "timezone": "UTC", "catch_up": "latest",
+        },
+        "callback": {"url": url, "method": "POST", "headers": {}},
+        "transport": "webhook", "payload": null,
+        "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
+        "on_failure": created["on_failure"], "verification": created["verification"],
+        "run_count": 0, "fired_count": 0, "missed_count": 0, "warning": null,
+        "created_at": START, "updated_at": START,
+    });
+    assert_eq!(created, expected);
+    let (listed, _) = without(&created, "payload");
+    assert_eq!(
+        user.get("/v1/cues").expect(200),
+        json!({"cues": [listed], "total": 1, "limit": 20, "offset": 0})
+    );
+    let (shown, executions) = without(&user.get(&path(&created)).expect(200), "executions");
+    assert_eq!(executions, json!([]));
+    for (name, value) in created.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+    let work = user.create(&worker("work"));
+    assert_eq!((&work["transport"], &work["callback"]["url"]), (&json!("worker"), &Value::Null));
+}
+
+#[test]
+fn what_is_given_for_a_new_cue_is_what_is_shown() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let once = "2026-02-01T12:00:00Z";
+    let given = json!({
+        "name": "once", "description": "why", "transport": "webhook", "payload": {"a": [1, {"b": null}]},
+        "schedule": {"type": "once", "at": once, "timezone": "Europe/Berlin"},
+        "callback": {"url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-Own": "mine"}},
+        "retry": {"max_attempts": 2, "backoff_minutes": [3]},
+    });
+    let created = user.create(&given);
+    for name in ["name", "description", "transport", "payload", "callback", "retry"] {
+        assert_eq!(created[name], given[name], "{name}");
+    }
+    let schedule = &created["schedule"];
+    assert_eq!(
+        (&schedule["type"], &schedule["at"], &schedule["timezone"], &schedule["cron"]),
+        (&json!("once"), &json!(once), &json!("Europe/Berlin"), &Value::Null)
+    );
+    assert_eq!(created["next_run"], "2026-02-01T12:00:00+00:00");
+}
+
+#[test]
+fn the_list_shows_twenty_unless_asked_for_others_and_only_the_callers() {
+    let server = Server::on_clock(START);
+    let (user, other) = (server.user(), server.user());
+    let made: Vec<Value> = (0..25).map(|number| user.create(&worker(&format!("{number}")))).collect();
+    let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
+    let ids = |list: &Value| -> Vec<String> {
+        list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
+    };
+    let (first, rest) = (list(""), list("?limit=7&offset=20"));
+    let page = |list: &Value| [&list["total"], &list["limit"], &list["offset"]].map(Value::to_string);
+    assert_eq!((page(&first), ids(&first).len()), (["25", "20", "0"].map(str::to_owned), 20));
+    assert_eq!((page(&rest), ids(&rest).len()), (["25", "7", "20"].map(str::to_owned), 5));
+    let mut all = [ids(&first), ids(&rest)].concat();
+    assert_eq!(ids(&list("?limit=100")), all);
+    let mut expected: Vec<String> = made.iter().map(|cue| id(cue).to_owned()).collect();
+    all.sort();
+    expected.sort();
+    assert_eq!(all, expected, "each of them once");
+    assert_eq!(ids(&list("?limit=1")).len(), 1);
+    assert_eq!(other.get("/v1/cues").expect(200)["total"], 0);
+}
+
+#[test]
+fn the_list_can_be_of_one_status() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
+    let [_, paused, done, lost] = ["active", "paused", "completed", "failed"].map(|name| {
+        let mut cue = worker(name);
+        if ["completed", "failed"].contains(&name) {
+            cue["schedule"] = once.clone();
+        }
+        user.create(&cue)
+    });
+    user.patch(&path(&paused), &json!({"status": "paused"})).expect(200);
+    user.advance("PT1H");
+    for (cue, success) in [(&done, true), (&lost, false)] {
+        let execution = user.only_execution(id(cue));
+        user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &json!({"success": success}))
+            .expect(200);
+    }
+    for status in ["active", "paused", "completed", "failed"] {
+        let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
+        assert_eq!((&list["total"], list["cues"].as_array().unwrap().len()), (&json!(1), 1), "{status}");
+        let cue = &list["cues"][0];
+        assert_eq!((&cue["name"], &cue["status"]), (&json!(status), &json!(status)));
+    }
+}
+
+#[test]
+fn one_cue_shows_its_last_run_and_its_executions() {
+    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let user = server.user();
+    let hook = user.create(&json!({
+        "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},
+        "callback": {"url": receiver.url(), "headers": {"X-Own": "mine"}},
+    }));
+    let work = user.create(&worker("work"));
+    user.advance("PT1H");
+    let sent = receiver.deliveries().remove(0);
+    assert_eq!((sent.method.as_str(), sent.header("x-own")), ("POST", Some("mine")));
+    assert_eq!(sent.json(), json!({"task": "greet"}));
+
+    let due = "2026-01-05T10:00:00Z";
+    let shown = user.get(&path(&hook)).expect(200);
+    assert_eq!((&shown["last_run"], &shown["payload"]), (&json!(due), &json!({"task": "greet"})));
+    assert_eq!(shown["run_count"], 1);
+    let execution = user.only_execution(id(&hook));
+    assert_eq!(shown["executions"], json!([execution]));
+    for (name, value) in [
+        ("status", json!("success")),
+        ("scheduled_for", json!(due)),
+        ("attempts", json!(1)),
+        ("http_status", json!(200)),
+        ("started_at", json!(due)),
+        ("delivered_at", json!(due)),
+    ] {
+        assert_eq!(execution[name], value, "{name}");
+    }
+    assert_eq!((id(&execution).len(), execution.get("outcome")), (36, None), "{execution}");
+
+    let execution = user.only_execution(id(&work));
+    assert_eq!((&execution["status"], &execution["http_status"]), (&json!("pending"), &Value::Null));
+    let report = json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
+    let answer = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
+    let mut outcome = report;
+    outcome["recorded_at"] = json!(due);
+    assert_eq!((&answer["execution_id"], &answer["outcome"]), (&execution["id"], &outcome));
+    assert_eq!(user.get(&path(&work)).expect(200)["executions"][0]["outcome"], outcome);
+}
+
+#[test]
+fn a_patch_changes_what_it_names_and_nothing_else() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let mut expected = user.create(&json!({
+        "name": "nightly", "description": "why", "payload": {"a": 1}, "retry": {"max_attempts": 2},
+        "schedule": {"type": "recurring", "cron": "0 12 * * *", "timezone": "Europe/Berlin"},
+        "callback": {"url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-A": "1"}},
+    }));
+    let path = path(&expected);
+    let once = json!({
+        "type": "once", "cron": null, "at": "2026-02-01T00:00:00Z", "timezone": "UTC", "catch_up": "latest",
+    });
+    for (patch, place, new, next_run) in [
+        (json!({"name": "daily"}), "/name", json!("daily"), "2026-01-05T11:00:00+00:00"),
+        (json!({"description": "so"}), "/description", json!("so"), "2026-01-05T11:00:00+00:00"),
+        (json!({"payload": {"b": 2}}), "/payload", json!({"b": 2}), "2026-01-05T11:00:00+00:00"),
+        (
+            json!({"callback": {"method": "PATCH"}}),
+            "/callback/method",
+            json!("PATCH"),
+            "2026-01-05T11:00:00+00:00",
+        ),
+        (
+            json!({"callback": {"headers": {"X-B": "2"}}}),
+            "/callback/headers",
+            json!({"X-B": "2"}),
+            "2026-01-05T11:00:00+00:00",
+        ),
+        (
+            json!({"callback": {"url": "http://127.0.0.1:9/b"}}),
+            "/callback/url",
+            json!("http://127.0.0.1:9/b"),
+            "2026-01-05T11:00:00+00:00",
+        ),
+        (
+            json!({"schedule": {"timezone": "UTC"}}),
+            "/schedule/timezone",
+            json!("UTC"),
+            "2026-01-05T12:00:00+00:00",
+        ),
+        (
+            json!({"schedule": {"cron": "0 10 * * *"}}),
+            "/schedule/cron",
+            json!("0 10 * * *"),
+            "2026-01-05T10:00:00+00:00",
+        ),
+        (
+            json!({"schedule": {"type": "once", "at": "2026-02-01T00:00:00Z"}}),
+            "/schedule",
+            once,
+            "2026-02-01T00:00:00+00:00",
+        ),
+        (
+            json!({"schedule": {"at": "2026-03-01T00:00:00Z"}}),
+            "/schedule/at",
+            json!("2026-03-01T00:00:00Z"),
+            "2026-03-01T00:00:00+00:00",
+        ),
+    ] {
+        let patched = user.patch(&path, &patch).expect(200);
+        *expected.pointer_mut(place).unwrap() = new;
+        expected["next_run"] = json!(next_run);
+        expected["updated_at"] = patched["updated_at"].clone();
+        assert_eq!(patched, expected, "{patch}");
+    }
+    let shown = user.get(&path).expect(200);
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+}

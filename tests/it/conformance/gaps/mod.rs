@@ -1,0 +1,186 @@
+//! What the specification says and no other test holds: health, keys, plans, errors. The cues' part is in `cues`.
+
+mod cues;
+
+use serde_json::{Value, json};
+
+use crate::support::server::{ALONE, Server, run, until};
+
+const START: &str = "2026-01-05T09:00:00Z";
+const SOME_CUE: &str = "/v1/cues/cue_0123456789ab";
+const SOME_EXECUTION: &str = "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn names(object: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The object without the field, and the field.
+fn without(object: &Value, name: &str) -> (Value, Value) {
+    let mut rest = object.clone();
+    let taken = rest.as_object_mut().unwrap().remove(name).unwrap();
+    (rest, taken)
+}
+
+fn worker(name: &str) -> Value {
+    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
+}
+
+#[test]
+fn health_shows_every_figure_and_workers_make_no_difference_to_it() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    user.create(&worker("work"));
+    user.advance("PT1H");
+    let health = || server.client().get("/health").expect(200);
+    let (rest, poller) = without(&health(), "poller");
+    let expected = |worker: &str, active: u32, now: &str| {
+        json!({
+            "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
+            "services": {"database": "ok", "cache": "ok", "poller": "ok", "worker": worker},
+            "workers": {"active_count": active},
+            "queue": {"pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1},
+        })
+    };
+    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00"));
+    assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
+    assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
+    assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
+
+    let beat = json!({"worker_id": "w", "handlers": ["greet"]});
+    assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
+    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00"));
+    user.advance("PT20M");
+    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:20:00"));
+    assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
+}
+
+#[test]
+fn a_database_that_cannot_be_read_degrades_health_until_it_can() {
+    let server = Server::on_clock(START);
+    let client = server.client();
+    let is = |status: &str, database: &str| {
+        let health = client.get("/health").expect(200);
+        health["status"] == status && health["services"]["database"] == database
+    };
+    assert!(is("healthy", "ok"));
+    let file = server.sqlite();
+    file.execute_batch("ALTER TABLE workers RENAME TO elsewhere").unwrap();
+    until("health is degraded", || is("degraded", "down").then_some(()));
+    file.execute_batch("ALTER TABLE elsewhere RENAME TO workers").unwrap();
+    until("health is well again", || is("healthy", "ok").then_some(()));
+}
+
+/// Every endpoint of the specification that wants a key.
+const KEYED: [(&str, &str); 16] = [
+    ("POST", "/v1/cues"),
+    ("GET", "/v1/cues"),
+    ("GET", SOME_CUE),
+    ("PATCH", SOME_CUE),
+    ("DELETE", SOME_CUE),
+    ("GET", "/v1/executions/claimable"),
+    ("POST", "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057/claim"),
+    ("POST", "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057/outcome"),
+    ("POST", "/v1/worker/heartbeat"),
+    ("POST", "/v1/auth/key/regenerate"),
+    ("GET", "/v1/auth/me"),
+    ("GET", "/v1/auth/webhook-secret"),
+    ("POST", "/v1/auth/webhook-secret/regenerate"),
+    ("POST", "/v1/billing/checkout"),
+    ("POST", "/v1/billing/portal"),
+    ("GET", "/v1/usage"),
+];
+
+/// Those that want none, beside the health checks.
+const OPEN: [(&str, &str); 5] = [
+    ("POST", "/v1/auth/register"),
+    ("POST", "/v1/auth/device-code"),
+    ("POST", "/v1/auth/device-code/poll"),
+    ("POST", "/v1/auth/device-code/submit-email"),
+    ("GET", "/v1/auth/verify"),
+];
+
+#[test]
+fn every_endpoint_wants_a_key_but_those_that_are_open() {
+    let server = Server::start(ALONE);
+    let client = server.client();
+    for (method, path) in KEYED {
+        client.call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+    }
+    for (method, path) in OPEN {
+        let answer = client.call(method, path, &[], b"").unwrap();
+        assert!(![401, 405].contains(&answer.status), "{method} {path}: {}", answer.text());
+        assert!(!answer.text().contains("\"not_found\""), "{method} {path}: {}", answer.text());
+    }
+    for path in ["/health", "/status"] {
+        client.get(path).expect(200);
+    }
+}
+
+#[test]
+fn the_version_stands_before_every_path_but_the_health_checks() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    for (method, path) in KEYED.into_iter().chain(OPEN) {
+        let bare = path.strip_prefix("/v1").unwrap();
+        // The pages of billing have paths of their own, which are no endpoints.
+        if !bare.starts_with("/billing/") {
+            user.call(method, bare, &[], b"").unwrap().refused(404, "not_found");
+        }
+    }
+    for path in ["/v1/health", "/v1/status"] {
+        user.get(path).refused(404, "not_found");
+    }
+}
+
+#[test]
+fn each_plan_has_its_rate_and_its_name() {
+    let server = Server::start(&["--dev", "--test-clock", START]);
+    let user = server.client().register("ann@example.com");
+    let db = server.db();
+    for (plan, rate) in [("free", 60), ("pro", 200), ("scale", 500)] {
+        let done = run(&["user", "--db", db.to_str().unwrap(), "set-plan", "ann@example.com", plan]);
+        assert!(done.status.success(), "{plan}: {}", String::from_utf8_lossy(&done.stderr));
+        let answer = user.get("/v1/auth/me");
+        assert_eq!(answer.header("x-ratelimit-limit"), Some(rate.to_string().as_str()));
+        assert_eq!(answer.expect(200)["plan"], plan);
+        let usage = user.get("/v1/usage").expect(200);
+        assert_eq!((&usage["plan"]["name"], &usage["rate_limit"]["limit"]), (&json!(plan), &json!(rate)));
+    }
+}
+
+#[test]
+fn an_error_has_a_code_a_message_and_its_status_and_nothing_else() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let outcome = format!("{SOME_EXECUTION}/outcome");
+    for (answer, status, code) in [
+        (server.client().get("/v1/auth/me"), 401, "invalid_api_key"),
+        (user.get(SOME_CUE), 404, "cue_not_found"),
+        (user.delete(SOME_CUE), 404, "cue_not_found"),
+        (user.post(&outcome, &json!({"success": true})), 404, "execution_not_found"),
+        (
+            user.post("/v1/billing/checkout", &json!({"plan": "free", "interval": "annual"})),
+            400,
+            "invalid_plan",
+        ),
+    ] {
+        let refused = answer.refused(status, code);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert_eq!(refused, json!({"error": {"code": code, "message": message, "status": status}}));
+    }
+}
+
+#[test]
+fn a_new_key_comes_with_a_message_and_ends_the_old_one() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    assert!(answer["message"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+    let key = answer["api_key"].as_str().unwrap();
+    assert!(key.starts_with("cue_sk_") && key != user.key());
+    user.get("/v1/auth/me").refused(401, "invalid_api_key");
+    let me = user.with_key(key).get("/v1/auth/me").expect(200);
+    assert!(!me.to_string().contains(key), "it is shown once");
+}

@@ -1,0 +1,291 @@
+//! The address guard on the courier: blocked addresses are never connected to, however they are come by.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::callback::Method;
+use cued::domain::webhook::callback_url::check_url;
+use cued::engine::webhook_client::address_guard::{Guard, KEEP_FOR, MAX_KEPT, Monotonic};
+use cued::engine::webhook_client::delivery_error::Mishap;
+use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
+use proptest::prelude::*;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+
+use crate::support::scripted_receiver::Receiver;
+
+/// A resolver that gives one list of addresses after another, the last one again and again.
+#[derive(Debug, Clone)]
+struct Script {
+    answers: Arc<Mutex<Vec<&'static str>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Script {
+    fn new(answers: &[&'static str]) -> Self {
+        let answers = Arc::new(Mutex::new(answers.iter().rev().copied().collect()));
+        Self { answers, asked: Arc::default() }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Resolver for Script {
+    fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.pop() } else { answers.last().copied() };
+        let mut found = self.empty();
+        for address in answer.unwrap().split_whitespace() {
+            found.push(SocketAddr::new(address.parse().unwrap(), uri.port_u16().unwrap_or(80)));
+        }
+        if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
+    }
+}
+
+/// A resolver that never answers.
+#[derive(Debug)]
+struct Deaf;
+
+impl Resolver for Deaf {
+    fn resolve(&self, _: &Uri, _: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let (_open, nothing) = channel::<()>();
+        assert!(nothing.recv_timeout(*timeout.after).is_err());
+        Err(ureq::Error::Timeout(timeout.reason))
+    }
+}
+
+/// A monotonic clock that a test moves, in seconds.
+#[derive(Clone, Default)]
+struct Seconds(Arc<AtomicU64>);
+
+impl Seconds {
+    fn clock(&self) -> Monotonic {
+        let now = self.0.clone();
+        Arc::new(move || Duration::from_secs(now.load(Ordering::SeqCst)))
+    }
+
+    fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_secs(), Ordering::SeqCst);
+    }
+}
+
+fn policy(values: &str) -> AddressPolicy {
+    let values: Vec<Allowance> = values.split_whitespace().map(|value| value.parse().unwrap()).collect();
+    AddressPolicy::of(&values)
+}
+
+fn courier(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpCourier {
+    let options = CourierOptions { policy, ..CourierOptions::default() };
+    HttpCourier::with_resolver(&options, seconds.clock(), resolver).unwrap()
+}
+
+fn parcel(url: &str) -> Parcel {
+    Parcel { method: Method::Post, url: url.to_owned(), headers: Vec::new(), body: Some(b"{}".to_vec()) }
+}
+
+fn refused(result: Result<impl std::fmt::Debug, Mishap>) -> String {
+    match result {
+        Err(mishap @ Mishap::Refused(_)) => mishap.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the guard hands to the connector for a URL.
+fn resolve(guard: &Guard, url: &str) -> Result<Vec<String>, String> {
+    let found = guard.resolve(&url.parse().unwrap(), &Config::default(), a_while());
+    found.map(|found| found.iter().map(ToString::to_string).collect()).map_err(|error| error.to_string())
+}
+
+fn a_while() -> NextTimeout {
+    NextTimeout {
+        after: ureq::unversioned::transport::time::Duration::from_secs(5),
+        ..NextTimeout::default()
+    }
+}
+
+#[test]
+fn the_name_of_this_machine_is_refused_without_a_connection() {
+    let receiver = Receiver::everywhere();
+    let options = CourierOptions::default();
+    let courier = HttpCourier::new(&options, Seconds::default().clock()).unwrap();
+    for host in ["localhost", "LOCALHOST.", "localhost"] {
+        let text = refused(courier.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
+        assert!(
+            text.ends_with(" (loopback), which callbacks may not reach (see --allow-callbacks-to)"),
+            "{text}"
+        );
+    }
+    assert_eq!(receiver.connections(), 0);
+}
+
+#[test]
+fn a_number_is_refused_in_every_notation_without_a_look_up() {
+    let receiver = Receiver::everywhere();
+    let script = Script::new(&["8.8.8.8"]);
+    let courier = courier(policy("public private"), &Seconds::default(), script.clone());
+    for host in "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. 127.9.9.9 0.0.0.0 0 \
+                 [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] [64:ff9b::7f00:1] [2002:7f00:1::] \
+                 169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
+        .split_whitespace()
+    {
+        let text = refused(courier.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        assert!(text.contains(" address, which callbacks may not reach"), "{text}");
+    }
+    assert_eq!((receiver.connections(), script.asked()), (0, 0));
+}
+
+#[test]
+fn an_allowed_number_needs_no_look_up_either() {
+    let receiver = Receiver::everywhere();
+    let script = Script::new(&["8.8.8.8"]);
+    let courier = courier(policy("loopback"), &Seconds::default(), script.clone());
+    for host in ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1"] {
+        let url = format!("http://{host}:{}/", receiver.address.port());
+        assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+    }
+    assert_eq!(script.asked(), 0);
+}
+
+#[test]
+fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
+    let receiver = Receiver::everywhere();
+    let script = Script::new(&["127.0.0.1", "127.0.0.2"]);
+    let seconds = Seconds::default();
+    let courier = courier(policy("127.0.0.1/32"), &seconds, script.clone());
+    let url = format!("http://rebind.example:{}/", receiver.address.port());
+    assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+    seconds.advance(KEEP_FOR);
+    let text = refused(courier.send(&parcel(&url)));
+    assert_eq!(
+        text,
+        "the name rebind.example resolves to 127.0.0.2 (loopback), which callbacks may not reach \
+         (see --allow-callbacks-to)"
+    );
+    assert_eq!((receiver.connections(), script.asked()), (1, 2));
+}
+
+#[test]
+fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
+    let seconds = Seconds::default();
+    let script = Script::new(&["93.184.216.34", "127.0.0.1"]);
+    let guard = Guard::new(script, AddressPolicy::default(), seconds.clock());
+    assert_eq!(resolve(&guard, "http://rebind.example/"), Ok(vec!["93.184.216.34:80".to_owned()]));
+    seconds.advance(KEEP_FOR);
+    assert!(resolve(&guard, "http://rebind.example/").is_err());
+}
+
+#[test]
+fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
+    let script = Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
+    let guard = Guard::new(script, AddressPolicy::default(), Seconds::default().clock());
+    let found = resolve(&guard, "https://mixed.example:8443/").unwrap();
+    assert_eq!(found, ["8.8.8.8:8443", "[2606:4700::1111]:8443"]);
+}
+
+#[test]
+fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
+    let seconds = Seconds::default();
+    let script = Script::new(&["8.8.8.8"]);
+    let guard = Guard::new(script.clone(), AddressPolicy::default(), seconds.clock());
+    for url in ["http://a.example/", "http://A.example.:81/x", "https://a.example/"] {
+        assert!(resolve(&guard, url).is_ok());
+    }
+    assert_eq!(script.asked(), 1);
+    seconds.advance(KEEP_FOR - Duration::from_secs(1));
+    assert!(resolve(&guard, "http://a.example/").is_ok());
+    assert_eq!(script.asked(), 1);
+    seconds.advance(Duration::from_secs(1));
+    assert!(resolve(&guard, "http://a.example/").is_ok());
+    assert_eq!(script.asked(), 2);
+}
+
+#[test]
+fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
+    let seconds = Seconds::default();
+    let script = Script::new(&["8.8.8.8"]);
+    let guard = Guard::new(script.clone(), AddressPolicy::default(), seconds.clock());
+    let url = |n: usize| format!("http://n{n}.example/");
+    for n in 0..=MAX_KEPT {
+        assert!(resolve(&guard, &url(n)).is_ok());
+    }
+    assert!(resolve(&guard, &url(0)).is_ok());
+    assert_eq!(script.asked(), MAX_KEPT + 1);
+    // The one beyond the bound was not kept, until the others are too old.
+    assert!(resolve(&guard, &url(MAX_KEPT)).is_ok());
+    assert_eq!(script.asked(), MAX_KEPT + 2);
+    seconds.advance(KEEP_FOR);
+    assert!(resolve(&guard, &url(MAX_KEPT)).is_ok() && resolve(&guard, &url(MAX_KEPT)).is_ok());
+    assert_eq!(script.asked(), MAX_KEPT + 3);
+}
+
+#[test]
+fn a_name_without_address_is_told_so_and_asked_again() {
+    let script = Script::new(&["", "127.0.0.1"]);
+    let receiver = Receiver::everywhere();
+    let courier = courier(policy("loopback"), &Seconds::default(), script);
+    let url = format!("http://late.example:{}/", receiver.address.port());
+    let mishap = courier.send(&parcel(&url)).unwrap_err();
+    assert_eq!(
+        mishap,
+        Mishap::Unresolved("the name late.example could not be looked up: it has no address".to_owned())
+    );
+    assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+}
+
+#[test]
+fn the_look_up_counts_into_the_timeout() {
+    let within = Duration::from_millis(200);
+    let options = CourierOptions { timeout: within, ..CourierOptions::default() };
+    let courier = HttpCourier::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
+    let mishap = courier.send(&parcel("http://deaf.example/")).unwrap_err();
+    assert_eq!(mishap, Mishap::Timeout { within, status: None });
+}
+
+#[test]
+fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connection() {
+    let receiver = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let port = receiver.address.port();
+    let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
+    let courier = courier(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
+    let send = |path: &str| courier.send(&parcel(&format!("http://Cue.example:{port}{path}")));
+    assert_eq!(send("/v1/echo/0123456789abcdef").unwrap().http_status, 200);
+    for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
+        refused(send(path));
+    }
+    assert_eq!(receiver.requests.try_iter().count(), 1);
+}
+
+proptest! {
+    /// What the check at create lets through is read by the HTTP library as the same host, port and path.
+    #[test]
+    fn a_url_means_the_same_to_the_check_and_to_the_courier(
+        scheme in "(http|https|HTTP|hTTps)",
+        host in r"([a-c0-9_.\-]{1,12}|0x[0-9a-f]{1,8}|[0-9]{1,3}(\.[0-9]{1,3}){0,3}|\[[0-9a-f:]{2,12}\])[.]?",
+        port in r"(:[0-9]{0,5})?",
+        tail in r#"([/?#][!-~]{0,12})?"#,
+    ) {
+        let url = format!("{scheme}://{host}{port}{tail}");
+        let open = policy("0.0.0.0/0 ::/0 public");
+        if let Ok(destination) = check_url(&url, &open) {
+            let uri: Uri = url.parse().unwrap();
+            let script = Script::new(&["8.8.8.8"]);
+            let guard = Guard::new(script.clone(), open, Seconds::default().clock());
+            let found = resolve(&guard, &url).unwrap();
+            let literal = destination.host.parse::<std::net::IpAddr>().is_ok();
+            let expected = if literal { destination.authority() } else { format!("8.8.8.8:{}", destination.port) };
+            prop_assert_eq!(&found, &[expected], "{}", url);
+            prop_assert_eq!(script.asked(), usize::from(!literal), "{}", url);
+            prop_assert_eq!(uri.path(), destination.path, "{}", url);
+        }
+    }
+}

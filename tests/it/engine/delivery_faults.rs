@@ -1,0 +1,139 @@
+//! What deliveries survive: crashes, disks that fail, rows that cannot be read, cues that go away meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use cued::engine::delivery::delivery_service::recover;
+use cued::engine::delivery::dispatcher::{Dispatcher, Intake};
+use cued::error::Error;
+use cued::store::cues::cue_deletion;
+
+use crate::support::delivery_fixture::{Recorder, World, answer};
+
+const URL: &str = "https://example.com/hook";
+
+#[test]
+fn a_delivery_cut_short_is_made_again_with_the_same_number() {
+    let world = World::new(8);
+    let cue = world.cue(URL);
+    let (first, second) = (world.run(cue), world.run(cue));
+    let key: i64 = world.field(second, "key");
+    world.sql(&format!("UPDATE executions SET attempts = 2, started_at = 5 WHERE key = {key}"));
+    let taken = world.take(&mut Dispatcher::new(64));
+    assert_eq!(taken.len(), 2);
+    assert_eq!(world.state(first), ("delivering".to_owned(), 1));
+    assert!(world.take(&mut Dispatcher::new(64)).is_empty(), "never two attempts at once");
+
+    let world = world.restart();
+    assert_eq!(recover(&world.app).unwrap(), 2);
+    assert_eq!(world.state(first), ("pending".to_owned(), 0));
+    assert_eq!(world.field::<Option<i64>>(first, "started_at"), None);
+    assert_eq!(world.state(second), ("retrying".to_owned(), 2));
+    assert_eq!(world.field::<Option<i64>>(second, "started_at"), Some(5));
+    let courier = Recorder::default();
+    assert_eq!(world.deliver(&courier), 2);
+    let numbers = [0, 1].map(|parcel| courier.header(parcel, "X-CueAPI-Attempt").unwrap());
+    assert_eq!(numbers, ["1", "3"]);
+    assert_eq!(world.state(second), ("success".to_owned(), 3));
+}
+
+#[test]
+fn recovery_leaves_claims_of_workers_alone() {
+    let world = World::new(8);
+    let cue = world.cue(URL);
+    world.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
+    let id = world.run(cue);
+    world.sql("UPDATE executions SET status = 'delivering', queue = NULL, attempts = 1, last_attempt_at = 1");
+    assert_eq!(recover(&world.app).unwrap(), 0);
+    assert_eq!(world.state(id), ("delivering".to_owned(), 1));
+}
+
+#[test]
+fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
+    let world = World::new(8);
+    world.run(world.cue(URL));
+    let mut dispatcher = Dispatcher::new(64);
+    let courier = Recorder::told([answer(500)]);
+    let returned = world.carry(&courier, &world.take(&mut dispatcher)[0]);
+    assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
+    let other = world.run(world.cue("https://example.org/"));
+    assert_eq!(world.field::<i64>(other, "key"), returned.ended.ticket.key, "SQLite gives the key again");
+    let mut elsewhere = Dispatcher::new(64);
+    assert_eq!(world.take(&mut elsewhere).len(), 1);
+
+    dispatcher.pass(&world.app, vec![returned], Intake::Closed).unwrap();
+    assert_eq!(world.state(other), ("delivering".to_owned(), 1));
+    assert_eq!(world.app.pulse.delivered(), 1, "counted all the same: it has ended");
+    assert_eq!(dispatcher.unfinished(), 0);
+}
+
+#[test]
+fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
+    let world = World::new(8);
+    let cue = world.cue(URL);
+    let id = world.run(cue);
+    let mut dispatcher = Dispatcher::new(64);
+    let returned = world.carry(&Recorder::default(), &world.take(&mut dispatcher)[0]);
+    let later = world.run(cue);
+
+    let fails = world.refuse_commits();
+    let refused = dispatcher.pass(&world.app, vec![returned], Intake::Open);
+    assert!(matches!(refused, Err(Error::Storage(_))));
+    assert!(dispatcher.pass(&world.app, Vec::new(), Intake::Open).is_err());
+    assert_eq!((dispatcher.unfinished(), world.app.pulse.delivered()), (1, 0));
+
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(world.state(later), ("pending".to_owned(), 0), "nothing was taken");
+    let taken = dispatcher.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(world.state(id), ("success".to_owned(), 1));
+    assert_eq!(world.app.pulse.delivered(), 1);
+}
+
+#[test]
+fn a_result_that_can_never_be_recorded_does_not_hold_up_the_others() {
+    let world = World::new(8);
+    let cue = world.cue(URL);
+    let ids = [world.run(cue), world.run(cue), world.run(cue)];
+    let poisoned: i64 = world.field(ids[1], "key");
+    world.sql(&format!(
+        "CREATE TRIGGER poison BEFORE UPDATE ON executions WHEN new.key = {poisoned} AND new.status = 'success'
+         BEGIN SELECT raise(ABORT, 'poison'); END"
+    ));
+    let mut dispatcher = Dispatcher::new(64);
+    let taken = world.take(&mut dispatcher);
+    let returned = taken.iter().map(|taken| world.carry(&Recorder::default(), taken)).collect();
+    assert!(matches!(dispatcher.pass(&world.app, returned, Intake::Open), Err(Error::Fault(_))));
+    assert_eq!(dispatcher.unfinished(), 0);
+    assert_eq!(ids.map(|id| world.state(id).0), ["success", "delivering", "success"]);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_fails_alone() {
+    let world = World::new(8);
+    let (broken, sound) = (world.cue(URL), world.cue(URL));
+    world.sql("UPDATE cues SET callback_headers = 'nonsense' WHERE key = 1");
+    let (broken, sound) = (world.run(broken), world.run(sound));
+    assert_eq!(world.deliver(&Recorder::default()), 2);
+    assert_eq!(world.state(broken).0, "failed");
+    assert!(world.field::<String>(broken, "error_message").starts_with("The delivery cannot be made"));
+    assert_eq!(world.state(sound).0, "success");
+}
+
+#[test]
+fn a_pass_with_nothing_to_do_waits_for_no_write() {
+    let world = World::new(8);
+    let (release, hold) = channel::<()>();
+    let held = world.app.store.write(move |_| Ok(hold.recv().is_ok()));
+    let (done, ended) = channel();
+    let app = Arc::clone(&world.app);
+    std::thread::spawn(move || {
+        done.send(Dispatcher::new(8).pass(&app, Vec::new(), Intake::Open).unwrap().len())
+    });
+    let taken = ended.recv_timeout(Duration::from_secs(10));
+    release.send(()).unwrap();
+    assert!(held.wait().unwrap());
+    assert_eq!(taken, Ok(0));
+}

@@ -1,0 +1,187 @@
+//! What becomes of a claim whose worker vanishes, and of a report that comes too late.
+
+use cued::actions::executions::{claim, claim_next, extend};
+use cued::domain::api_error::Code;
+use cued::domain::cue;
+use cued::domain::execution::Status;
+use cued::domain::schedule::Schedule;
+use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::reaper;
+use cued::engine::scheduler::reaper::return_lost_claims;
+use cued::store::executions::execution_list;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use crate::support::fixture::World;
+use crate::support::worker_fixture::{after_begin, claimable, code, heartbeat, take, tell};
+
+fn return_lost(world: &World) -> usize {
+    return_lost_claims(&world.app.store, world.now()).unwrap()
+}
+
+#[test]
+fn a_claim_without_heartbeats_is_lost_with_its_lease() {
+    let world = World::new();
+    let user = world.user("ada");
+    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
+    take(&world, user, id, "w1");
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(900)));
+    world.advance(899);
+    assert_eq!(return_lost(&world), 0);
+    world.advance(1);
+    let rung = world.app.bells.claim.rung();
+    assert_eq!(return_lost(&world), 1);
+    // The bell rings after the answer has come.
+    world.app.clock.park(&world.app.bells.claim, rung, None);
+    assert!(world.app.bells.claim.rung() > rung, "whoever waits for work is woken");
+    let back = world.execution(user, id).execution;
+    assert_eq!((back.status, back.claimed_by_worker, back.lease_expires_at), (Status::Pending, None, None));
+    assert!(back.error_message.unwrap().contains("w1"));
+    assert_eq!(claimable(&world, user, None, None, 10)[0].attempt, 2);
+    assert_eq!(take(&world, user, id, "w2"), 2);
+    assert_eq!(world.execution(user, id).execution.started_at, Some(after_begin(0)));
+}
+
+#[test]
+fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
+    let world = World::new();
+    let user = world.user("ada");
+    let cue = world.worker_cue(user, |_| ());
+    let (held, other) = (world.run(&cue, json!({})), world.run(&cue, json!({})));
+    take(&world, user, held, "alive");
+    world.advance(1);
+    take(&world, user, other, "silent");
+    world.advance(849);
+    heartbeat(&world, user, "alive");
+    // 850 s + 180 s: the worker that lives loses its claim later than the one that took its own later.
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(901)));
+    world.advance(51);
+    assert_eq!(return_lost(&world), 1);
+    assert_eq!(world.execution(user, other).execution.status, Status::Pending);
+    let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
+    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(lost_at));
+    world.app.clock.set(after_begin(1_030));
+    assert_eq!(return_lost(&world), 0);
+    world.app.clock.set(lost_at);
+    assert_eq!(return_lost(&world), 1);
+    assert_eq!(world.execution(user, held).execution.status, Status::Pending);
+}
+
+#[test]
+fn an_extended_lease_holds_from_then_on() {
+    let world = World::new();
+    let user = world.user("ada");
+    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
+    assert_eq!(code(extend(&world.app, user, id, None).wait()), Code::ExecutionNotClaiming);
+    take(&world, user, id, "w1");
+    world.advance(800);
+    assert_eq!(code(extend(&world.app, user, id, Some("w2".to_owned())).wait()), Code::NotExecutionOwner);
+    let until = extend(&world.app, user, id, Some("w1".to_owned())).wait().unwrap();
+    assert_eq!(until, after_begin(1_700));
+    world.advance(899);
+    assert_eq!(return_lost(&world), 0);
+    assert_eq!(extend(&world.app, user, id, None).wait().unwrap(), after_begin(2_599));
+}
+
+#[test]
+fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
+    let world = World::new();
+    let user = world.user("ada");
+    let cue = world.worker_cue(user, |new| {
+        new.retry.max_attempts = 2;
+        new.on_failure.pause = true;
+    });
+    let id = world.run(&cue, json!({}));
+    for expected in [Status::Pending, Status::Failed] {
+        take(&world, user, id, "w1");
+        world.advance(900);
+        assert_eq!(return_lost(&world), 1);
+        assert_eq!(world.execution(user, id).execution.status, expected);
+    }
+    let failed = world.execution(user, id).execution;
+    assert_eq!((failed.attempts, failed.claimed_by_worker.as_deref()), (2, Some("w1")));
+    assert_eq!(world.cue(cue.key).status, cue::Status::Paused);
+    assert!(claimable(&world, user, None, None, 10).is_empty());
+}
+
+#[test]
+fn more_lost_claims_than_one_pass_takes_all_come_back() {
+    let world = World::new();
+    let user = world.user("ada");
+    let cue = world.worker_cue(user, |_| ());
+    world.runs(&cue, (0..450).map(|_| json!({})));
+    let claims: Vec<_> = (0..450).map(|_| claim_next(&world.app, user, None, "w1".to_owned())).collect();
+    assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
+    world.advance(900);
+    let passes: Vec<usize> = (0..4).map(|_| return_lost(&world)).collect();
+    assert_eq!(passes, [200, 200, 50, 0]);
+}
+
+#[test]
+fn a_late_report_ends_an_execution_that_waits_again() {
+    let world = World::new();
+    let user = world.user("ada");
+    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
+    take(&world, user, id, "w1");
+    world.advance(900);
+    return_lost(&world);
+    tell(&world, user, id, true).unwrap();
+    let over = world.execution(user, id).execution;
+    assert_eq!((over.status, over.error_message), (Status::Success, None));
+    assert!(claimable(&world, user, None, None, 10).is_empty());
+    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
+    assert_eq!(code(tell(&world, user, id, false)), Code::OutcomeAlreadyReported);
+}
+
+#[test]
+fn a_late_report_ends_an_execution_that_another_worker_holds() {
+    let world = World::new();
+    let user = world.user("ada");
+    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
+    take(&world, user, id, "w1");
+    world.advance(900);
+    return_lost(&world);
+    take(&world, user, id, "w2");
+    tell(&world, user, id, false).unwrap();
+    assert_eq!(code(tell(&world, user, id, true)), Code::OutcomeAlreadyReported);
+    assert_eq!(code(extend(&world.app, user, id, Some("w2".to_owned())).wait()), Code::ExecutionNotClaiming);
+    assert_eq!(world.execution(user, id).execution.status, Status::Failed);
+    world.advance(2_000);
+    assert_eq!(return_lost(&world), 0);
+}
+
+#[test]
+fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
+    let world = World::new();
+    let user = world.user("ada");
+    let ends = [true, false].map(|success| {
+        let cue = world.worker_cue(user, |new| {
+            new.schedule = Schedule::once("2026-01-01T10:00:10Z", "UTC").unwrap();
+            new.retry.max_attempts = 1;
+        });
+        (cue.key, success)
+    });
+    let mut scheduler = Scheduler::start(&world.app).unwrap();
+    world.advance(10);
+    assert_eq!(scheduler.run_once(&world.app).unwrap().executions, 2);
+    for (cue_key, success) in ends {
+        let (runs, total) = world
+            .app
+            .store
+            .read(move |read| execution_list::list_of_cue(read, cue_key, 10, 0))
+            .wait()
+            .unwrap();
+        assert_eq!((runs.len(), total), (1, 1));
+        let id = runs[0].execution.id;
+        take(&world, user, id, "w");
+        if success {
+            // Lost at its only attempt first: the report that comes after all tells the truth.
+            world.advance(900);
+            assert_eq!(return_lost(&world), 1);
+            assert_eq!(world.cue(cue_key).status, cue::Status::Failed);
+        }
+        tell(&world, user, id, success).unwrap();
+        let expected = if success { cue::Status::Completed } else { cue::Status::Failed };
+        assert_eq!(world.cue(cue_key).status, expected);
+    }
+}

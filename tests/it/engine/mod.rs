@@ -1,0 +1,11 @@
+//! The scheduler, deliveries, the webhook client, the notifier.
+
+mod address_guard;
+mod delivery;
+mod delivery_fairness;
+mod delivery_faults;
+mod fire_overdue;
+mod leases;
+mod notifier;
+mod scheduler;
+mod webhook_client;

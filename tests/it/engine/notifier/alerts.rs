@@ -1,0 +1,275 @@
+//! Alerts: when they are raised, how they are listed, and the POST to the user's `alert_webhook_url`.
+
+use serde_json::{Value, json};
+
+use super::{START, failing, fire, hook, report, secret, signed, work};
+use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::{ALONE, Server};
+
+const ME: &str = "/v1/auth/me";
+const QUIET: &str = r#"{"email": false}"#;
+
+fn quiet() -> Value {
+    serde_json::from_str(QUIET).unwrap()
+}
+
+fn listed(user: &Client, query: &str) -> Vec<Value> {
+    user.get(&format!("/v1/alerts?{query}")).expect(200)["alerts"].as_array().unwrap().clone()
+}
+
+fn count(user: &Client, alert_type: &str) -> usize {
+    listed(user, &format!("alert_type={alert_type}")).len()
+}
+
+#[test]
+fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let user = server.user();
+    user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    let cue = user.create(&hook(&receiver, quiet()));
+    fire(&user, &cue);
+    fire(&user, &cue);
+    assert_eq!(user.get("/v1/alerts").expect(200)["total"], 0);
+    let third = fire(&user, &cue);
+    let alerts = user.get("/v1/alerts").expect(200);
+    let id = alerts["alerts"][0]["id"].as_str().unwrap();
+    let alert = json!({
+        "id": id, "alert_type": "consecutive_failures", "severity": "critical", "cue_id": cue["id"],
+        "execution_id": third, "message": "nightly has failed 3 times in a row",
+        "metadata": {"failure_count": 3}, "created_at": START,
+    });
+    assert_eq!(alerts, json!({"alerts": [alert], "total": 1, "limit": 50, "offset": 0, "has_more": false}));
+    let sent = told.deliveries();
+    assert_eq!((sent.len(), &sent[0].json()), (1, &alert));
+    signed(&sent[0], &secret(&user, "alert-webhook"), None);
+    for (name, value) in [
+        ("webhook-id", id),
+        ("x-cueapi-alert-id", id),
+        ("x-cueapi-alert-type", "consecutive_failures"),
+        ("x-cueapi-timestamp", "1767571200"),
+    ] {
+        assert_eq!(sent[0].header(name), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
+    let (server, receiver) = (Server::on_clock(START), failing());
+    let user = server.user();
+    let (cue, other) = (user.create(&hook(&receiver, quiet())), user.create(&hook(&receiver, quiet())));
+    (0..5).for_each(|_| drop(fire(&user, &cue)));
+    user.advance("PT4M59.999S");
+    fire(&user, &cue);
+    assert_eq!(count(&user, "consecutive_failures"), 1);
+    (0..3).for_each(|_| drop(fire(&user, &other)));
+    assert_eq!(count(&user, "consecutive_failures"), 2, "another cue is another trouble");
+    user.advance("PT0.001S");
+    fire(&user, &cue);
+    let newest = &listed(&user, "limit=1")[0];
+    assert_eq!(
+        (&newest["metadata"], &newest["created_at"]),
+        (&json!({"failure_count": 7}), &json!("2026-01-05T00:05:00Z"))
+    );
+    assert_eq!(count(&user, "consecutive_failures"), 3);
+}
+
+#[test]
+fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
+    let (server, receiver) = (Server::on_clock(START), failing());
+    let user = server.user();
+    let mut cue = hook(&receiver, quiet());
+    cue["retry"] = json!({"max_attempts": 5, "backoff_minutes": [1]});
+    let cue = user.create(&cue);
+    let first = fire(&user, &cue);
+    user.advance("PT10M");
+    assert_eq!(count(&user, "consecutive_failures"), 0, "five attempts are one execution");
+    user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
+    user.advance("PT10M");
+    receiver.first([Reaction::Status(500), Reaction::Status(200)]);
+    fire(&user, &cue);
+    user.advance("PT10M");
+    for _ in 0..2 {
+        fire(&user, &cue);
+        user.advance("PT10M");
+        assert_eq!(count(&user, "consecutive_failures"), 0, "the success was in between");
+    }
+    user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
+    user.advance("PT10M");
+    assert_eq!(count(&user, "consecutive_failures"), 1, "a replay is an execution like others");
+}
+
+#[test]
+fn executions_that_overlap_count_in_the_order_in_which_they_end() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let cue = user.create(&work(quiet()));
+    let made: Vec<String> = (0..5).map(|_| fire(&user, &cue)).collect();
+    let ends = |index: usize, success: bool| {
+        user.post(&format!("/v1/executions/{}/outcome", made[index]), &json!({"success": success}))
+            .expect(200);
+        count(&user, "consecutive_failures")
+    };
+    // By their making the successes would stand at the ends of a row of three.
+    assert_eq!([ends(1, false), ends(2, false), ends(4, true), ends(3, false), ends(0, true)], [0; 5]);
+}
+
+#[test]
+fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let cue = user.create(&work(quiet()));
+    for _ in 0..2 {
+        report(&user, &cue, &json!({"success": false}));
+    }
+    let lost = fire(&user, &cue);
+    user.post(&format!("/v1/executions/{lost}/claim"), &json!({"worker_id": "w1"})).expect(200);
+    user.advance("PT20M");
+    assert_eq!((count(&user, "consecutive_failures"), count(&user, "claim_lost")), (1, 1));
+    user.post(&format!("/v1/executions/{lost}/outcome"), &json!({"success": true})).expect(200);
+    for _ in 0..2 {
+        report(&user, &cue, &json!({"success": false}));
+        assert_eq!(count(&user, "consecutive_failures"), 1);
+    }
+}
+
+#[test]
+fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let mut cue = work(quiet());
+    cue["retry"] = json!({"max_attempts": 2});
+    let cue = user.create(&cue);
+    let executions = [fire(&user, &cue), fire(&user, &cue)];
+    for execution in &executions {
+        user.post(&format!("/v1/executions/{execution}/claim"), &json!({"worker_id": "w1"})).expect(200);
+    }
+    user.advance("PT15M");
+    let alerts = listed(&user, "alert_type=claim_lost");
+    assert_eq!(alerts.len(), 1, "both at once are one trouble of the cue");
+    assert!(executions.contains(&alerts[0]["execution_id"].as_str().unwrap().to_owned()));
+    assert_eq!(
+        (&alerts[0]["severity"], &alerts[0]["metadata"]),
+        (&json!("warning"), &json!({"worker_id": "w1", "attempt": 1}))
+    );
+    assert_eq!(user.get("/v1/executions?status=pending").expect(200)["total"], 2, "neither has failed");
+}
+
+#[test]
+fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let mut cue = work(quiet());
+    cue["verification"] = json!({"mode": "require_external_id"});
+    let cue = user.create(&cue);
+    let reasons = || -> Vec<Value> {
+        let alerts = listed(&user, "alert_type=verification_failed");
+        alerts.iter().map(|alert| alert["metadata"]["reason"].clone()).collect()
+    };
+    let report = |body: &Value| {
+        let run = format!("/v1/executions/{}", fire(&user, &cue));
+        user.post(&format!("{run}/outcome"), body).expect(200);
+        run
+    };
+    report(&json!({"success": true, "external_id": "ch_1"}));
+    report(&json!({"success": false}));
+    assert_eq!(reasons(), [] as [Value; 0]);
+    let run = report(&json!({"success": true}));
+    assert_eq!(reasons(), ["its evidence has no external_id"]);
+    user.advance("PT10M");
+    user.post(&format!("{run}/verification-pending"), &json!({})).expect(200);
+    user.post(&format!("{run}/verify"), &json!({"valid": false, "reason": "an empty page"})).expect(200);
+    assert_eq!(reasons(), ["an empty page", "its evidence has no external_id"]);
+}
+
+#[test]
+fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
+    let (server, receiver) = (Server::on_clock(START), failing());
+    let (user, other) = (server.user(), server.user());
+    let cues: Vec<Value> = (0..2).map(|_| user.create(&hook(&receiver, quiet()))).collect();
+    for cue in &cues {
+        (0..3).for_each(|_| drop(fire(&user, cue)));
+        user.advance("PT10M");
+    }
+    let worker = user.create(&work(quiet()));
+    let lost = fire(&user, &worker);
+    user.post(&format!("/v1/executions/{lost}/claim"), &json!({})).expect(200);
+    user.advance("PT15M");
+    let cue_ids =
+        |query: &str| -> Vec<Value> { listed(&user, query).iter().map(|it| it["cue_id"].clone()).collect() };
+    let id = |cue: &Value| cue["id"].clone();
+    let all = [id(&worker), id(&cues[1]), id(&cues[0])];
+    assert_eq!(cue_ids(""), all);
+    assert_eq!(cue_ids("since=2026-01-05T00:10:00Z"), all[..2]);
+    assert_eq!(cue_ids("since=2026-01-05T02:10:00%2B02:00"), all[..2]);
+    assert_eq!(cue_ids("since=2026-01-05T00:10:00.001Z"), all[..1]);
+    assert_eq!(cue_ids("alert_type=consecutive_failures"), all[1..]);
+    assert_eq!(cue_ids(&format!("cue_id={}", all[2].as_str().unwrap())), all[2..]);
+    assert_eq!(cue_ids("alert_type=verification_failed"), [] as [Value; 0]);
+    let page = user.get("/v1/alerts?limit=1&offset=1").expect(200);
+    assert_eq!(
+        (&page["alerts"][0]["cue_id"], &page["total"], &page["has_more"]),
+        (&all[1], &json!(3), &json!(true))
+    );
+    assert_eq!(other.get("/v1/alerts").expect(200)["total"], 0);
+    assert_eq!(other.get(&format!("/v1/alerts?cue_id={}", all[2].as_str().unwrap())).expect(200)["total"], 0);
+    user.delete(&format!("/v1/cues/{}", all[1].as_str().unwrap()));
+    assert_eq!(cue_ids(""), [all[0].clone(), all[2].clone()], "they go with their cue");
+}
+
+#[test]
+fn the_alert_webhook_is_set_shown_and_taken_away() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let user = server.user();
+    assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
+    let set = user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    assert_eq!(set, user.get(ME).expect(200));
+    assert_eq!(set["alert_webhook_url"], told.url());
+    assert_eq!(
+        user.patch(ME, &json!({})).expect(200)["alert_webhook_url"],
+        told.url(),
+        "what is not named stays"
+    );
+    let cue = user.create(&hook(&receiver, quiet()));
+    (0..3).for_each(|_| drop(fire(&user, &cue)));
+    assert_eq!(told.count(), 1);
+    assert_eq!(
+        user.patch(ME, &json!({"alert_webhook_url": null})).expect(200)["alert_webhook_url"],
+        Value::Null
+    );
+    user.advance("PT1H");
+    fire(&user, &cue);
+    assert_eq!((count(&user, "consecutive_failures"), told.count()), (2, 1), "raised, and sent nowhere");
+}
+
+#[test]
+fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let user = server.user();
+    let old = secret(&user, "alert-webhook");
+    assert_eq!(secret(&user, "alert-webhook"), old, "it stays");
+    assert_ne!(old, secret(&user, "webhook"));
+    assert_ne!(old, secret(&server.user(), "alert-webhook"));
+    assert!(old.strip_prefix("whsec_").is_some_and(|hex| hex.len() == 64), "{old}");
+    let rotated = user.post("/v1/auth/alert-webhook-secret/regenerate", &json!({})).expect(200);
+    let new = secret(&user, "alert-webhook");
+    assert_eq!(rotated, json!({"alert_webhook_secret": new, "previous_secret_revoked": true}));
+    assert_ne!(new, old);
+    user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    let cue = user.create(&hook(&receiver, quiet()));
+    (0..3).for_each(|_| drop(fire(&user, &cue)));
+    signed(&told.deliveries()[0], &new, None);
+}
+
+#[test]
+fn alerts_and_their_secret_want_a_key() {
+    let server = Server::start(ALONE);
+    for (method, path) in [
+        ("GET", "/v1/alerts"),
+        ("PATCH", ME),
+        ("GET", "/v1/auth/alert-webhook-secret"),
+        ("POST", "/v1/auth/alert-webhook-secret/regenerate"),
+    ] {
+        server.client().call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+    }
+}

@@ -1,0 +1,224 @@
+//! The outbox without threads and sockets: what is stored with a failure, and what a pass makes of it.
+
+use std::sync::atomic::Ordering;
+
+use cued::domain::notification::Kind;
+use cued::domain::notification::alert::Alert;
+use cued::engine::delivery::dispatcher::Intake;
+use cued::engine::notifier::Desk;
+use cued::engine::notifier::notification_sender::{Told, judge, judge_mail, send, send_mail};
+use cued::engine::webhook_client::Parcel;
+use cued::error::Error;
+use cued::store::executions;
+use cued::store::notifications::alerts;
+use cued::store::notifications::outbox::Notice;
+use serde_json::Value;
+
+use crate::support::delivery_fixture::{Recorder, World, answer};
+use crate::support::server::until;
+
+/// A world with a cue of one attempt whose failures are told to `told`, by mail as well.
+fn world(told: &str) -> (World, i64) {
+    let world = World::new(4);
+    let cue = world.cue("http://127.0.0.1:1/hook");
+    world.sql(&format!(
+        "UPDATE cues SET max_attempts = 1, on_failure = '{{\"email\":true,\"webhook\":\"{told}\",\"pause\":false}}'"
+    ));
+    (world, cue)
+}
+
+/// Fails this many runs of `cue`.
+fn fail(world: &World, cue: i64, runs: usize) {
+    world.runs(cue, runs);
+    assert_eq!(world.deliver(&Recorder::told((0..runs).map(|_| answer(500)))), runs);
+}
+
+fn number(world: &World, sql: &'static str) -> i64 {
+    world.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
+}
+
+fn tell_one(world: &World, courier: &Recorder, notice: &Notice) -> Told {
+    let (now, route) = (world.app.clock.now(), &world.app.settings.mail);
+    match notice.kind {
+        Kind::Mail => judge_mail(notice, &send_mail(route, "http://cued", notice), now),
+        _ => judge(notice, &send(courier, notice, now), now),
+    }
+}
+
+/// Tells what there is to tell; answers what was sent.
+fn tell(world: &World) -> Vec<Parcel> {
+    let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
+    for _ in 0..10_000 {
+        let posts = desk.pass(&world.app, told, Intake::Open).unwrap();
+        if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
+            return courier.parcels();
+        }
+        told = posts.iter().map(|notice| tell_one(world, &courier, notice)).collect();
+    }
+    panic!("what is left is never told")
+}
+
+#[test]
+fn a_notice_is_stored_with_the_failure_and_outlives_process_and_cue() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    fail(&world, cue, 1);
+    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
+    // Nothing was told before the end of the process.
+    let world = world.restart();
+    world.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
+    let sent = tell(&world);
+    let [sent] = &sent[..] else { panic!("{} POSTs", sent.len()) };
+    assert_eq!(sent.url, "http://127.0.0.1:2/told");
+    let body: Value = serde_json::from_slice(sent.body.as_deref().unwrap()).unwrap();
+    assert_eq!(body["event"], "cue.failed");
+    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 0);
+}
+
+#[test]
+fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    let other = world.cue("http://127.0.0.1:1/hook");
+    world.sql(
+        "UPDATE cues SET max_attempts = 1, on_failure = '{\"email\":false,\"webhook\":\"http://127.0.0.1:3/\",\"pause\":false}'
+          WHERE on_failure ->> 'webhook' IS NULL",
+    );
+    fail(&world, cue, 20);
+    fail(&world, other, 1);
+    let mut desk = Desk::new(4);
+    let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    let mails = first.iter().filter(|notice| notice.url.is_none()).count();
+    assert_eq!(mails, 2);
+    let mut urls: Vec<_> = first.iter().filter_map(|notice| notice.url.clone()).collect();
+    urls.sort();
+    assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
+    let again = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    assert!(again.iter().all(|notice| first.iter().all(|earlier| earlier.key != notice.key)));
+    assert!(!desk.is_clear());
+    assert!(
+        desk.pass(&world.app, Vec::new(), Intake::Closed).unwrap().is_empty(),
+        "a desk that closes takes nothing"
+    );
+}
+
+#[test]
+fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    world.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
+         INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, created_at)
+         SELECT i, 1, 'failure', 'http://127.0.0.1:2/', 7, '{}', 0, 1767225600000 FROM n",
+    );
+    fail(&world, cue, 5);
+    assert_eq!(number(&world, "SELECT count(*) FROM outbox WHERE kind = 'failure'"), 1_000);
+    assert_eq!(
+        number(&world, "SELECT count(*) FROM outbox WHERE kind = 'mail'"),
+        5,
+        "mails have a bound of their own"
+    );
+    assert_eq!(tell(&world).len(), 1_000);
+}
+
+#[test]
+fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
+    for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
+    {
+        let (world, cue) = world("http://127.0.0.1:2/told");
+        fail(&world, cue, 3);
+        world.sql(change);
+        assert_eq!(tell(&world), [], "{change}");
+        assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 0, "{change}");
+    }
+}
+
+#[test]
+fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    fail(&world, cue, 2);
+    let (courier, mut desk) = (Recorder::default(), Desk::new(4));
+    let pass = |desk: &mut Desk, told| desk.pass(&world.app, told, Intake::Open);
+    let first = pass(&mut desk, Vec::new()).unwrap();
+    let told = first.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+    let fails = world.refuse_commits();
+    assert!(matches!(pass(&mut desk, told), Err(Error::Storage(_))));
+    assert!(pass(&mut desk, Vec::new()).is_err());
+    fails.store(false, Ordering::SeqCst);
+    let next = pass(&mut desk, Vec::new()).unwrap();
+    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
+    assert!(first.iter().all(|earlier| earlier.id != next[0].id));
+    assert_eq!(courier.parcels().len(), 1);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
+    for poison in [
+        "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
+        "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
+    ] {
+        let (world, cue) = world("http://127.0.0.1:2/told");
+        fail(&world, cue, 5);
+        world.sql(poison);
+        let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
+        until("the others are told", || {
+            let notices = desk.pass(&world.app, std::mem::take(&mut told), Intake::Open).unwrap();
+            told = notices.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+            (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
+        });
+        assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
+        let sent = courier.parcels().len();
+        assert!(desk.pass(&world.app, told, Intake::Open).unwrap().is_empty(), "{poison}");
+        assert!(desk.is_clear() && courier.parcels().len() == sent, "a stop waits for neither");
+    }
+}
+
+#[test]
+fn a_pass_over_an_empty_outbox_writes_nothing() {
+    let world = World::new(4);
+    let changes = || -> i64 { number(&world, "SELECT total_changes()") };
+    let before = changes();
+    assert!(tell(&world).is_empty());
+    assert_eq!(changes(), before);
+}
+
+#[test]
+fn two_mails_are_under_way_and_no_more() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
+    fail(&world, cue, 5);
+    let mut desk = Desk::new(4);
+    let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    assert_eq!(first.len(), 2);
+    assert!(desk.pass(&world.app, Vec::new(), Intake::Open).unwrap().is_empty());
+    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
+    let told = vec![tell_one(&world, &Recorder::default(), &first[0])];
+    assert_eq!(desk.pass(&world.app, told, Intake::Open).unwrap().len(), 1);
+}
+
+#[test]
+fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
+    let (world, cue) = world("http://127.0.0.1:2/told");
+    world.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
+    let id = world.run(cue);
+    let raise = |reason: &'static str| {
+        let now = world.app.clock.now();
+        world.write(move |tx| {
+            let execution = executions::find(tx, 1, id).unwrap().unwrap().execution;
+            let alert = Alert::VerificationFailed { reason: reason.to_owned() };
+            alerts::raise(tx, execution.key, &alert, now).unwrap()
+        })
+    };
+    assert!(raise("external_id is missing"));
+    assert!(!raise("result_url is missing"), "one of its type stands for the cue");
+    let sent = tell(&world);
+    let body: Value = serde_json::from_slice(sent[0].body.as_deref().unwrap()).unwrap();
+    assert_eq!(
+        (&body["alert_type"], &body["severity"], &body["execution_id"]),
+        (&"verification_failed".into(), &"warning".into(), &id.to_string().into())
+    );
+    assert_eq!(body["message"], "An outcome of c was not verified: external_id is missing");
+    for _ in 0..1_003 {
+        world.advance(300);
+        assert!(raise("again"));
+    }
+    assert_eq!(number(&world, "SELECT count(*) FROM alerts"), 1_000);
+    assert_eq!(number(&world, "SELECT min(created_at) FROM alerts"), 1_767_225_600_000 + 4 * 300_000);
+}

@@ -1,0 +1,147 @@
+//! The mails: what they say, how many there are, and what becomes of them without a server for mail.
+
+use serde_json::{Value, json};
+
+use super::{START, failing, fire, hook, report, work};
+use crate::http::device_login::flow::Desk;
+use crate::support::mailbox::Received;
+use crate::support::receiver::Recorder;
+use crate::support::server::{ALONE, Server, until};
+
+fn subject(mail: &Received) -> &str {
+    mail.header("Subject").unwrap()
+}
+
+#[test]
+fn the_last_failure_is_mailed_with_what_it_takes_to_look_at_it_and_to_run_it_again() {
+    let (desk, receiver) = (Desk::open(ALONE), failing());
+    let user = desk.client().register("ann@example.com");
+    let mut cue = hook(&receiver, Value::Null);
+    cue["retry"] = json!({"max_attempts": 2, "backoff_minutes": [1]});
+    let cue = user.create(&cue);
+    let execution = fire(&user, &cue);
+    assert!(desk.mailbox.is_empty(), "another attempt follows");
+    user.advance("PT1M");
+    let mail = desk.mailbox.next();
+    assert_eq!((mail.to.as_str(), subject(&mail)), ("TO:<ann@example.com>", "Cue nightly failed"));
+    assert_eq!(mail.header("Date"), Some("Tue, 01 Jan 2030 00:01:00 +0000"));
+    assert_eq!(mail.header("Auto-Submitted"), Some("auto-generated"));
+    let link = format!("{}/v1/executions/{execution}", desk.server.url());
+    for line in [
+        format!("Cue:                nightly ({})", cue["id"].as_str().unwrap()),
+        format!("Execution:          {execution}"),
+        "Failed at:          2030-01-01T00:01:00Z".to_owned(),
+        "Attempts:           2".to_owned(),
+        "Last HTTP status:   500".to_owned(),
+        "Last error:         the callback answered 500".to_owned(),
+        format!("    curl -H \"Authorization: Bearer $KEY\" {link}"),
+        format!("    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay"),
+    ] {
+        assert!(mail.message.lines().any(|it| it == line), "{line:?} is not in {}", mail.message);
+    }
+    let secret = super::secret(&user, "webhook");
+    assert!(!mail.message.contains(user.key()) && !mail.message.contains(&secret));
+    assert!(!desk.server.log().contains("ann@example.com"), "{}", desk.server.log());
+    // The command of the mail works as it stands.
+    assert_eq!(user.post(&format!("/v1/executions/{execution}/replay"), &json!({})).status, 200);
+}
+
+#[test]
+fn a_worker_s_failure_and_a_lost_claim_are_mailed_and_nothing_else_is() {
+    let (desk, receiver) = (Desk::open(ALONE), Recorder::start());
+    let user = desk.client().register("ann@example.com");
+    fire(&user, &user.create(&hook(&receiver, json!({"email": true}))));
+    let cue = user.create(&work(Value::Null));
+    report(&user, &cue, &json!({"success": true}));
+    report(&user, &user.create(&work(json!({"email": false}))), &json!({"success": false}));
+    assert!(desk.mailbox.is_empty());
+    let words = format!("no paper\r\nBcc: x@example.com\n{}", "x".repeat(2_000));
+    report(&user, &cue, &json!({"success": false, "error": words}));
+    let mail = desk.mailbox.next();
+    assert!(
+        mail.header("Bcc").is_none() && mail.message.lines().all(|line| line.len() < 998),
+        "{}",
+        mail.message
+    );
+    let lost = fire(&user, &cue);
+    user.post(&format!("/v1/executions/{lost}/claim"), &json!({})).expect(200);
+    user.advance("PT1H");
+    assert!(desk.mailbox.next().message.contains("its lease ended without a report"));
+    assert!(desk.mailbox.is_empty());
+}
+
+#[test]
+fn the_name_of_a_cue_is_no_way_into_the_headers() {
+    let (desk, receiver) = (Desk::open(ALONE), failing());
+    let user = desk.client().register("ann@example.com");
+    let mut cue = hook(&receiver, Value::Null);
+    cue["name"] = json!("evil\r\nBcc: x@example.com\r\n\r\ntext");
+    fire(&user, &user.create(&cue));
+    let mail = desk.mailbox.next();
+    assert_eq!(mail.header("Bcc"), None);
+    assert_eq!(subject(&mail), "Cue evil Bcc: x@example.com text failed");
+    cue["name"] = json!("Grüße");
+    fire(&user, &user.create(&cue));
+    assert!(subject(&desk.mailbox.next()).contains("=?utf-8?"));
+}
+
+#[test]
+fn a_user_gets_ten_mails_an_hour_and_is_told_what_was_held_back() {
+    let (mut desk, receiver) = (Desk::open(ALONE), failing());
+    let (user, other) =
+        (desk.client().register("ann@example.com"), desk.client().register("bob@example.com"));
+    let cue = user.create(&hook(&receiver, Value::Null));
+    for number in 1..=9 {
+        fire(&user, &cue);
+        assert!(!desk.mailbox.next().message.contains("not mailed"), "mail {number}");
+        user.advance("PT1M");
+    }
+    fire(&user, &cue);
+    let tenth = desk.mailbox.next();
+    assert!(
+        tenth.message.contains("failures before 2030-01-01T01:00:00Z are not mailed"),
+        "{}",
+        tenth.message
+    );
+    (0..3).for_each(|_| drop(fire(&user, &cue)));
+    fire(&other, &other.create(&hook(&receiver, Value::Null)));
+    assert_eq!(desk.mailbox.next().to, "TO:<bob@example.com>", "it is ten per user");
+    // A restart gives no new ten.
+    assert_eq!(desk.server.stop(), Some(0));
+    desk.server.restart_at("2030-01-01T00:59:59Z");
+    let user = user.at(desk.server.addr());
+    fire(&user, &cue);
+    assert!(desk.mailbox.is_empty());
+    user.advance("PT1S");
+    fire(&user, &cue);
+    let next = desk.mailbox.next();
+    assert!(
+        next.message.contains("Failures since the last mail that were not mailed: 4"),
+        "{}",
+        next.message
+    );
+    let log = desk.server.log();
+    assert_eq!(log.matches("more are held back until 2030-01-01T01:00:00Z").count(), 1, "{log}");
+    let kept: i64 =
+        desk.server.sqlite().query_row("SELECT count(*) FROM failure_mails", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 11, "ten of the last hour and bob's");
+}
+
+#[test]
+fn without_a_server_for_mail_the_log_names_what_failed_ten_times_an_hour() {
+    let open = ["--registration", "open", "--limits", "off", "--allow-callbacks-to", "loopback"];
+    for (flags, printed) in [(ALONE, true), (&open[..], false)] {
+        let (server, receiver) = (Server::start(&[flags, &["--test-clock", START]].concat()), failing());
+        let user = server.client().register("ann@example.com");
+        let cue = user.create(&hook(&receiver, Value::Null));
+        let executions: Vec<String> = (0..12).map(|_| fire(&user, &cue)).collect();
+        let link = format!("{}/v1/executions/{}", server.url(), executions[9]);
+        until("the tenth is in the log", || server.log().contains(&link).then_some(()));
+        let log = server.log();
+        assert_eq!(log.matches("no --smtp-url").count(), 10, "{log}");
+        assert!(log.contains("ann@example.com: Cue nightly failed"), "{log}");
+        // A line about a login has the link alone.
+        let line = format!("mail to ann@example.com: Cue nightly failed: {link}");
+        assert_eq!(server.stdout().lines().any(|it| it == line), printed, "{}", server.stdout());
+    }
+}

@@ -1,0 +1,78 @@
+//! What follows a last failure: mails, signed POSTs, alerts; what is told again after a crash, and what is not told.
+
+mod alerts;
+mod dispatcher;
+mod mails;
+mod outages;
+mod webhooks;
+
+use cued::domain::webhook::signature::{Secrets, signature_v1, standard_signature};
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::receiver::{Delivery, Reaction, Recorder};
+
+const START: &str = "2026-01-05T00:00:00Z";
+
+/// A receiver that answers 500.
+fn failing() -> Recorder {
+    let receiver = Recorder::start();
+    receiver.react(Reaction::Status(500));
+    receiver
+}
+
+/// A cue for runs by hand, of one attempt each.
+fn hook(receiver: &Recorder, on_failure: Value) -> Value {
+    json!({
+        "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
+        "callback": {"url": receiver.url()}, "on_failure": on_failure,
+    })
+}
+
+/// The same for workers.
+fn work(on_failure: Value) -> Value {
+    json!({
+        "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
+        "transport": "worker", "on_failure": on_failure,
+    })
+}
+
+/// Runs a cue now, and waits for all that this causes; answers the execution's id.
+fn fire(user: &Client, cue: &Value) -> String {
+    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    user.settle();
+    fired["execution_id"].as_str().unwrap().to_owned()
+}
+
+/// Runs a worker cue and reports on it.
+fn report(user: &Client, cue: &Value, outcome: &Value) -> String {
+    let execution = fire(user, cue);
+    user.post(&format!("/v1/executions/{execution}/outcome"), outcome).expect(200);
+    user.settle();
+    execution
+}
+
+fn secret(user: &Client, which: &str) -> String {
+    let secret = user.get(&format!("/v1/auth/{which}-secret")).expect(200);
+    secret[format!("{}_secret", which.replace('-', "_"))].as_str().unwrap().to_owned()
+}
+
+/// Holds a POST to both signatures, each made with `secrets`.
+#[track_caller]
+fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
+    let header = |name: &str| sent.header(name).unwrap();
+    let seconds = header("x-cueapi-timestamp").parse().unwrap();
+    assert_eq!(header("x-cueapi-signature"), signature_v1(current, seconds, &sent.body));
+    let standard =
+        standard_signature(Secrets { current, previous }, header("webhook-id"), seconds, &sent.body);
+    assert_eq!(header("webhook-signature"), standard);
+    assert_eq!(header("webhook-timestamp"), header("x-cueapi-timestamp"));
+    assert_eq!((header("content-type"), sent.method.as_str()), ("application/json", "POST"));
+    let canonical =
+        cued::domain::webhook::canonical_json::canonical(&cued::domain::json::read(&sent.body).unwrap());
+    assert_eq!(
+        String::from_utf8_lossy(&sent.body),
+        canonical,
+        "a receiver may sign what it parsed and wrote again"
+    );
+}

@@ -1,0 +1,253 @@
+//! `/v1/auth` as its callers see it: registration, the account, keys, the webhook secret.
+
+use std::thread;
+
+use cued::domain::webhook::signature::{Secrets, standard_signature};
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::receiver::{Delivery, Recorder};
+use crate::support::server::{ALONE, Server};
+
+const START: &str = "2026-01-05T00:00:00Z";
+
+fn names(object: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+fn is_lower_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn keys(user: &Client) -> Vec<Value> {
+    user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().clone()
+}
+
+#[test]
+fn registration_answers_the_only_sight_of_the_key() {
+    let server = Server::start(ALONE);
+    let client = server.client();
+    let made = client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
+    assert_eq!(names(&made), ["api_key", "email", "id"]);
+    assert_eq!(made["email"], "ann@example.com");
+    let key = made["api_key"].as_str().unwrap();
+    assert!(is_lower_hex(key.strip_prefix("cue_sk_").unwrap(), 32), "{key}");
+    let me = client.with_key(key).get("/v1/auth/me").expect(200);
+    assert_eq!(me["id"], made["id"]);
+    assert!(!me.to_string().contains(key));
+    assert!(!server.log().contains(key));
+}
+
+#[test]
+fn what_cannot_register_is_told_why() {
+    let server = Server::start(ALONE);
+    let client = server.client();
+    let register = |body: &Value| client.post("/v1/auth/register", body);
+    register(&json!({"email": "ann@example.com"})).expect(201);
+    register(&json!({"email": "ANN@example.com "})).refused(409, "duplicate_email");
+    for (body, kind) in [
+        (json!({}), "missing"),
+        (json!({"email": null}), "string_type"),
+        (json!({"email": 5}), "string_type"),
+        (json!({"email": ""}), "value_error"),
+        (json!({"email": "ann"}), "value_error"),
+        (json!({"email": "ann@b.com\r\nBcc: x@y.com"}), "value_error"),
+    ] {
+        let refused = register(&body).refused(422, "validation_error");
+        let problem = &refused["detail"][0];
+        assert_eq!((&problem["type"], &problem["loc"]), (&json!(kind), &json!(["body", "email"])), "{body}");
+    }
+}
+
+#[test]
+fn by_default_the_first_user_registers_and_closes_the_door() {
+    let server = Server::start(&[]);
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let racers: Vec<_> = (0..12)
+            .map(|number| {
+                let client = server.client();
+                let body = json!({"email": format!("u{number}@example.com")});
+                scope.spawn(move || client.post("/v1/auth/register", &body).status)
+            })
+            .collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 403).count(), 11, "{statuses:?}");
+}
+
+#[test]
+fn closed_registration_admits_nobody_and_says_who_does() {
+    let server = Server::start(&["--registration", "closed"]);
+    let answer = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
+    let refused = answer.refused(403, "registration_disabled");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
+}
+
+#[test]
+fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
+    let server = Server::start(&["--dev", "--test-clock", "2026-01-31T23:30:00Z"]);
+    let (user, receiver) = (server.client().register("ann@example.com"), Recorder::start());
+    user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+                        "callback": {"url": receiver.url()}}));
+    let me = user.get("/v1/auth/me").expect(200);
+    let id = me["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        me,
+        json!({
+            "id": id, "email": "ann@example.com", "plan": "free", "has_webhook_secret": true, "alert_webhook_url": null,
+            "active_cues": 1, "active_cue_limit": 10,
+            "monthly_executions": 0, "executions_this_month": 0, "monthly_execution_limit": 300,
+            "rate_limit_per_minute": 60, "api_key_prefix": &user.key()[..12],
+            "created_at": "2026-01-31T23:30:00Z",
+        })
+    );
+    assert_eq!(id.len(), 36, "{id} is a UUID");
+    user.advance_to("2026-02-01T02:30:00Z");
+    let me = user.get("/v1/auth/me").expect(200);
+    assert_eq!((&me["monthly_executions"], &me["executions_this_month"]), (&json!(3), &json!(3)));
+}
+
+#[test]
+fn named_keys_work_beside_each_other_until_they_are_revoked() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
+    assert_eq!(names(&made), ["api_key", "created_at", "current", "id", "name", "prefix"]);
+    let key = made["api_key"].as_str().unwrap();
+    assert_eq!((&made["prefix"], &made["created_at"]), (&json!(&key[..12]), &json!(START)));
+    let laptop = server.client().with_key(key);
+    let (first, second) = (keys(&user), keys(&laptop));
+    let shown = |listed: &[Value]| -> Vec<(Value, Value)> {
+        listed.iter().map(|it| (it["name"].clone(), it["current"].clone())).collect()
+    };
+    assert_eq!(shown(&first), [(json!("default"), json!(true)), (json!("laptop"), json!(false))]);
+    assert_eq!(shown(&second), [(json!("default"), json!(false)), (json!("laptop"), json!(true))]);
+    assert_eq!(names(&first[0]), ["created_at", "current", "id", "name", "prefix"]);
+
+    let path = format!("/v1/auth/keys/{}", made["id"].as_str().unwrap());
+    let gone = user.delete(&path);
+    assert_eq!((gone.status, gone.body.as_slice()), (204, &b""[..]));
+    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
+    user.delete(&path).refused(404, "key_not_found");
+    let last = format!("/v1/auth/keys/{}", keys(&user)[0]["id"].as_str().unwrap());
+    user.delete(&last).refused(409, "last_key");
+    user.get("/v1/auth/me").expect(200);
+}
+
+#[test]
+fn a_keys_name_has_1_to_255_characters() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let post = |body: &Value| user.post("/v1/auth/keys", body);
+    for (body, kind) in [
+        (json!({}), "missing"),
+        (json!({"name": ""}), "string_too_short"),
+        (json!({"name": "é".repeat(256)}), "string_too_long"),
+        (json!({"name": ["a"]}), "string_type"),
+    ] {
+        let refused = post(&body).refused(422, "validation_error");
+        assert_eq!(refused["detail"][0]["type"], kind, "{body}");
+    }
+    assert_eq!(post(&json!({"name": "é".repeat(255)})).expect(201)["name"], "é".repeat(255));
+    assert_eq!(keys(&user).len(), 2, "the refused ones made none");
+}
+
+#[test]
+fn regenerating_revokes_the_key_that_calls_and_no_other() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
+    let laptop = server.client().with_key(made["api_key"].as_str().unwrap());
+    let answer = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    assert_eq!(names(&answer), ["api_key", "message", "previous_key_revoked"]);
+    assert_eq!(answer["previous_key_revoked"], true);
+    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
+    let renewed = laptop.with_key(answer["api_key"].as_str().unwrap());
+    let listed = keys(&renewed);
+    assert_eq!((&listed[1]["name"], &listed[1]["current"]), (&json!("laptop"), &json!(true)));
+    user.get("/v1/auth/me").expect(200);
+}
+
+#[test]
+fn for_24_hours_after_a_rotation_both_secrets_sign_and_then_the_new_one_alone() {
+    let server = Server::on_clock(START);
+    let (user, receiver) = (server.user(), Recorder::start());
+    let answer = user.get("/v1/auth/webhook-secret").expect(200);
+    assert_eq!(names(&answer), ["webhook_secret"]);
+    let first = answer["webhook_secret"].clone();
+    assert!(is_lower_hex(first.as_str().unwrap().strip_prefix("whsec_").unwrap(), 64), "{first}");
+    let cue = user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+                                  "callback": {"url": receiver.url()}}));
+    let fire = format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap());
+    let rotate = || {
+        let rotated = user.call("POST", "/v1/auth/webhook-secret/regenerate", &[], b"").unwrap().expect(200);
+        assert_eq!(names(&rotated), ["previous_secret_expires_at", "webhook_secret"]);
+        assert_eq!(
+            user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"],
+            rotated["webhook_secret"]
+        );
+        rotated
+    };
+    let assert_signed_by = |current: &Value, previous: Option<&Value>| {
+        user.post(&fire, &json!({})).expect(200);
+        user.settle();
+        let delivery = receiver.deliveries().pop().unwrap();
+        assert_eq!(delivery.header("webhook-signature").unwrap(), signature(&delivery, current, previous));
+    };
+    assert_signed_by(&first, None);
+
+    let rotated = rotate();
+    assert_eq!(rotated["previous_secret_expires_at"], "2026-01-06T00:00:00Z");
+    let second = rotated["webhook_secret"].clone();
+    assert_ne!(second, first);
+    assert_signed_by(&second, Some(&first));
+    user.advance("PT23H59M59S");
+    assert_signed_by(&second, Some(&first));
+
+    let third = rotate()["webhook_secret"].clone();
+    assert_signed_by(&third, Some(&second));
+    user.advance("PT23H59M59S");
+    assert_signed_by(&third, Some(&second));
+    user.advance("PT1S");
+    assert_signed_by(&third, None);
+}
+
+/// What `webhook-signature` holds if these secrets sign a delivery.
+fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> String {
+    let secrets =
+        Secrets { current: current.as_str().unwrap(), previous: previous.map(|it| it.as_str().unwrap()) };
+    let timestamp = delivery.header("webhook-timestamp").unwrap().parse().unwrap();
+    standard_signature(secrets, delivery.header("webhook-id").unwrap(), timestamp, &delivery.body)
+}
+
+#[test]
+fn only_the_hash_of_a_key_is_in_the_file_or_beside_it() {
+    let mut server = Server::start(ALONE);
+    let user = server.user();
+    let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
+    let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    let given = [user.key(), made["api_key"].as_str().unwrap(), answer["api_key"].as_str().unwrap()];
+    let folder = server.db().parent().unwrap().to_owned();
+    let holds = |needle: &[u8]| {
+        std::fs::read_dir(&folder).unwrap().any(|entry| {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            bytes.windows(needle.len()).any(|window| window == needle)
+        })
+    };
+    for stopped in [false, true] {
+        if stopped {
+            assert_eq!(server.stop(), Some(0));
+        }
+        for key in given {
+            let digits = &key["cue_sk_".len()..];
+            assert!(!holds(digits.as_bytes()), "stopped: {stopped}");
+            // Its first 12 characters are shown in lists; the rest is nowhere.
+            assert!(!holds(&digits.as_bytes()[5..]), "stopped: {stopped}");
+        }
+        let hash = cued::domain::account::credentials::sha256(given[2].as_bytes());
+        assert!(holds(&hash), "what is looked for would be found");
+    }
+}

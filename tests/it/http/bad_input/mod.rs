@@ -1,0 +1,186 @@
+//! Bad requests of every kind, each with the status, the code and, for a 422, the problem that the caller is told.
+
+mod alerts;
+mod callbacks;
+mod documents;
+mod fields;
+mod paths;
+mod schedules;
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, Client};
+use crate::support::server::Server;
+
+/// One request and what it must be answered with.
+struct Case {
+    name: String,
+    method: &'static str,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    expected: Expected,
+}
+
+enum Expected {
+    /// It is good: the row that shows that the others are refused for their fault and nothing else.
+    Accepted(u16),
+    Refused(u16, &'static str),
+    /// A 422 whose `detail` has, among others, this type at this place.
+    Invalid(&'static str, &'static str),
+}
+
+impl Case {
+    fn new(method: &'static str, path: &str, body: &Value) -> Self {
+        Self::raw(method, path, if body.is_null() { Vec::new() } else { body.to_string().into_bytes() })
+    }
+
+    fn raw(method: &'static str, path: &str, body: impl Into<Vec<u8>>) -> Self {
+        let (path, expected) = (path.to_owned(), Expected::Accepted(200));
+        Self { name: String::new(), method, path, headers: Vec::new(), body: body.into(), expected }
+    }
+
+    fn get(path: &str) -> Self {
+        Self::raw("GET", path, "")
+    }
+
+    fn post(path: &str, body: &Value) -> Self {
+        Self::new("POST", path, body)
+    }
+
+    /// The creation of [`good_cue`] with `field` (a path with dots) set to `value`.
+    fn cue(field: &str, value: Value) -> Self {
+        Self::post("/v1/cues", &changed(good_cue(), field, Some(value))).named(field)
+    }
+
+    /// The creation of [`good_cue`] without `field`.
+    fn cue_without(field: &str) -> Self {
+        Self::post("/v1/cues", &changed(good_cue(), field, None)).named(&format!("no {field}"))
+    }
+
+    fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    fn accepted(mut self, status: u16) -> Self {
+        self.expected = Expected::Accepted(status);
+        self
+    }
+
+    fn refused(mut self, status: u16, code: &'static str) -> Self {
+        self.expected = Expected::Refused(status, code);
+        self
+    }
+
+    fn invalid(mut self, kind: &'static str, loc: &'static str) -> Self {
+        self.expected = Expected::Invalid(kind, loc);
+        self
+    }
+
+    /// What is wrong with the answer, if anything is.
+    fn fault(&self, answer: &Answer) -> Option<String> {
+        let json: Value = match (answer.status, serde_json::from_slice(&answer.body)) {
+            (204, _) => Value::Null,
+            (_, Ok(json)) => json,
+            (status, Err(error)) => return Some(format!("{status} with a body that is no JSON: {error}")),
+        };
+        let (status, code) = match self.expected {
+            Expected::Accepted(status) => (status, None),
+            Expected::Refused(status, code) => (status, Some(code)),
+            Expected::Invalid(..) => (422, Some("validation_error")),
+        };
+        if answer.status != status {
+            return Some(format!(
+                "expected {status} {}, came {} {json:.300}",
+                code.unwrap_or(""),
+                answer.status
+            ));
+        }
+        let code = code?;
+        let error = &json["error"];
+        let message = error["message"].as_str().unwrap_or_default();
+        if error["code"] != code || error["status"] != status || message.is_empty() {
+            return Some(format!("expected {code}, came {json}"));
+        }
+        match self.expected {
+            Expected::Invalid(kind, loc) => problem_missing(&json["detail"], kind, loc),
+            _ => None,
+        }
+    }
+}
+
+/// A webhook cue that any server accepts.
+fn good_cue() -> Value {
+    json!({
+        "name": "nightly",
+        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+        "callback": {"url": "https://hooks.example.com/cue"},
+    })
+}
+
+fn changed(mut value: Value, path: &str, new: Option<Value>) -> Value {
+    let mut place = &mut value;
+    let mut names = path.split('.').peekable();
+    while let Some(name) = names.next() {
+        let object = place.as_object_mut().unwrap();
+        if names.peek().is_some() {
+            place = object.entry(name).or_insert_with(|| json!({}));
+        } else if let Some(new) = new {
+            object.insert(name.to_owned(), new);
+            break;
+        } else {
+            object.remove(name);
+            break;
+        }
+    }
+    value
+}
+
+fn problem_missing(detail: &Value, kind: &str, loc: &str) -> Option<String> {
+    let step = |step: &Value| step.as_str().map_or_else(|| step.to_string(), str::to_owned);
+    let place = |problem: &Value| {
+        problem["loc"].as_array().map(|loc| loc.iter().map(step).collect::<Vec<_>>().join("."))
+    };
+    let is_it = |problem: &Value| {
+        problem["type"] == kind && place(problem).as_deref() == Some(loc) && problem["msg"].is_string()
+    };
+    let found = detail.as_array().is_some_and(|problems| problems.iter().any(is_it));
+    (!found).then(|| format!("expected {kind} at {loc}, came {detail}"))
+}
+
+/// A server with the safe defaults for callbacks and no limits.
+fn server() -> Server {
+    Server::start(&["--registration", "open", "--limits", "off"])
+}
+
+/// Sends every row and tells all that went wrong at once.
+fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
+    let mut faults = Vec::new();
+    let mut sent = 0;
+    for case in cases {
+        let headers: Vec<(&str, &str)> =
+            case.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        sent += 1;
+        let fault = match client.call(case.method, &case.path, &headers, &case.body) {
+            Ok(answer) => case.fault(&answer).or_else(|| headers_missing(&answer)),
+            Err(error) => Some(error.to_string()),
+        };
+        let body = String::from_utf8_lossy(&case.body).chars().take(200).collect::<String>();
+        faults.extend(
+            fault.map(|fault| format!("{} [{} {} {body}]\n    {fault}", case.name, case.method, case.path)),
+        );
+    }
+    assert!(faults.is_empty(), "{} of {sent} rows:\n{}", faults.len(), faults.join("\n"));
+}
+
+fn headers_missing(answer: &Answer) -> Option<String> {
+    let wanted = ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    let missing: Vec<&str> = wanted.into_iter().filter(|name| answer.header(name).is_none()).collect();
+    (!missing.is_empty()).then(|| format!("{} without {missing:?}", answer.status))
+}

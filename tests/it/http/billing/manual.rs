@@ -1,0 +1,378 @@
+//! Manual billing: links, pages, and the operator's decisions, over HTTP and on the command line.
+
+use cued::domain::account::credentials::sha256;
+use cued::domain::cue::Status;
+use cued::store::accounts::plan_limits::pause_above_limit;
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, Client};
+use crate::support::fixture::World;
+use crate::support::server::{Server, cued};
+
+const NOW: &str = "2030-01-01T00:00:00Z";
+
+fn server() -> Server {
+    Server::start(&["--dev", "--test-clock", NOW])
+}
+
+/// Runs `cued billing` beside the server; what it prints, and its exit code.
+fn billing(server: &Server, arguments: &[&str]) -> (String, Option<i32>) {
+    let output = cued(&["billing"]).args(arguments).arg("--db").arg(server.db()).output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (String::from_utf8(printed).unwrap(), output.status.code())
+}
+
+/// The ids of the requests that wait.
+fn waiting(server: &Server) -> Vec<String> {
+    let (printed, code) = billing(server, &["list"]);
+    assert_eq!(code, Some(0), "{printed}");
+    printed.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+#[track_caller]
+fn decide(server: &Server, decision: &str) -> String {
+    let ids = waiting(server);
+    assert_eq!(ids.len(), 1);
+    let (printed, code) = billing(server, &[decision, &ids[0]]);
+    assert_eq!(code, Some(0), "{printed}");
+    printed
+}
+
+/// The token of the link that a call answers with.
+fn token(server: &Server, url: &Value, path: &str) -> String {
+    let url = url.as_str().unwrap();
+    url.strip_prefix(&format!("{}{path}?token=", server.url())).expect(url).to_owned()
+}
+
+fn checkout(server: &Server, user: &Client, plan: &str, interval: &str) -> String {
+    let answer = user.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200);
+    token(server, &answer["checkout_url"], "/billing/checkout")
+}
+
+fn portal(server: &Server, user: &Client) -> String {
+    let answer = user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+    token(server, &answer["portal_url"], "/billing/portal")
+}
+
+fn see(server: &Server, path: &str, token: &str) -> Answer {
+    server.client().get(&format!("{path}?token={token}"))
+}
+
+fn submit(server: &Server, path: &str, form: &str) -> Answer {
+    let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+    server.client().call("POST", path, &headers, form.as_bytes()).unwrap()
+}
+
+fn confirm(server: &Server, token: &str) -> Answer {
+    submit(server, "/billing/checkout", &format!("token={token}"))
+}
+
+fn plan(user: &Client) -> String {
+    user.get("/v1/auth/me").expect(200)["plan"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn shows(answer: &Answer, status: u16, texts: &[&str]) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    for text in texts {
+        assert!(answer.text().contains(text), "{text} in {}", answer.text());
+    }
+}
+
+fn cue(number: usize) -> Value {
+    json!({"name": format!("cue {number}"), "transport": "worker",
+           "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}})
+}
+
+#[test]
+fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+    let server = server();
+    let user = server.user();
+    (0..10).for_each(|number| drop(user.create(&cue(number))));
+    user.post("/v1/cues", &cue(10)).refused(403, "cue_limit_exceeded");
+
+    let token = checkout(&server, &user, "pro", "monthly");
+    shows(
+        &see(&server, "/billing/checkout", &token),
+        200,
+        &["pro, monthly", "100", "5000", "Request this plan"],
+    );
+    assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0), "looking changes nothing");
+    shows(&confirm(&server, &token), 200, &["on its way"]);
+    assert_eq!(plan(&user), "free", "the operator has yet to decide");
+    let printed = decide(&server, "approve");
+    assert!(printed.contains("is on plan pro, monthly"), "{printed}");
+
+    let answer = user.get("/v1/auth/me");
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
+    let me = answer.expect(200);
+    assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
+    assert_eq!(stored_interval(&server).as_deref(), Some("monthly"));
+    let last: Vec<Value> = (10..13).map(|number| user.create(&cue(number))).collect();
+    shows(&see(&server, "/billing/checkout", &token), 200, &["was approved"]);
+
+    let token = portal(&server, &user);
+    shows(&see(&server, "/billing/portal", &token), 200, &["Your plan", "pro", "Cancel the plan"]);
+    let form = format!("token={token}");
+    shows(
+        &submit(&server, "/billing/portal", &form),
+        200,
+        &["Cancel the plan?", "3 of yours", "Yes, cancel"],
+    );
+    assert_eq!(plan(&user), "pro", "asking changes nothing");
+    let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
+    shows(&ended, 200, &["Your plan has ended", "Your 3 newest active cues were paused"]);
+
+    let answer = user.get("/v1/auth/me");
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
+    let me = answer.expect(200);
+    assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
+    assert_eq!(stored_interval(&server), None);
+    for cue in last {
+        let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+        assert_eq!(cue["status"], "paused");
+    }
+    user.post("/v1/cues", &cue(13)).refused(403, "cue_limit_exceeded");
+    let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
+    shows(&again, 404, &["was used before"]);
+    // Who has once been on a plan can still look.
+    shows(&see(&server, "/billing/portal", &portal(&server, &user)), 200, &["nothing to cancel"]);
+}
+
+fn stored_interval(server: &Server) -> Option<String> {
+    server.sqlite().query_row("SELECT plan_interval FROM users", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn what_cannot_be_bought_is_refused() {
+    let server = server();
+    let user = server.user();
+    let buy = |body: &Value| user.post("/v1/billing/checkout", body);
+    buy(&json!({"plan": "free", "interval": "monthly"})).refused(400, "invalid_plan");
+    buy(&json!({"plan": "gold", "interval": "never"})).refused(400, "invalid_plan");
+    buy(&json!({"plan": "pro", "interval": "weekly"})).refused(400, "invalid_interval");
+    let refusal = buy(&json!({"interval": 5})).refused(422, "validation_error");
+    assert_eq!(refusal["detail"][0]["loc"], json!(["body", "plan"]));
+    assert_eq!(refusal["detail"][1]["type"], "string_type");
+    user.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    let stranger = server.client();
+    for path in ["/v1/billing/checkout", "/v1/billing/portal"] {
+        stranger.post(path, &json!({"plan": "pro", "interval": "monthly"})).refused(401, "invalid_api_key");
+    }
+    // Nobody sends events while the operator takes the money.
+    stranger.post("/v1/billing/webhook", &json!({})).refused(404, "not_found");
+}
+
+#[test]
+fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
+    let folder = tempfile::tempdir().unwrap();
+    let plans = folder.path().join("plans.json");
+    let table = r#"{"free": {"cues": 1, "executions": 1, "requests_per_minute": 100},
+                    "pro": {"cues": null, "executions": 1, "requests_per_minute": 100}}"#;
+    std::fs::write(&plans, table).unwrap();
+    let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
+    let user = server.user();
+    let wanted = json!({"plan": "scale", "interval": "monthly"});
+    user.post("/v1/billing/checkout", &wanted).refused(400, "invalid_plan");
+    let token = checkout(&server, &user, "pro", "annual");
+    shows(&see(&server, "/billing/checkout", &token), 200, &["no limit"]);
+}
+
+#[test]
+fn a_link_can_be_used_once_and_for_a_day() {
+    let server = server();
+    let user = server.user();
+    let first = checkout(&server, &user, "pro", "monthly");
+    confirm(&server, &first);
+    shows(&confirm(&server, &first), 200, &["on its way"]);
+    assert_eq!(waiting(&server).len(), 1, "confirming twice asks once");
+    decide(&server, "decline");
+    shows(&confirm(&server, &first), 200, &["was declined"]);
+    assert_eq!(waiting(&server).len(), 0, "what was decided is not asked again");
+
+    let second = checkout(&server, &user, "pro", "monthly");
+    user.advance("PT23H59M59S");
+    shows(&see(&server, "/billing/checkout", &second), 200, &["Request this plan"]);
+    user.advance("PT1S");
+    for answer in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
+        shows(&answer, 404, &["too old"]);
+    }
+    assert_eq!(waiting(&server).len(), 0);
+}
+
+#[test]
+fn a_link_to_the_plan_lasts_a_day() {
+    let server = server();
+    let user = server.user();
+    confirm(&server, &checkout(&server, &user, "scale", "annual"));
+    decide(&server, "approve");
+    let token = portal(&server, &user);
+    user.advance("P1D");
+    let form = format!("token={token}&confirmed=yes");
+    for answer in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
+        shows(&answer, 404, &["too old"]);
+    }
+    assert_eq!(plan(&user), "scale");
+}
+
+#[test]
+fn tokens_cannot_be_guessed_and_are_not_stored() {
+    let server = server();
+    let user = server.user();
+    let token = checkout(&server, &user, "pro", "monthly");
+    assert_eq!(token.len(), 64);
+    let stored: Vec<u8> =
+        server.sqlite().query_row("SELECT link_hash FROM billing_requests", [], |row| row.get(0)).unwrap();
+    assert_eq!(stored, sha256(token.as_bytes()));
+    let near = token.replace(&token[..1], if token.starts_with('0') { "1" } else { "0" });
+    for wrong in ["", "x", &near, "%00", "a&token="] {
+        shows(&see(&server, "/billing/checkout", wrong), 404, &["This link is not known"]);
+        shows(&see(&server, "/billing/portal", wrong), 404, &["This link is not known"]);
+        shows(&confirm(&server, wrong), 404, &["This link is not known"]);
+    }
+    // A link to one kind of page opens no other.
+    shows(&see(&server, "/billing/portal", &token), 404, &[]);
+    assert!(!server.log().contains(&token));
+}
+
+#[test]
+fn a_later_request_takes_the_place_of_one_that_waits() {
+    let server = server();
+    let user = server.user();
+    let (first, second) =
+        (checkout(&server, &user, "pro", "monthly"), checkout(&server, &user, "scale", "annual"));
+    confirm(&server, &first);
+    let replaced = waiting(&server);
+    confirm(&server, &second);
+    let (printed, _) = billing(&server, &["list"]);
+    assert!(
+        printed.contains("scale") && printed.contains("annual") && !printed.contains("monthly"),
+        "{printed}"
+    );
+    let (printed, code) = billing(&server, &["approve", &replaced[0]]);
+    assert!(code == Some(1) && printed.contains("There is no request"), "{printed}");
+    shows(&see(&server, "/billing/checkout", &first), 404, &[]);
+    decide(&server, "approve");
+    assert_eq!(plan(&user), "scale");
+}
+
+#[test]
+fn a_request_is_decided_once() {
+    let server = server();
+    let user = server.user();
+    confirm(&server, &checkout(&server, &user, "pro", "monthly"));
+    let id = waiting(&server).remove(0);
+    assert_eq!(billing(&server, &["decline", &id]).1, Some(0));
+    let (printed, code) = billing(&server, &["approve", &id]);
+    assert!(code == Some(1) && printed.contains("was declined before"), "{printed}");
+    assert_eq!(plan(&user), "free");
+    let (printed, _) = billing(&server, &["list", "--all"]);
+    assert!(printed.contains(&id) && printed.contains("declined"), "{printed}");
+    let (printed, code) = billing(&server, &["approve", "nonsense"]);
+    assert!(code == Some(1) && printed.contains("cued billing list"), "{printed}");
+}
+
+#[test]
+fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits() {
+    let server = Server::start(&["--dev", "--limits", "off", "--default-plan", "scale"]);
+    let user = server.user();
+    (0..101).for_each(|number| drop(user.create(&cue(number))));
+    let active = || user.get("/v1/auth/me").expect(200)["active_cues"].clone();
+    for (limits, paused) in [("off", 0), ("on", 1)] {
+        confirm(&server, &checkout(&server, &user, "pro", "monthly"));
+        let id = waiting(&server).remove(0);
+        let (printed, code) = billing(&server, &["approve", &id, "--limits", limits]);
+        assert_eq!((code, printed.contains("1 newest")), (Some(0), paused == 1), "{printed}");
+        assert_eq!(active(), json!(101 - paused));
+    }
+}
+
+#[test]
+fn what_a_paused_cue_was_due_for_is_accounted_for() {
+    let world = World::new();
+    let user = world.user("u");
+    let cues: Vec<i64> = (0..3).map(|_| world.worker_cue(user, |_| ()).key).collect();
+    world.advance(2 * 3_600);
+    let now = world.now();
+    let pause =
+        |limit| world.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
+    assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
+    let found = |key: i64| (world.cue(key).status, world.cue(key).missed_count);
+    assert_eq!(found(cues[0]), (Status::Active, 0), "the oldest stays, and is still due");
+    assert_eq!([found(cues[1]), found(cues[2])], [(Status::Paused, 2), (Status::Paused, 2)]);
+}
+
+#[test]
+fn cancelling_takes_back_a_request_that_waits() {
+    let server = server();
+    let user = server.user();
+    confirm(&server, &checkout(&server, &user, "pro", "monthly"));
+    decide(&server, "approve");
+    confirm(&server, &checkout(&server, &user, "scale", "monthly"));
+    let token = portal(&server, &user);
+    shows(&see(&server, "/billing/portal", &token), 200, &["Your request for scale, monthly waits"]);
+    submit(&server, "/billing/portal", &format!("token={token}&confirmed=yes"));
+    assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0));
+}
+
+#[test]
+fn the_links_of_a_disabled_user_lead_nowhere() {
+    let server = server();
+    let user = server.client().register("gone@example.com");
+    confirm(&server, &checkout(&server, &user, "pro", "monthly"));
+    decide(&server, "approve");
+    let (asked, seen) = (checkout(&server, &user, "scale", "monthly"), portal(&server, &user));
+    let disabled = cued(&["user", "disable", "gone@example.com", "--db"]).arg(server.db()).status().unwrap();
+    assert!(disabled.success());
+    for answer in [
+        see(&server, "/billing/checkout", &asked),
+        confirm(&server, &asked),
+        see(&server, "/billing/portal", &seen),
+        submit(&server, "/billing/portal", &format!("token={seen}&confirmed=yes")),
+    ] {
+        assert_eq!(answer.status, 404);
+    }
+}
+
+#[test]
+fn links_that_are_never_used_do_not_pile_up() {
+    let server = server();
+    let user = server.user();
+    let tokens: Vec<String> = (0..12).map(|_| checkout(&server, &user, "pro", "monthly")).collect();
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        server.sqlite().query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(count("billing_requests"), 10);
+    shows(&see(&server, "/billing/checkout", &tokens[1]), 404, &[]);
+    confirm(&server, &tokens[2]);
+    decide(&server, "approve");
+    (0..12).for_each(|_| drop(portal(&server, &user)));
+    assert_eq!(count("billing_portal_links"), 10);
+    user.advance("P1D");
+    checkout(&server, &user, "pro", "monthly");
+    portal(&server, &user);
+    assert_eq!((count("billing_requests"), count("billing_portal_links")), (2, 1), "one was approved");
+}
+
+#[test]
+fn pages_have_their_headers_and_show_values_as_text() {
+    let server = server();
+    let user = server.client().register("a&b'c@example.com");
+    let token = checkout(&server, &user, "pro", "monthly");
+    let page = see(&server, "/billing/checkout", &token);
+    shows(&page, 200, &["a&amp;b&#39;c@example.com"]);
+    let tag = format!("name=\"token\" value=\"{token}\"");
+    assert!(page.text().contains(&tag) && !page.text().contains("<script"), "{}", page.text());
+    for path in ["/billing/checkout", "/billing/portal", "/billing/thanks", "/billing/closed"] {
+        let answer = server.client().get(path);
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        assert!(
+            policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{path}"
+        );
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{path}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+    }
+}

@@ -1,0 +1,368 @@
+//! The payment provider: calls to it, its events, and what they do to an account's limits.
+
+use std::time::{Duration, Instant};
+
+use cued::billing::stripe::{Stripe, StripeSettings};
+use cued::domain::billing::offer::Prices;
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::server::{Server, run};
+use crate::support::stripe_double::{
+    Mood, NOW_SECS, Provider, SECRET_KEY, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
+    send_signed, signature, subscription,
+};
+
+const UPDATED: &str = "customer.subscription.updated";
+const DELETED: &str = "customer.subscription.deleted";
+const COMPLETED: &str = "checkout.session.completed";
+
+struct Account {
+    client: Client,
+    id: String,
+    email: String,
+}
+
+impl Account {
+    fn of(server: &Server) -> Self {
+        let client = server.user();
+        let me = client.get("/v1/auth/me").expect(200);
+        let text = |name: &str| me[name].as_str().unwrap().to_owned();
+        Self { id: text("id"), email: text("email"), client }
+    }
+
+    fn plan(&self) -> String {
+        self.client.get("/v1/auth/me").expect(200)["plan"].as_str().unwrap().to_owned()
+    }
+
+    fn checkout(&self, plan: &str, interval: &str) -> Value {
+        self.client.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200)
+    }
+
+    fn buy(&self, plan: &str, interval: &str) {
+        send(&self.client, &event("evt_buy", COMPLETED, 0, &purchase(&self.id, plan, interval)));
+    }
+
+    fn tell(&self, id: &str, created: i64, status: &str, price: &str) {
+        let kind = if status == "canceled" { DELETED } else { UPDATED };
+        send(&self.client, &event(id, kind, created, &subscription(status, price)));
+    }
+}
+
+fn interval(server: &Server, account: &Account) -> Option<String> {
+    let sql = "SELECT plan_interval FROM users WHERE id = ?1";
+    server.sqlite().query_row(sql, [&account.id], |row| row.get(0)).unwrap()
+}
+
+fn cue(name: &str) -> Value {
+    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}})
+}
+
+#[test]
+fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    let answer = account.checkout("scale", "annual");
+    assert_eq!(answer, json!({"checkout_url": "https://pay.example.com/1"}));
+    let call = provider.last_call();
+    assert_eq!(call.path, "/v1/checkout/sessions");
+    let url = server.url();
+    let expected = json!({
+        "mode": "subscription",
+        "line_items[0][price]": "price_sa",
+        "line_items[0][quantity]": "1",
+        "customer_email": account.email,
+        "success_url": format!("{url}/billing/thanks"),
+        "cancel_url": format!("{url}/billing/closed"),
+        "client_reference_id": account.id,
+        "metadata[user_id]": account.id,
+        "metadata[plan]": "scale",
+        "metadata[interval]": "annual",
+        "subscription_data[metadata][user_id]": account.id,
+    });
+    assert_eq!(json!(call.form), expected);
+
+    account.checkout("pro", "monthly");
+    let second = provider.last_call();
+    assert_eq!(second.form["line_items[0][price]"], "price_pm");
+    assert_ne!(second.idempotency_key, call.idempotency_key);
+    for path in ["/billing/thanks", "/billing/closed"] {
+        assert_eq!(server.client().get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    account.client.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    account.buy("pro", "monthly");
+
+    let portal = account.client.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+    assert_eq!(portal, json!({"portal_url": "https://pay.example.com/1"}));
+    let call = provider.last_call();
+    assert_eq!(call.path, "/v1/billing_portal/sessions");
+    let url = server.url();
+    assert_eq!(json!(call.form), json!({"customer": "cus_1", "return_url": format!("{url}/billing/closed")}));
+
+    account.checkout("scale", "monthly");
+    let form = provider.last_call().form;
+    assert_eq!((form["customer"].as_str(), form.contains_key("customer_email")), ("cus_1", false));
+
+    // Having paid once is enough, and only for whom it was.
+    account.tell("evt_end", 1, "canceled", "price_pm");
+    assert_eq!(account.client.post("/v1/billing/portal", &json!({})).status, 200);
+    server.user().post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+}
+
+#[test]
+fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    for number in 0..10 {
+        account.client.create(&cue(&format!("cue {number}")));
+    }
+    account.client.post("/v1/cues", &cue("one too many")).refused(403, "cue_limit_exceeded");
+
+    account.buy("pro", "annual");
+    let answer = account.client.get("/v1/auth/me");
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
+    let me = answer.expect(200);
+    assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
+    assert_eq!(interval(&server, &account).as_deref(), Some("annual"));
+    let (eleventh, twelfth) =
+        (account.client.create(&cue("eleventh")), account.client.create(&cue("twelfth")));
+
+    account.tell("evt_end", 1, "canceled", "price_pa");
+    let answer = account.client.get("/v1/auth/me");
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
+    let me = answer.expect(200);
+    assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
+    assert_eq!(interval(&server, &account), None);
+    for made_last in [eleventh, twelfth] {
+        let path = format!("/v1/cues/{}", made_last["id"].as_str().unwrap());
+        let cue = account.client.get(&path).expect(200);
+        assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
+        account.client.patch(&path, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+    }
+}
+
+#[test]
+fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    account.buy("pro", "monthly");
+    let steps = [
+        ("active", "price_sa", "scale", Some("annual")),
+        ("past_due", "price_sa", "scale", Some("annual")),
+        ("unpaid", "price_sa", "free", None),
+        ("active", "price_pa", "pro", Some("annual")),
+        ("trialing", "price_sm", "scale", Some("monthly")),
+        ("active", "price_that_is_not_ours", "scale", Some("monthly")),
+        ("canceled", "price_sm", "free", None),
+        ("active", "price_sm", "free", None),
+    ];
+    for (number, (status, price, plan, paid)) in (1..).zip(steps) {
+        account.tell(&format!("evt_{number}"), number, status, price);
+        let found = (account.plan(), interval(&server, &account));
+        assert_eq!(found, (plan.to_owned(), paid.map(str::to_owned)), "{status} {price}");
+    }
+}
+
+#[test]
+fn each_event_counts_once() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    account.buy("pro", "monthly");
+    account.tell("evt_1", 1, "active", "price_sa");
+    account.tell("evt_2", 2, "active", "price_pm");
+    // Newer by its own account, but taken already.
+    account.tell("evt_1", 3, "active", "price_sa");
+    account.buy("scale", "annual");
+    assert_eq!(account.plan(), "pro");
+}
+
+#[test]
+fn events_may_come_in_any_order() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    // What the purchase does not tell is known when it comes.
+    account.tell("evt_3", 3, "active", "price_sa");
+    assert_eq!(account.plan(), "free");
+    account.buy("pro", "monthly");
+    assert_eq!(account.plan(), "scale");
+    account.tell("evt_2", 2, "unpaid", "price_pm");
+    assert_eq!(account.plan(), "scale");
+    account.tell("evt_1", 1, "canceled", "price_sa");
+    assert_eq!(account.plan(), "scale");
+    account.tell("evt_9", 9, "canceled", "price_sa");
+    account.tell("evt_8", 8, "active", "price_sa");
+    assert_eq!(account.plan(), "free");
+}
+
+#[test]
+fn an_end_that_is_told_before_the_purchase_is_an_end() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    account.tell("evt_2", 2, "canceled", "price_sa");
+    account.buy("scale", "annual");
+    assert_eq!(account.plan(), "free");
+}
+
+#[test]
+fn a_subscription_names_its_account_itself() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    let mut object = subscription("active", "price_pm");
+    object["metadata"] = json!({"user_id": account.id});
+    send(&account.client, &event("evt_1", "customer.subscription.created", 1, &object));
+    assert_eq!(account.plan(), "pro");
+}
+
+#[test]
+fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    account.buy("pro", "monthly");
+    let mut second = subscription("active", "price_sm");
+    second["id"] = json!("sub_2");
+    send(&account.client, &event("evt_1", UPDATED, 1, &second));
+    assert_eq!(account.plan(), "scale");
+    second["status"] = json!("canceled");
+    send(&account.client, &event("evt_2", DELETED, 2, &second));
+    assert_eq!(account.plan(), "pro");
+}
+
+#[test]
+fn what_is_not_signed_by_the_provider_just_now_is_refused() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    let event = event("evt_1", COMPLETED, 0, &purchase(&account.id, "scale", "annual"));
+    let body = event.to_string();
+    let good = signature(&body, WEBHOOK_SECRET, NOW_SECS);
+    let client = &account.client;
+    for refused in [
+        client.call("POST", "/v1/billing/webhook", &[], body.as_bytes()).unwrap(),
+        send_signed(client, &event, "whsec_SomebodyElse", NOW_SECS),
+        send_signed(client, &event, WEBHOOK_SECRET, NOW_SECS - 301),
+        send_signed(client, &event, WEBHOOK_SECRET, NOW_SECS + 301),
+        send_raw(client, &good, &body.replace("scale", "pro")),
+        send_raw(client, &good, &format!("{body} ")),
+        send_raw(client, &good.replace("v1=", "v2="), &body),
+    ] {
+        refused.refused(400, "invalid_signature");
+    }
+    assert_eq!(account.plan(), "free");
+    // The server's own clock says what is too old; the event itself was never taken.
+    client.advance("PT5M");
+    let rolled = good.replace("v1=", &format!("v1={},v1=", "0".repeat(64)));
+    send_raw(client, &rolled, &body).expect(200);
+    assert_eq!(account.plan(), "scale");
+}
+
+#[test]
+fn events_that_change_nothing_are_taken_and_logged() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    let client = &account.client;
+    send(client, &event("evt_1", "invoice.paid", 1, &json!({"customer": "cus_1"})));
+    send(client, &event("evt_2", UPDATED, 2, &subscription("active", "price_of_a_mug")));
+    send(client, &event("evt_3", COMPLETED, 3, &purchase("nobody", "pro", "monthly")));
+    assert_eq!(account.plan(), "free");
+    account.buy("pro", "monthly");
+    send(client, &event("evt_4", "invoice.payment_failed", 4, &json!({"customer": "cus_1"})));
+    assert_eq!(account.plan(), "pro");
+    let log = server.log();
+    for expected in ["invoice.paid", "sub_1", "nobody", "a payment for a plan has failed"] {
+        assert!(log.contains(expected), "{expected} in {log}");
+    }
+    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").refused(400, "bad_request");
+}
+
+#[test]
+fn a_provider_that_fails_is_a_bad_gateway_and_the_log_says_why_without_secrets() {
+    let provider = Provider::start();
+    let server = provider.server();
+    let account = Account::of(&server);
+    for mood in [Mood::Broken, Mood::Gibberish, Mood::NoUrl] {
+        provider.set(mood);
+        let wanted = json!({"plan": "pro", "interval": "monthly"});
+        let refusal = account.client.post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+        assert!(!refusal.to_string().contains("Something broke"), "{refusal}");
+    }
+    let log = server.log();
+    assert!(log.contains("Something broke"), "{log}");
+    assert!(!log.contains("Hidden"), "{log}");
+    provider.set(Mood::Well);
+    account.checkout("pro", "monthly");
+}
+
+#[test]
+fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
+    let server = {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", gone.local_addr().unwrap());
+        Server::start(&[&["--dev"][..], &flags(&url)].concat())
+    };
+    let wanted = json!({"plan": "pro", "interval": "monthly"});
+    server.user().post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+}
+
+#[test]
+fn a_provider_that_hangs_is_left_when_its_time_is_over() {
+    let provider = Provider::start();
+    provider.set(Mood::Hanging);
+    let stripe = Stripe::new(StripeSettings {
+        secret_key: SECRET_KEY.to_owned(),
+        webhook_secret: WEBHOOK_SECRET.to_owned(),
+        prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),
+        api_base: provider.url(),
+        timeout: Duration::from_millis(200),
+    });
+    let begun = Instant::now();
+    let error = stripe.portal("http://127.0.0.1:1", "cus_1").unwrap_err();
+    assert!(error.to_string().starts_with("billing_error"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
+    let serve = |flags: &[&str]| {
+        let output = run(&[&["serve", "--ephemeral"], flags].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let all = flags("https://api.example.com");
+    for left_out in (0..12).step_by(2) {
+        let kept = [&all[..left_out], &all[left_out + 2..]].concat();
+        let (code, complaint) = serve(&kept);
+        assert_eq!(code, Some(2), "{complaint}");
+        assert!(complaint.contains(all[left_out]), "{complaint}");
+        assert!(!complaint.contains("Hidden"), "{complaint}");
+    }
+    let (code, complaint) = serve(&all[..2]);
+    assert!(code == Some(2) && complaint.contains("--stripe-price-scale-annual"), "{complaint}");
+    let (code, complaint) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
+    assert!(code == Some(2) && complaint.contains("same id"), "{complaint}");
+    let (code, complaint) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
+    assert!(code == Some(2) && complaint.contains("no http"), "{complaint}");
+}
+
+#[test]
+fn the_pages_of_manual_billing_lead_nowhere_while_a_provider_takes_the_money() {
+    let provider = Provider::start();
+    let server = provider.server();
+    for path in ["/billing/checkout?token=x", "/billing/portal?token=x"] {
+        assert_eq!(server.client().get(path).status, 404);
+    }
+}

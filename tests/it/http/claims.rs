@@ -1,0 +1,113 @@
+//! Many workers at once: each execution is claimed by one of them and reported once.
+
+use std::collections::BTreeMap;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::server::{ALONE, Server};
+
+/// Fires a worker cue so often; the ids of the executions.
+fn executions(user: &Client, count: usize) -> Vec<String> {
+    let schedule = json!({"type": "recurring", "cron": "0 9 * * *"});
+    let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": {"task": "t"}});
+    let fire = format!("/v1/cues/{}/fire", user.create(&cue)["id"].as_str().unwrap());
+    let fired = (0..count).map(|_| user.post(&fire, &json!({})).expect(200));
+    fired.map(|fired| fired["execution_id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Claims until nothing is left: the odd ones by the list, the even ones by the oldest.
+fn claim_all(client: &Client, number: usize) -> Vec<String> {
+    let me = json!({"worker_id": format!("worker-{number}")});
+    let mut mine = Vec::new();
+    loop {
+        if number.is_multiple_of(2) {
+            let answer = client.post("/v1/executions/claim", &me);
+            match answer.status {
+                200 => mine.push(answer.json()["execution_id"].as_str().unwrap().to_owned()),
+                _ => {
+                    answer.refused(409, "claim_failed");
+                    return mine;
+                }
+            }
+            continue;
+        }
+        let list = client.get("/v1/executions/claimable?limit=10").expect(200);
+        let waiting = list["executions"].as_array().unwrap();
+        if waiting.is_empty() {
+            return mine;
+        }
+        for execution in waiting {
+            let id = execution["id"].as_str().unwrap();
+            let answer = client.post(&format!("/v1/executions/{id}/claim"), &me);
+            match answer.status {
+                200 => mine.push(id.to_owned()),
+                _ => drop(answer.refused(409, "already_claimed")),
+            }
+        }
+    }
+}
+
+#[test]
+fn fifty_workers_claim_each_of_five_hundred_executions_once() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let made = executions(&user, 500);
+    let (claimed, start) = (Mutex::new(BTreeMap::<String, Vec<usize>>::new()), Barrier::new(50));
+    thread::scope(|scope| {
+        for number in 0..50 {
+            let (client, claimed, start) = (user.clone(), &claimed, &start);
+            scope.spawn(move || {
+                start.wait();
+                for id in claim_all(&client, number) {
+                    claimed.lock().unwrap().entry(id).or_default().push(number);
+                }
+            });
+        }
+    });
+    let claimed = claimed.into_inner().unwrap();
+    let twice: Vec<_> = claimed.iter().filter(|(_, workers)| workers.len() > 1).collect();
+    assert_eq!(twice, Vec::<(&String, &Vec<usize>)>::new());
+    let mut made = made;
+    made.sort();
+    assert_eq!(claimed.keys().cloned().collect::<Vec<_>>(), made, "none is left and none is made up");
+    for id in made.iter().step_by(50) {
+        let seen = user.get(&format!("/v1/executions/{id}")).expect(200);
+        assert_eq!(seen["claimed_by_worker"], format!("worker-{}", claimed[id][0]));
+    }
+}
+
+#[test]
+fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let start = Barrier::new(2);
+    for id in executions(&user, 50) {
+        let path = format!("/v1/executions/{id}");
+        user.post(&format!("{path}/claim"), &json!({})).expect(200);
+        let report = |result: &'static str| {
+            let (client, path, start) = (user.clone(), &path, &start);
+            move || {
+                start.wait();
+                let answer =
+                    client.post(&format!("{path}/outcome"), &json!({"success": true, "result": result}));
+                match answer.status {
+                    200 => Some(result),
+                    _ => {
+                        answer.refused(409, "outcome_already_reported");
+                        None
+                    }
+                }
+            }
+        };
+        let (left, right) = thread::scope(|scope| {
+            let (left, right) = (scope.spawn(report("left")), scope.spawn(report("right")));
+            (left.join().unwrap(), right.join().unwrap())
+        });
+        let winners: Vec<&str> = left.into_iter().chain(right).collect();
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        assert_eq!(user.get(&path).expect(200)["outcome"]["result"], winners[0]);
+    }
+}

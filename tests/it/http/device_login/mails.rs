@@ -1,0 +1,153 @@
+//! The mails of the device login: their limits, faults of the server, what the log holds and what it never does.
+
+use serde_json::json;
+
+use crate::http::device_login::flow::Desk;
+use crate::support::client::Client;
+use crate::support::mailbox::Mailbox;
+use crate::support::server::{ALONE, Server, until};
+
+const CODE: &str = "/v1/auth/device-code";
+const SUBMIT: &str = "/v1/auth/device-code/submit-email";
+
+/// A code that an address is given for.
+fn ask(client: &Client, email: &str) -> String {
+    let made = client.post(CODE, &json!({})).expect(201);
+    let code = made["device_code"].as_str().unwrap().to_owned();
+    client.post(SUBMIT, &json!({"device_code": code, "email": email})).expect(200);
+    code
+}
+
+#[test]
+fn an_address_gets_3_mails_an_hour_and_the_answers_stay_the_same() {
+    let desk = Desk::open(ALONE);
+    let code = desk.code();
+    let mails: Vec<_> = (0..3).map(|_| desk.mail(&code, "ann@example.com")).collect();
+    desk.submit(&code, "ann@example.com");
+    let other = desk.code();
+    desk.submit(&other, "ann@example.com");
+    assert_eq!(desk.status(&other), "email_sent");
+    desk.mail(&other, "bob@example.com");
+    assert!(desk.mailbox.is_empty());
+    assert_eq!(desk.confirm(&code, &mails[2]).status, 200, "the newest link that was mailed stays good");
+    desk.advance("PT1H");
+    desk.mail(&desk.code(), "ann@example.com");
+}
+
+#[test]
+fn one_code_is_no_means_to_write_to_many() {
+    let desk = Desk::open(ALONE);
+    let code = desk.code();
+    for number in 0..10 {
+        desk.mail(&code, &format!("user{number}@example.com"));
+    }
+    desk.submit(&code, "user10@example.com");
+    assert!(desk.mailbox.is_empty());
+}
+
+#[test]
+fn a_passing_fault_of_the_server_costs_no_mail_and_a_lasting_one_is_given_up() {
+    let desk = Desk::open(ALONE);
+    desk.mailbox.refuse(&["451"]);
+    let code = ask(&desk.client(), "ann@example.com");
+    let mail = desk.mailbox.next();
+    assert_eq!(desk.confirm(&code, &mail).status, 200);
+    desk.mailbox.refuse(&["550"]);
+    ask(&desk.client(), "bob@example.com");
+    until("it is given up", || {
+        desk.server.log().contains("given up: the mail server answered 550").then_some(())
+    });
+    ask(&desk.client(), "cid@example.com");
+    assert_eq!(desk.mailbox.next().to, "TO:<cid@example.com>", "and the next one goes out");
+}
+
+#[test]
+fn a_server_for_mail_that_is_away_holds_up_no_answer() {
+    // Port 9 of loopback: nobody listens.
+    let flags = [ALONE, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
+    let mut server = Server::start(&flags);
+    ask(&server.client(), "ann@example.com");
+    until("a try fails", || server.log().contains("could not be sent, next try").then_some(()));
+    assert_eq!(server.stop(), Some(0));
+    assert!(server.log().contains("given up"), "{}", server.log());
+}
+
+#[test]
+fn what_waits_for_another_try_is_tried_once_more_before_the_end() {
+    let mut desk = Desk::open(ALONE);
+    desk.mailbox.refuse(&["451"]);
+    ask(&desk.client(), "ann@example.com");
+    until("a try fails", || desk.server.log().contains("next try").then_some(()));
+    assert_eq!(desk.server.stop(), Some(0));
+    assert_eq!(desk.mailbox.next().to, "TO:<ann@example.com>");
+}
+
+#[test]
+fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
+    let mailbox = Mailbox::open();
+    let url = mailbox.url_for("post%40example.com:hunter%2F2");
+    let mail = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--log-level", "trace"];
+    let mut server = Server::start(&[ALONE, &mail].concat());
+    let client = server.client();
+    // Its answers repeat the mail, and so its link.
+    mailbox.refuse(&["451", "550"]);
+    ask(&client, "ann@example.com");
+    until("the mail is given up", || server.log().contains("given up").then_some(()));
+    let code = ask(&client, "ann@example.com");
+    let mail = mailbox.next();
+    assert_eq!(mail.login, Some(("post@example.com".to_owned(), "hunter/2".to_owned())));
+    assert_eq!(client.get(&mail.link()).status, 200);
+    assert_eq!(client.call("POST", &mail.link(), &[], b"").unwrap().status, 200);
+    let polled = client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
+    let user = client.with_key(polled["api_key"].as_str().unwrap());
+    let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].clone();
+    user.get("/v1/auth/me").expect(200);
+    assert_eq!(server.stop(), Some(0));
+    let told = server.log() + &server.stdout();
+    assert!(told.contains("DEBUG a mail was sent"), "the level is not the most talkative: {told}");
+    let token = mail.token();
+    for hidden in [token.as_str(), user.key(), secret.as_str().unwrap(), "/v1/auth/verify?", "hunter"] {
+        assert!(!told.contains(hidden), "{hidden} in {told}");
+    }
+}
+
+#[test]
+fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
+    for (flags, printed) in [(ALONE, true), (&["--registration", "open"][..], false)] {
+        let server = Server::start(flags);
+        let code = ask(&server.client(), "ann@example.com");
+        let link = |text: &str| -> Option<String> {
+            let (_, rest) = text.split_once("ann@example.com").filter(|(_, rest)| rest.contains('\n'))?;
+            rest[rest.find("/v1/auth/verify")?..].lines().next().map(str::to_owned)
+        };
+        let logged = until("the link is logged", || link(&server.log()));
+        if printed {
+            assert_eq!(until("the link is printed", || link(&server.stdout())), logged);
+            assert!(server.stdout().starts_with("mail to ann@example.com: http://"), "{}", server.stdout());
+        } else {
+            assert_eq!(server.stdout(), "");
+        }
+        assert_eq!(server.client().call("POST", &logged, &[], b"").unwrap().status, 200);
+        let polled = server.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
+        assert_eq!(polled.expect(200)["status"], "approved");
+    }
+}
+
+#[test]
+fn a_mail_server_needs_a_sender_and_its_password_is_never_shown() {
+    let serve = |flags: &[&str]| {
+        let output = crate::support::server::cued(&["serve", "--ephemeral"]).args(flags).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, told) = serve(&["--smtp-url", "smtp://a:hunter2@h"]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("--mail-from") && !told.contains("hunter2"), "{told}");
+    let (code, told) = serve(&["--smtp-url", "mail://a:hunter2@h", "--mail-from", "a@b.c"]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("smtp://") && !told.contains("hunter2"), "{told}");
+    let help = crate::support::server::cued(&["serve", "--help"])
+        .env("CUED_SMTP_URL", "smtps://a:hunter2@h")
+        .output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    assert!(help.contains("CUED_SMTP_URL") && !help.contains("hunter2"), "{help}");
+}

@@ -1,0 +1,234 @@
+//! The echo path and `/v1/info`: what a new user looks at first.
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::{ALONE, Server};
+
+const START: &str = "2030-01-01T00:00:00Z";
+const TOKEN: &str = "qs-0123456789abcdef";
+const ECHO: &str = "/v1/echo/qs-0123456789abcdef";
+/// Callbacks go to public addresses only, and the server itself is on loopback.
+const SAFE: &[&str] = &["--registration", "open", "--limits", "off", "--test-clock", START];
+
+fn status(user: &Client, path: &str) -> String {
+    user.get(path).expect(200)["status"].as_str().unwrap().to_owned()
+}
+
+fn to(url: &str) -> Value {
+    json!({
+        "name": "quickstart", "schedule": {"type": "recurring", "cron": "* * * * *"},
+        "callback": {"url": url}, "payload": {"message": "grüße", "number": 1.5},
+    })
+}
+
+/// Runs a cue once: its execution, when it is over or waits for its next attempt.
+fn run(user: &Client, cue: &Value) -> Value {
+    let id = cue["id"].as_str().unwrap();
+    let fired = user.post(&format!("/v1/cues/{id}/fire"), &json!({})).expect(200);
+    user.settle();
+    user.get(&format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())).expect(200)
+}
+
+#[test]
+fn what_is_posted_is_shown_until_five_minutes_are_over() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    assert_eq!(user.get(ECHO).expect(200), json!({"status": "waiting"}));
+    let body = r#"{"a": [1, 2.50, 123456789012345678901234567890], "é": null}"#;
+    let headers = [("X-Twice", "one"), ("x-twice", "two"), ("Content-Type", "application/json")];
+    let posted = server.client().call("POST", ECHO, &headers, body.as_bytes()).unwrap();
+    assert_eq!(posted.expect(200), json!({"status": "delivered", "received_at": START}));
+    user.advance("PT4M59S");
+    let shown = user.get(ECHO);
+    assert!(shown.text().contains("123456789012345678901234567890"), "{}", shown.text());
+    let seen = shown.expect(200);
+    assert_eq!((&seen["status"], &seen["received_at"]), (&json!("delivered"), &json!(START)));
+    assert_eq!((&seen["payload"]["a"][0], &seen["payload"]["é"]), (&json!(1), &Value::Null));
+    let names = ["content-length", "content-type", "host", "x-twice"];
+    assert_eq!(seen["headers"].as_object().unwrap().keys().collect::<Vec<_>>(), names);
+    assert_eq!(seen["headers"]["x-twice"], "one, two");
+    user.advance("PT1S");
+    assert_eq!(status(&user, ECHO), "waiting");
+}
+
+#[test]
+fn a_later_post_takes_the_place_of_an_earlier_one() {
+    let server = Server::on_clock(START);
+    let user = server.user();
+    for (payload, wait) in [(json!(1), "PT4M"), (json!([2]), "PT4M")] {
+        server.client().post(ECHO, &payload).expect(200);
+        user.advance(wait);
+        assert_eq!(user.get(ECHO).expect(200)["payload"], payload);
+    }
+    server.client().post("/v1/echo/another-token-0001", &json!("other")).expect(200);
+    assert_eq!(user.get(ECHO).expect(200)["payload"], json!([2]));
+}
+
+#[test]
+fn what_is_no_echo_is_told_what_one_is() {
+    let server = Server::start(ALONE);
+    let (anyone, user) = (server.client(), server.user());
+    anyone.get(ECHO).refused(401, "invalid_api_key");
+    for token in [
+        "short",
+        "0123456789abcde",
+        &"a".repeat(129),
+        "0123456789abcde.",
+        "0123456789abcdef%2F",
+        "%C3%A9123456789abcdef",
+    ] {
+        let path = format!("/v1/echo/{token}");
+        for answer in [anyone.post(&path, &json!({})), user.get(&path)] {
+            let detail = answer.refused(422, "validation_error")["detail"][0].clone();
+            assert_eq!(
+                (&detail["type"], &detail["loc"]),
+                (&json!("string_pattern_mismatch"), &json!(["path", "token"]))
+            );
+            assert!(detail["msg"].as_str().unwrap().contains("{16,128}"), "{detail}");
+        }
+    }
+    for path in ["/v1/echo", "/v1/echo/", &format!("{ECHO}/more")] {
+        anyone.post(path, &json!({})).refused(404, "not_found");
+    }
+    for body in ["", "{", "nonsense", "{} {}", "\u{feff}{}", r#"{"a": 1e400}"#, &"[".repeat(65)] {
+        let answer = anyone.call("POST", ECHO, &[], body.as_bytes()).unwrap();
+        answer.refused(400, "invalid_json");
+    }
+    anyone.call("PUT", ECHO, &[], b"{}").unwrap().refused(405, "method_not_allowed");
+    assert_eq!(status(&user, ECHO), "waiting", "nothing of all this was kept");
+}
+
+#[test]
+fn an_echo_has_at_most_one_megabyte() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let post = |length: usize| {
+        let body = format!("\"{}\"", "a".repeat(length - 2));
+        server.client().call("POST", ECHO, &[], body.as_bytes()).unwrap()
+    };
+    post((1 << 20) + 1).refused(413, "payload_too_large");
+    assert_eq!(status(&user, ECHO), "waiting");
+    post(1 << 20).expect(200);
+    assert_eq!(user.get(ECHO).expect(200)["payload"].as_str().unwrap().len(), (1 << 20) - 2);
+}
+
+#[test]
+fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+    };
+    let before = memory();
+    let body = format!("\"{}\"", "a".repeat(1_000_000));
+    for number in 0..80 {
+        let path = format!("/v1/echo/token-{number:010}");
+        // With a key, and so without the limit on callers who show none.
+        user.call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
+    }
+    assert_eq!(status(&user, "/v1/echo/token-0000000079"), "delivered", "the newest is kept");
+    assert_eq!(status(&user, "/v1/echo/token-0000000000"), "waiting", "the oldest went");
+    assert!(memory() < before + 48, "{before} MB before, {} MB after 80 MB of echoes", memory());
+}
+
+#[test]
+fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
+    let server = Server::start(SAFE);
+    let user = server.user();
+    let cue = user.create(&to(&format!("{}{ECHO}", server.url())));
+    let execution = run(&user, &cue);
+    assert_eq!(
+        (&execution["status"], &execution["http_status"]),
+        (&json!("success"), &json!(200)),
+        "{execution}"
+    );
+    let seen = user.get(ECHO).expect(200);
+    assert_eq!((&seen["status"], &seen["payload"]), (&json!("delivered"), &cue["payload"]));
+    assert_eq!(seen["headers"]["x-cueapi-execution-id"], execution["id"]);
+    assert!(seen["headers"]["webhook-signature"].as_str().unwrap().starts_with("v1,"));
+}
+
+#[test]
+fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_echo_path() {
+    let server = Server::start(SAFE);
+    let user = server.user();
+    let (port, other) = (server.addr().port(), Recorder::start());
+    let other_port = other.url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
+    for url in [
+        format!("http://127.0.0.1:{port}/v1/cues"),
+        format!("http://127.0.0.1:{port}/v1/test/clock"),
+        format!("http://127.0.0.1:{port}/v1/echo/short"),
+        format!("http://127.0.0.1:{port}{ECHO}/../../cues"),
+        format!("http://127.0.0.1:{port}/v1/echo/..%2fauth%2fregister"),
+        format!("http://127.0.0.2:{port}{ECHO}"),
+        format!("http://localhost:{port}{ECHO}"),
+        format!("http://127.0.0.1:{other_port}{ECHO}"),
+    ] {
+        user.post("/v1/cues", &to(&url)).refused(400, "invalid_callback_url");
+    }
+    // The same address in another notation is the same address.
+    let cue = user.create(&to(&format!("http://2130706433:{port}{ECHO}")));
+    assert_eq!(run(&user, &cue)["status"], "success");
+}
+
+#[test]
+fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included() {
+    let receiver = Recorder::start();
+    let base = receiver.url().replace("/hook", "");
+    let public = format!("{base}/cued/");
+    let server = Server::start(&[SAFE, &["--public-url", &public]].concat());
+    let user = server.user();
+    let cue = user.create(&to(&format!("{base}/cued/v1/echo/{TOKEN}?a=b")));
+    assert_eq!(run(&user, &cue)["status"], "success");
+    assert_eq!(receiver.deliveries()[0].path, format!("/cued/v1/echo/{TOKEN}?a=b"));
+    user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).refused(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).refused(400, "invalid_callback_url");
+
+    // What answers there may point elsewhere: nobody goes there.
+    let elsewhere = format!("{base}/v1/cues");
+    receiver.react(Reaction::Full(302, vec![("Location", elsewhere)], String::new()));
+    let before = receiver.deliveries().len();
+    assert_eq!(run(&user, &cue)["http_status"], 302);
+    assert_eq!(receiver.deliveries().len(), before + 1);
+}
+
+#[test]
+fn info_tells_which_switches_are_on_and_no_secret() {
+    let version = env!("CARGO_PKG_VERSION");
+    let plain = Server::start(&[]);
+    assert_eq!(
+        plain.client().get("/v1/info").expect(200),
+        json!({
+            "name": "cued", "version": version, "registration": "first-user", "limits": true, "billing": "manual",
+            "mail": "log", "callbacks": ["public"], "test_clock": false,
+        })
+    );
+    let secret = "sesame-open";
+    let flags = [
+        "--registration",
+        "closed",
+        "--limits",
+        "off",
+        "--test-clock",
+        START,
+        "--allow-callbacks-to",
+        "loopback,private,10.9.8.0/24",
+        "--smtp-url",
+        &format!("smtps://me:{secret}@mail.example.com"),
+        "--mail-from",
+        "cued@example.com",
+    ];
+    let open = Server::start(&flags).client().get("/v1/info");
+    assert!(!open.text().contains(secret) && !open.text().contains("10.9.8.0"), "{}", open.text());
+    assert_eq!(
+        open.expect(200),
+        json!({
+            "name": "cued", "version": version, "registration": "closed", "limits": false, "billing": "manual",
+            "mail": "smtp", "callbacks": ["private", "loopback"], "test_clock": true,
+        })
+    );
+}

@@ -1,0 +1,118 @@
+//! What operators do: another plan, and the end of an account.
+
+use cued::actions::accounts::change_plan;
+use cued::domain::account::plan::Limits;
+use serde_json::{Value, json};
+
+use super::{Plans, administer, email, id, worker};
+use crate::support::client::Client;
+use crate::support::fixture::World;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::Server;
+
+fn statuses(user: &Client, cues: &[Value]) -> Vec<String> {
+    let status = |cue: &Value| {
+        let shown = user.get(&format!("/v1/cues/{}", id(cue))).expect(200);
+        assert_eq!(shown["status"] == "active", !shown["next_run"].is_null(), "{shown}");
+        shown["status"].as_str().unwrap().to_owned()
+    };
+    cues.iter().map(status).collect()
+}
+
+#[test]
+fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
+    let plans = Plans::small();
+    let server = plans.server();
+    let user = server.user();
+    let email = email(&user);
+    administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
+    let cues: Vec<Value> = (0..5).map(|_| user.create(&worker("0 * * * *"))).collect();
+    user.post("/v1/cues", &worker("0 * * * *")).refused(403, "cue_limit_exceeded");
+    user.patch(&format!("/v1/cues/{}", id(&cues[0])), &json!({"status": "paused"})).expect(200);
+    // A server whose limits are off has none to pause for.
+    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path(), "--limits", "off"]);
+    assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "active"]);
+    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
+    assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
+    assert_eq!(user.get("/v1/usage").expect(200)["cues"], json!({"active": 3, "limit": 3, "remaining": 0}));
+    let newest = format!("/v1/cues/{}", id(&cues[4]));
+    user.patch(&newest, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+    administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
+    user.patch(&newest, &json!({"status": "active"})).expect(200);
+    assert_eq!(user.advance("PT1H")["fired"], 4, "those that are active, and no other");
+}
+
+#[test]
+fn what_a_paused_cue_was_due_for_and_had_not_fired_is_accounted_for() {
+    let world = World::new();
+    let user = world.user("ada");
+    let cues = [(); 3].map(|()| world.worker_cue(user, |_| ()).key);
+    world.advance(3 * 3_600);
+    let (now, limits) = (world.now(), Limits { cues: Some(1), ..Limits::NONE });
+    let change = world.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
+    assert_eq!(change.wait().unwrap(), 2);
+    let missed = cues.map(|key| (world.cue(key).status.as_str(), world.cue(key).missed_count));
+    assert_eq!(missed, [("active", 0), ("paused", 3), ("paused", 3)]);
+}
+
+/// Executions of the file by status and reason.
+fn ends(server: &Server) -> Vec<(String, Option<String>)> {
+    let file = server.sqlite();
+    let mut all = file.prepare("SELECT status, error_message FROM executions ORDER BY key").unwrap();
+    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any_more() {
+    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+    let (user, other) = (server.user(), server.user());
+    let email = email(&user);
+    receiver.first([Reaction::Status(500)]);
+    let hook = json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+                      "callback": {"url": receiver.url()}});
+    let cue = user.create(&hook);
+    user.create(&worker("0 * * * *"));
+    user.create(&worker("0 * * * *"));
+    let kept = other.create(&worker("0 * * * *"));
+    // One delivery waits for its second attempt, one run for its instant, one for a worker; a worker holds another.
+    user.advance("PT30M");
+    user.post("/v1/executions/claim", &json!({})).expect(200);
+    user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-30T00:00:00Z"}))
+        .expect(200);
+    assert_eq!(receiver.deliveries().len(), 1);
+    administer(&server, &["disable", &email]);
+    user.get("/v1/auth/me").refused(401, "invalid_api_key");
+    let disabled = ("failed".to_owned(), Some("account_disabled".to_owned()));
+    let pending = ("pending".to_owned(), None);
+    let mut all = ends(&server);
+    all.sort();
+    assert_eq!(all, [vec![disabled.clone(); 4], vec![pending]].concat());
+    let queue = other.get("/health").expect(200)["queue"].clone();
+    assert_eq!((&queue["pending_retries"], &queue["pending_worker_claims"]), (&json!(0), &json!(1)));
+    let moved = other.advance("P1D");
+    assert_eq!((&moved["delivered"], &moved["fired"]), (&json!(0), &json!(24)));
+    assert_eq!(receiver.deliveries().len(), 1);
+    assert_eq!(other.executions_of(id(&kept)).len(), 25);
+}
+
+#[test]
+fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
+    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+    let (user, other) = (server.user(), server.user());
+    let email = email(&user);
+    receiver.first([Reaction::Status(500)]);
+    user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+                        "callback": {"url": receiver.url()}}));
+    user.advance("PT30M");
+    administer(&server, &["disable", &email]);
+    // As if the answer had come only now.
+    let again = "UPDATE executions SET status = 'retrying', queue = 'waiting', due = last_attempt_at + 1000;
+                 UPDATE backlog SET count = 1 WHERE name = 'retry'";
+    server.sqlite().execute_batch(again).unwrap();
+    other.advance("PT1H");
+    assert_eq!(receiver.deliveries().len(), 1);
+    let [(status, reason)] = &ends(&server)[..] else { panic!("more than one execution") };
+    assert_eq!(status, "failed");
+    assert!(reason.as_ref().unwrap().contains("account_disabled"), "{reason:?}");
+}

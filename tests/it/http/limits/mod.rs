@@ -1,0 +1,73 @@
+//! What plans allow: requests a minute, executions a month, active cues; and what operators do to accounts.
+
+mod accounts;
+mod proxies;
+mod quota;
+mod rate;
+mod usage;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::client::{Answer, Client};
+use crate::support::server::{Server, run};
+
+const START: &str = "2026-01-29T00:30:00Z";
+
+/// A server whose clock stands at [`START`] and whose plans are in force.
+fn limited() -> Server {
+    Server::start(&["--dev", "--test-clock", START])
+}
+
+/// A file with a table of plans, small enough to be used up.
+struct Plans(TempDir);
+
+impl Plans {
+    fn new(table: &Value) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("plans.json"), table.to_string()).unwrap();
+        Self(folder)
+    }
+
+    /// Five executions and three cues on `free`, more of both on `pro`, fewer on `tiny`, and any number of requests.
+    fn small() -> Self {
+        Self::new(&json!({
+            "free": {"cues": 3, "executions": 5, "requests_per_minute": null},
+            "tiny": {"cues": 1, "executions": 2, "requests_per_minute": null},
+            "pro": {"cues": 5, "executions": 1_000, "requests_per_minute": null},
+        }))
+    }
+
+    fn path(&self) -> String {
+        self.0.path().join("plans.json").to_str().unwrap().to_owned()
+    }
+
+    fn server(&self) -> Server {
+        Server::start(&["--dev", "--test-clock", START, "--plans", &self.path()])
+    }
+}
+
+/// `cued user …` on the server's file.
+fn administer(server: &Server, arguments: &[&str]) {
+    let db = server.db();
+    let done = run(&[&["user", "--db", db.to_str().unwrap()], arguments].concat());
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn email(user: &Client) -> String {
+    user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned()
+}
+
+fn number(answer: &Answer, header: &str) -> i64 {
+    answer.header(header).unwrap_or_else(|| panic!("{header} in {:?}", answer.headers)).parse().unwrap()
+}
+
+fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+fn worker(cron: &str) -> Value {
+    json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": cron}})
+}

@@ -1,0 +1,134 @@
+//! Executions in a month: the warning, the day of grace, the end of it, and what gives them back.
+
+use serde_json::{Value, json};
+
+use super::{Plans, administer, email, id, worker};
+use crate::support::client::{Answer, Client};
+use crate::support::receiver::Recorder;
+
+fn warned(answer: &Answer) -> bool {
+    match answer.header("x-cueapi-usage-warning") {
+        Some(warning) => {
+            assert_eq!(warning, "approaching_limit");
+            true
+        }
+        None => false,
+    }
+}
+
+fn fire(user: &Client, cue: &Value) -> Answer {
+    user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
+}
+
+fn used(user: &Client) -> Value {
+    user.get("/v1/usage").expect(200)["executions"]["used"].clone()
+}
+
+/// How many executions of the cue are in each state, the newest hundred of them.
+fn states(user: &Client, cue: &Value) -> (usize, usize) {
+    let all = user.executions_of(id(cue));
+    let blocked = all.iter().filter(|it| it["error_message"] == "execution_limit_exceeded");
+    for execution in blocked.clone() {
+        assert_eq!((&execution["status"], &execution["attempts"]), (&json!("failed"), &json!(0)));
+    }
+    let blocked = blocked.count();
+    (all.len() - blocked, blocked)
+}
+
+#[test]
+fn from_eighty_percent_on_every_response_to_the_user_warns() {
+    let server = Plans::small().server();
+    let (user, other) = (server.user(), server.user());
+    let cue = user.create(&worker("0 0 1 1 *"));
+    for _ in 0..3 {
+        assert!(!warned(&fire(&user, &cue)));
+    }
+    assert!(!warned(&user.get("/v1/usage")));
+    // The fourth of five is 80 %, and its own answer says so.
+    assert!(warned(&fire(&user, &cue)));
+    assert!(warned(&user.get("/v1/auth/me")));
+    assert!(warned(&user.get("/v1/cues/cue_000000000000")));
+    assert!(warned(&user.get("/v1/nowhere")));
+    assert!(!warned(&other.get("/v1/auth/me")));
+    assert!(!warned(&server.client().get("/v1/cues")));
+    user.advance_to("2026-02-01T00:00:00Z");
+    assert!(!warned(&user.get("/v1/auth/me")), "a new month");
+}
+
+#[test]
+fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until_the_month_ends() {
+    let (server, receiver) = (Plans::small().server(), Recorder::start());
+    let user = server.user();
+    let mut cue = worker("0 * * * *");
+    cue["transport"] = json!("webhook");
+    cue["callback"] = json!({"url": receiver.url()});
+    let cue = user.create(&cue);
+    // Runs at 01:00 to 05:00 are within the quota; that of 06:00 is the first over it.
+    user.advance_to("2026-01-30T05:59:59Z");
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(29), 29));
+    let late = user
+        .create(&json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-30T06:30:00Z"},
+                                   "callback": {"url": receiver.url()}}));
+    let moved = user.advance_to("2026-01-30T07:30:00Z");
+    assert_eq!(moved["delivered"], 0);
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(29), 29));
+    assert_eq!(states(&user, &cue), (29, 2));
+    assert_eq!(states(&user, &late), (0, 1));
+    let shown = user.get(&format!("/v1/cues/{}", id(&late))).expect(200);
+    assert_eq!((&shown["status"], &shown["next_run"]), (&json!("failed"), &Value::Null));
+    let recurring = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
+    assert_eq!(
+        (&recurring["status"], &recurring["next_run"]),
+        (&json!("active"), &json!("2026-01-30T08:00:00+00:00"))
+    );
+    let over = user.executions_of(id(&cue)).remove(2);
+    assert_eq!(over["status"], "success");
+    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
+        .refused(403, "execution_limit_exceeded");
+    assert_eq!(used(&user), json!(29));
+    user.advance_to("2026-02-01T01:30:00Z");
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 31));
+    fire(&user, &cue).expect(200);
+}
+
+#[test]
+fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
+    let plans = Plans::small();
+    let server = plans.server();
+    let user = server.user();
+    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+    user.advance("PT24H");
+    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
+    fire(&user, &cue).expect(200);
+    assert_eq!(used(&user), json!(7));
+    // Back to less than is used: a day of grace begins with the next run.
+    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
+    user.advance("PT12H");
+    fire(&user, &cue).expect(200);
+    user.advance("PT23H59M");
+    fire(&user, &cue).expect(200);
+    // The same plan again is no change.
+    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
+    user.advance("PT1M");
+    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    // A smaller one is.
+    administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
+    fire(&user, &cue).expect(200);
+}
+
+#[test]
+fn without_limits_nothing_is_blocked_and_all_is_counted() {
+    let server = crate::support::server::Server::on_clock(super::START);
+    let user = server.user();
+    let cue = user.create(&worker("* * * * *"));
+    user.advance("PT8H");
+    let answer = fire(&user, &cue);
+    answer.expect(200);
+    assert!(!warned(&answer));
+    assert_eq!(used(&user), json!(481));
+}

@@ -1,0 +1,181 @@
+//! The sliding window: who shares one, what counts, what every response says of it.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Plans, administer, email, limited, number};
+use crate::support::client::{Answer, Client};
+use crate::support::server::{ALONE, Server, full};
+
+/// Epoch seconds of [`super::START`].
+const START: i64 = 1_769_646_600;
+
+fn me(user: &Client) -> Answer {
+    user.get("/v1/auth/me")
+}
+
+fn standing(answer: &Answer) -> (i64, i64) {
+    (number(answer, "x-ratelimit-limit"), number(answer, "x-ratelimit-remaining"))
+}
+
+fn refused(answer: &Answer) -> i64 {
+    answer.refused(429, "rate_limit_exceeded");
+    assert_eq!(number(answer, "x-ratelimit-remaining"), 0);
+    number(answer, "retry-after")
+}
+
+#[test]
+fn sixty_requests_pass_the_61st_is_refused_and_passes_when_the_window_has_slid() {
+    let server = limited();
+    let user = server.user();
+    for count in 1..=60 {
+        if count == 31 {
+            user.advance("PT10S");
+        }
+        let answer = me(&user);
+        assert_eq!((answer.status, standing(&answer)), (200, (60, 60 - count)));
+        let newest = if count < 31 { START } else { START + 10 };
+        assert_eq!(number(&answer, "x-ratelimit-reset"), newest + 60);
+    }
+    assert_eq!(refused(&me(&user)), 50);
+    user.advance("PT49.5S");
+    assert_eq!(refused(&me(&user)), 1);
+    user.advance("PT0.5S");
+    // Thirty have left, no refused one has taken their place, and this is the first of the new ones.
+    assert_eq!(standing(&me(&user)), (60, 29));
+    for _ in 0..29 {
+        me(&user).expect(200);
+    }
+    assert_eq!(refused(&me(&user)), 10);
+}
+
+#[test]
+fn on_the_machines_own_clock_a_refused_caller_passes_after_a_minute_and_not_before() {
+    let plans = Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
+    let server = Server::start(&["--dev", "--plans", &plans.path()]);
+    let user = server.user();
+    for _ in 0..3 {
+        me(&user).expect(200);
+    }
+    let wait = refused(&me(&user));
+    assert!((50..=60).contains(&wait), "{wait} s");
+    if full() {
+        let begun = std::time::Instant::now();
+        while me(&user).status == 429 {
+            assert!(begun.elapsed() < Duration::from_secs(90));
+            thread::park_timeout(Duration::from_millis(50));
+        }
+        let waited = begun.elapsed().as_secs_f64();
+        #[allow(clippy::cast_precision_loss)]
+        let promised = wait as f64;
+        assert!((promised - 1.5..promised + 1.5).contains(&waited), "{waited} s in place of {promised}");
+    }
+}
+
+#[test]
+fn the_keys_of_a_user_share_its_window_and_other_users_have_their_own() {
+    let server = limited();
+    let user = server.user();
+    let made = user.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
+    let second = user.with_key(made["api_key"].as_str().unwrap());
+    assert_eq!(standing(&me(&second)), (60, 58));
+    assert_eq!(standing(&me(&user)), (60, 57));
+    assert_eq!(standing(&me(&server.user())), (60, 59));
+}
+
+#[test]
+fn every_answer_counts_and_the_rate_comes_before_the_body() {
+    let server = limited();
+    let user = server.user();
+    for left in (0..60).rev() {
+        let answer = match left % 4 {
+            0 => user.get("/v1/nowhere"),
+            1 => user.call("PUT", "/v1/cues", &[], b"").unwrap(),
+            2 => user.call("POST", "/v1/cues", &[], b"{").unwrap(),
+            _ => user.get("/v1/cues/cue_000000000000"),
+        };
+        assert!([404, 405, 400].contains(&answer.status));
+        assert_eq!(standing(&answer), (60, left), "{}", answer.text());
+    }
+    let too_large = [("Content-Length", "3000000")];
+    assert_eq!(refused(&user.clone().call("POST", "/v1/cues", &too_large, b"").unwrap()), 60);
+    // What is at no path is not there, whatever the rate.
+    assert_eq!(user.get("/v1/nowhere").status, 404);
+}
+
+#[test]
+fn who_shows_no_valid_key_shares_sixty_a_minute_per_address_whatever_the_limits_say() {
+    for flags in
+        [&["--dev", "--test-clock", super::START][..], &[ALONE, &["--test-clock", super::START]].concat()]
+    {
+        let server = Server::start(flags);
+        // The registration is the first.
+        let (user, nobody) = (server.user(), server.client());
+        for left in (0..59).rev() {
+            let answer = match left % 3 {
+                0 => nobody.get("/v1/cues"),
+                1 => nobody.with_key("cue_sk_00000000000000000000000000000000").get("/v1/cues"),
+                _ => nobody.get("/v1/nowhere"),
+            };
+            assert_eq!(standing(&answer), (60, left), "{}", answer.text());
+        }
+        assert_eq!(refused(&nobody.get("/v1/cues")), 60);
+        assert_eq!(refused(&nobody.post("/v1/auth/register", &json!({"email": "new@example.com"}))), 60);
+        me(&user).expect(200);
+        user.advance("PT60S");
+        nobody.get("/v1/cues").refused(401, "invalid_api_key");
+    }
+}
+
+#[test]
+fn health_and_the_test_clock_are_never_refused_do_not_count_and_say_the_truth() {
+    let server = limited();
+    let nobody = server.client();
+    for _ in 0..100 {
+        for path in ["/health", "/status", "/v1/test/clock"] {
+            let answer = nobody.get(path);
+            answer.expect(200);
+            assert_eq!(standing(&answer), (60, 60), "{path}");
+        }
+    }
+    for _ in 0..60 {
+        nobody.get("/v1/cues").expect(401);
+    }
+    refused(&nobody.get("/v1/cues"));
+    let health = nobody.get("/health");
+    health.expect(200);
+    assert_eq!(standing(&health), (60, 0));
+    assert_eq!(number(&health, "x-ratelimit-reset"), START + 60);
+}
+
+#[test]
+fn without_limits_a_user_is_shown_a_number_to_divide_by_and_never_refused() {
+    let server = Server::on_clock(super::START);
+    let user = server.user();
+    for _ in 0..100 {
+        let answer = me(&user);
+        assert_eq!((answer.status, standing(&answer)), (200, (1_000_000_000, 1_000_000_000)));
+    }
+    let usage = user.get("/v1/usage").expect(200);
+    assert_eq!(usage["rate_limit"], json!({"limit": 1_000_000_000, "current_usage": 0}));
+}
+
+#[test]
+fn a_new_plans_rate_is_in_force_on_the_next_request() {
+    let server = limited();
+    let user = server.user();
+    let email = email(&user);
+    for _ in 0..59 {
+        me(&user).expect(200);
+    }
+    refused(&me(&user));
+    administer(&server, &["set-plan", &email, "pro"]);
+    assert_eq!(standing(&me(&user)), (200, 139));
+    let usage = user.get("/v1/usage").expect(200);
+    assert_eq!(usage["rate_limit"], json!({"limit": 200, "current_usage": 62}));
+    administer(&server, &["set-plan", &email, "free"]);
+    // 62 requests are in a window of 60: the third of them must leave first, and all came at once.
+    assert_eq!(refused(&me(&user)), 60);
+}

@@ -1,0 +1,90 @@
+//! `GET /v1/usage`, to the letter.
+
+use serde_json::{Value, json};
+
+use super::{Plans, id, limited, worker};
+use crate::support::client::Client;
+
+fn usage(user: &Client) -> Value {
+    user.get("/v1/usage").expect(200)
+}
+
+#[test]
+fn a_free_account_is_shown_all_fields_and_its_limits() {
+    let server = limited();
+    let user = server.user();
+    user.create(&worker("0 * * * *"));
+    assert_eq!(
+        usage(&user),
+        json!({
+            "plan": {"name": "free", "interval": null},
+            "cues": {"active": 1, "limit": 10, "remaining": 9},
+            "executions": {"used": 0, "limit": 300, "remaining": 300},
+            "rate_limit": {"limit": 60, "current_usage": 2},
+            "outcomes": {"reported": 0, "succeeded": 0, "failed": 0},
+            "billing_period": {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"},
+        })
+    );
+}
+
+#[test]
+fn executions_and_outcomes_of_the_month_outlive_their_cues() {
+    let server = Plans::small().server();
+    let user = server.user();
+    let cue = user.create(&worker("0 * * * *"));
+    user.advance("PT3H");
+    let executions = user.executions_of(id(&cue));
+    for (execution, success) in executions.iter().zip([true, false, true]) {
+        let path = format!("/v1/executions/{}/outcome", id(execution));
+        user.post(&path, &json!({"success": success})).expect(200);
+        user.post(&path, &json!({"success": success})).refused(409, "outcome_already_reported");
+    }
+    let figures = |user: &Client| {
+        let usage = usage(user);
+        (usage["executions"].clone(), usage["outcomes"].clone(), usage["cues"]["active"].clone())
+    };
+    let executions = json!({"used": 3, "limit": 5, "remaining": 2});
+    let outcomes = json!({"reported": 3, "succeeded": 2, "failed": 1});
+    assert_eq!(figures(&user), (executions.clone(), outcomes.clone(), json!(1)));
+    assert_eq!(user.delete(&format!("/v1/cues/{}", id(&cue))).status, 204);
+    assert_eq!(figures(&user), (executions, outcomes, json!(0)));
+    user.advance_to("2026-02-01T00:00:00Z");
+    let none = json!({"reported": 0, "succeeded": 0, "failed": 0});
+    assert_eq!(figures(&user), (json!({"used": 0, "limit": 5, "remaining": 5}), none, json!(0)));
+    assert_eq!(
+        usage(&user)["billing_period"],
+        json!({"start": "2026-02-01T00:00:00Z", "end": "2026-03-01T00:00:00Z"})
+    );
+}
+
+#[test]
+fn above_the_quota_nothing_remains_and_an_interval_is_shown_where_there_is_one() {
+    let server = Plans::small().server();
+    let user = server.user();
+    user.create(&worker("0 * * * *"));
+    user.advance("PT7H");
+    server.sqlite().execute("UPDATE users SET plan_interval = 'annual'", []).unwrap();
+    let usage = usage(&user);
+    assert_eq!(usage["executions"], json!({"used": 7, "limit": 5, "remaining": 0}));
+    assert_eq!(usage["plan"], json!({"name": "free", "interval": "annual"}));
+}
+
+#[test]
+fn health_follows_what_waits_for_workers_and_for_another_attempt() {
+    let server = Plans::small().server();
+    let user = server.user();
+    user.create(&worker("0 * * * *"));
+    user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+                        "callback": {"url": "http://127.0.0.1:9/"}, "retry": {"backoff_minutes": [600]}}));
+    let queue = |pending_worker_claims: i64, pending_retries: i64| {
+        json!({"pending_outbox": 0, "stale_executions": 0, "pending_retries": pending_retries,
+               "pending_worker_claims": pending_worker_claims})
+    };
+    user.advance("PT1H");
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1));
+    user.post("/v1/executions/claim", &json!({})).expect(200);
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(0, 1));
+    // The claim is lost, and the next run has come.
+    user.advance("PT1H");
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(2, 2));
+}

@@ -1,0 +1,344 @@
+//! Outcomes with evidence over HTTP, and what follows them (contract §5): modes, verdicts, evidence that comes later.
+//!
+//! Bodies are those that the published clients send: the Python SDK's `report_outcome`, `mark_verified` and
+//! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command
+//! line's `report-outcome`.
+
+use cued::domain::execution::verification::Mode;
+use serde_json::{Value, json};
+
+use crate::support::api::{Api, User};
+use crate::support::fixture::BEGIN;
+use crate::support::wire::Response;
+
+/// An execution with an outcome, or without one yet.
+struct Run<'a> {
+    api: &'a Api,
+    user: &'a User,
+    id: String,
+}
+
+impl<'a> Run<'a> {
+    /// A run of a new worker cue with this mode.
+    fn new(api: &'a Api, user: &'a User, mode: Mode) -> Self {
+        let cue = api.world.worker_cue(user.key, |new| new.verification = mode);
+        Self { api, user, id: api.world.run(&cue, json!({})).to_string() }
+    }
+
+    /// The same with this outcome.
+    fn reported(api: &'a Api, user: &'a User, mode: Mode, report: &Value) -> Self {
+        let run = Self::new(api, user, mode);
+        run.ask("POST", "/outcome", report);
+        run
+    }
+
+    fn path(&self, what: &str) -> String {
+        format!("/v1/executions/{}{what}", self.id)
+    }
+
+    fn try_to(&self, method: &str, what: &str, body: &Value) -> Response {
+        self.api.send(self.user, method, &self.path(what), "", &body.to_string()).answer(self.api)
+    }
+
+    /// What is answered, which must be a success.
+    #[track_caller]
+    fn ask(&self, method: &str, what: &str, body: &Value) -> Value {
+        let response = self.try_to(method, what, body);
+        assert_eq!(response.status, 200, "{response:?}");
+        response.json()
+    }
+
+    fn bring(&self, evidence: &Value) -> Value {
+        self.ask("PATCH", "/evidence", evidence)
+    }
+
+    #[track_caller]
+    fn is_refused(&self, method: &str, what: &str) {
+        let response = self.try_to(method, what, &json!({}));
+        assert_eq!((response.status, response.code()), (409, "invalid_state".to_owned()), "{what}");
+    }
+
+    fn shown(&self) -> Value {
+        self.api.get(self.user, &self.path("")).json()
+    }
+
+    fn state(&self) -> Value {
+        self.shown()["outcome_state"].clone()
+    }
+}
+
+/// What the SDK sends for a success with everything that it takes.
+fn full_report() -> Value {
+    json!({
+        "success": true, "result": "charged", "metadata": {"cents": 4_200}, "external_id": "charge:ch_1",
+        "result_url": "https://example.com/charges/ch_1", "result_type": "charge", "summary": "Charged customer 42",
+        "artifacts": ["invoice.pdf", {"name": "log", "url": "https://example.com/log"}],
+    })
+}
+
+#[test]
+fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let success = json!({"success": true});
+    // The command line sends these three at most, the worker daemon `result_ref` as well.
+    let by_hand = json!({"success": true, "external_id": "4711", "summary": "by hand"});
+    let by_daemon = json!({
+        "success": true, "result": "completed", "result_ref": "batch:7", "result_url": "https://example.com/7",
+        "metadata": {"_cueapi_worker": {"outcome_file_dropped_fields": ["x"]}},
+    });
+    let failure =
+        json!({"success": false, "error": "card declined", "external_id": "ch_2", "artifacts": ["log"]});
+    let (verified, missing) = ("verified_success", "verification_failed");
+    for (mode, expected) in [
+        (Mode::None, ["reported_success"; 4]),
+        (Mode::RequireExternalId, [missing, verified, verified, missing]),
+        (Mode::RequireResultUrl, [missing, verified, missing, verified]),
+        (Mode::RequireArtifacts, [missing, verified, missing, missing]),
+        (Mode::Manual, ["verification_pending"; 4]),
+    ] {
+        let reports = [&success, &full_report(), &by_hand, &by_daemon, &failure];
+        for (report, expected) in reports.into_iter().zip(expected.into_iter().chain(["reported_failure"])) {
+            let run = Run::new(&api, &ada, mode);
+            let answer = run.ask("POST", "/outcome", report);
+            assert_eq!(answer["outcome_state"], expected, "{mode:?}: {report}");
+            assert_eq!(answer["outcome_recorded"], true);
+            let shown = run.shown();
+            assert_eq!(shown["outcome_state"], expected);
+            // Whether the success is believed is another question than whether the run is over.
+            assert_eq!(shown["status"], if report["success"] == true { "success" } else { "failed" });
+            assert_eq!(shown.get("verdict"), None);
+        }
+    }
+    let run = Run::reported(&api, &ada, Mode::None, &full_report());
+    let mut evidence = full_report();
+    for field in ["success", "result", "metadata"] {
+        evidence.as_object_mut().unwrap().remove(field);
+    }
+    assert_eq!(run.shown()["evidence"], evidence);
+}
+
+#[test]
+fn the_mode_is_chosen_with_the_cue_and_can_be_changed() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let cue = json!({
+        "name": "charge", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+        "verification": {"mode": "require_external_id"},
+    });
+    let created = api.post(&ada, "/v1/cues", &cue).json();
+    assert_eq!(created["verification"], json!({"mode": "require_external_id"}));
+    let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
+    let reported = |report: Value| {
+        let fired = api.post(&ada, &format!("{path}/fire"), &json!({})).json();
+        let id = fired["execution_id"].as_str().unwrap().to_owned();
+        let run = Run { api: &api, user: &ada, id };
+        run.ask("POST", "/outcome", &report)["outcome_state"].clone()
+    };
+    assert_eq!(reported(json!({"success": true})), "verification_failed");
+    for (mode, state) in [("manual", "verification_pending"), ("none", "reported_success")] {
+        let patched = api.patch(&ada, &path, &json!({"verification": {"mode": mode}})).json();
+        assert_eq!(patched["verification"], json!({ "mode": mode }));
+        assert_eq!(reported(json!({"success": true})), state);
+    }
+    // Other changes leave it alone.
+    api.patch(&ada, &path, &json!({"verification": {"mode": "manual"}}));
+    let patched = api.patch(&ada, &path, &json!({"name": "charge again", "verification": null})).json();
+    assert_eq!(patched["verification"], json!({"mode": "manual"}));
+    assert_eq!(api.get(&ada, &path).json()["verification"], json!({"mode": "manual"}));
+}
+
+#[test]
+fn a_verdict_decides_once_and_is_shown_with_its_reason() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let report = json!({"success": true});
+    let run = Run::reported(&api, &ada, Mode::Manual, &report);
+    api.world.advance(60);
+    // As the SDK sends it.
+    let verdict = json!({"valid": true, "reason": null, "verified_at": "2026-01-01T10:01:00Z"});
+    assert_eq!(
+        run.ask("POST", "/verify", &json!({})),
+        json!({"execution_id": run.id, "outcome_state": "verified_success", "verdict": verdict})
+    );
+    let shown = run.shown();
+    assert_eq!((&shown["outcome_state"], &shown["verdict"]), (&json!("verified_success"), &verdict));
+    assert_eq!(shown["outcome"]["recorded_at"], BEGIN, "the report stands as it was");
+    assert_eq!(shown["updated_at"], "2026-01-01T10:01:00Z");
+    run.is_refused("POST", "/verify");
+
+    let run = Run::reported(&api, &ada, Mode::Manual, &report);
+    let verdict = json!({"valid": false, "reason": "the invoice number is wrong", "verified_at": "2026-01-01T10:01:00Z"});
+    let no = json!({"valid": false, "reason": "the invoice number is wrong"});
+    assert_eq!(
+        run.ask("POST", "/verify", &no),
+        json!({"execution_id": run.id, "outcome_state": "verification_failed", "verdict": verdict})
+    );
+    assert_eq!((&run.shown()["verdict"], &run.shown()["status"]), (&verdict, &json!("success")));
+    run.is_refused("POST", "/verify");
+    assert_eq!(run.shown()["verdict"], verdict, "a refused verdict changes nothing");
+}
+
+#[test]
+fn a_person_may_judge_every_report_that_is_not_decided() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    for (success, mode) in
+        [(true, Mode::None), (false, Mode::None), (true, Mode::Manual), (false, Mode::Manual)]
+    {
+        for (valid, state) in [(true, "verified_success"), (false, "verification_failed")] {
+            let run = Run::reported(&api, &ada, mode, &json!({ "success": success }));
+            let answer = run.ask("POST", "/verify", &json!({ "valid": valid }));
+            assert_eq!(answer["outcome_state"], state, "{mode:?}, success {success}");
+            assert_eq!(run.shown()["outcome"]["success"], success);
+        }
+    }
+    // Without a body it approves, as it does with an empty one.
+    let run = Run::reported(&api, &ada, Mode::Manual, &json!({"success": true}));
+    let answer = api.send(&ada, "POST", &run.path("/verify"), "", "").answer(&api);
+    assert_eq!((answer.status, run.state()), (200, json!("verified_success")));
+}
+
+#[test]
+fn what_is_decided_can_be_opened_for_another_verdict() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let runs = [
+        Run::reported(&api, &ada, Mode::RequireExternalId, &full_report()),
+        Run::reported(&api, &ada, Mode::RequireExternalId, &json!({"success": true})),
+        Run::reported(&api, &ada, Mode::None, &json!({"success": true})),
+        Run::reported(&api, &ada, Mode::None, &json!({"success": false})),
+        Run::reported(&api, &ada, Mode::Manual, &json!({"success": true})),
+    ];
+    for run in runs {
+        // As the SDK sends it, and once more: it is pending already.
+        for _ in 0..2 {
+            assert_eq!(
+                run.ask("POST", "/verification-pending", &json!({})),
+                json!({"execution_id": run.id, "outcome_state": "verification_pending"})
+            );
+        }
+        run.ask("POST", "/verify", &json!({"valid": false, "reason": "no"}));
+        run.ask("POST", "/verification-pending", &json!({}));
+        let shown = run.shown();
+        assert_eq!((&shown["outcome_state"], shown.get("verdict")), (&json!("verification_pending"), None));
+        assert_eq!(run.ask("POST", "/verify", &json!({}))["outcome_state"], "verified_success");
+    }
+}
+
+#[test]
+fn nothing_follows_a_report_that_has_not_come() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let run = Run::new(&api, &ada, Mode::Manual);
+    for (method, what) in [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")] {
+        run.is_refused(method, what);
+    }
+    let shown = run.shown();
+    assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let run = Run::reported(&api, &ada, Mode::RequireArtifacts, &json!({"success": true, "summary": "done"}));
+    assert_eq!(run.state(), "verification_failed");
+    let answer = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
+    assert_eq!(
+        answer,
+        json!({
+            "execution_id": run.id, "outcome_state": "verification_failed", "evidence_updated": true,
+            "evidence": {"summary": "done", "external_id": "7", "result_url": "https://example.com/7"},
+        })
+    );
+    api.world.advance(60);
+    let answer = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
+    let evidence = json!({
+        "summary": "all done", "external_id": "7", "result_url": "https://example.com/7", "artifacts": ["a.csv"],
+    });
+    assert_eq!((&answer["outcome_state"], &answer["evidence"]), (&json!("verified_success"), &evidence));
+    let shown = run.shown();
+    assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&json!("verified_success"), &evidence));
+    assert_eq!((&shown["updated_at"], shown.get("verdict")), (&json!("2026-01-01T10:01:00Z"), None));
+    assert_eq!(run.bring(&json!({}))["evidence_updated"], false);
+    assert_eq!(run.state(), "verified_success");
+
+    // A worker that says that the evidence is on its way.
+    let run = Run::reported(&api, &ada, Mode::RequireExternalId, &json!({"success": true}));
+    run.ask("POST", "/verification-pending", &json!({}));
+    assert_eq!(run.bring(&json!({"summary": "soon"}))["outcome_state"], "verification_pending");
+    assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verified_success");
+}
+
+#[test]
+fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let (mode, bare, id) = (Mode::RequireExternalId, json!({"success": true}), json!({"external_id": "7"}));
+    let failed = Run::reported(&api, &ada, mode, &json!({"success": false}));
+    assert_eq!(failed.bring(&id)["outcome_state"], "reported_failure");
+    let reopened = Run::reported(&api, &ada, mode, &json!({"success": false}));
+    reopened.ask("POST", "/verification-pending", &json!({}));
+    assert_eq!(reopened.bring(&id)["outcome_state"], "verification_pending");
+
+    let manual = Run::reported(&api, &ada, Mode::Manual, &bare);
+    assert_eq!(manual.bring(&full_evidence())["outcome_state"], "verification_pending");
+    let unasked = Run::reported(&api, &ada, Mode::None, &bare);
+    assert_eq!(unasked.bring(&full_evidence())["outcome_state"], "reported_success");
+
+    let rejected = Run::reported(&api, &ada, mode, &bare);
+    rejected.ask("POST", "/verification-pending", &json!({}));
+    rejected.ask("POST", "/verify", &json!({"valid": false, "reason": "nobody was charged"}));
+    assert_eq!(rejected.bring(&id)["outcome_state"], "verification_failed");
+    assert_eq!(rejected.shown()["verdict"]["reason"], "nobody was charged");
+    // It was complete before somebody doubted it: more of it settles nothing.
+    let doubted = Run::reported(&api, &ada, mode, &full_report());
+    doubted.ask("POST", "/verification-pending", &json!({}));
+    assert_eq!(doubted.bring(&id)["outcome_state"], "verification_pending");
+}
+
+#[test]
+fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let cue = api.world.worker_cue(ada.key, |new| new.verification = Mode::RequireExternalId);
+    let run = Run { api: &api, user: &ada, id: api.world.run(&cue, json!({})).to_string() };
+    run.ask("POST", "/outcome", &json!({"success": true}));
+    let path = format!("/v1/cues/{}", cue.id);
+    api.patch(&ada, &path, &json!({"verification": {"mode": "require_result_url"}}));
+    assert_eq!(run.state(), "verification_failed", "what is reported is not judged again by itself");
+    assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verification_failed");
+    let url = json!({"result_url": "https://example.com/7"});
+    assert_eq!(run.bring(&url)["outcome_state"], "verified_success");
+}
+
+#[test]
+fn executions_are_listed_by_where_their_outcome_stands() {
+    let api = Api::start();
+    let (ada, eve) = (api.user("ada"), api.user("eve"));
+    let yes = json!({"success": true});
+    let runs = [
+        ("reported_success", Run::reported(&api, &ada, Mode::None, &yes)),
+        ("reported_failure", Run::reported(&api, &ada, Mode::None, &json!({"success": false}))),
+        ("verified_success", Run::reported(&api, &ada, Mode::RequireResultUrl, &full_report())),
+        ("verification_pending", Run::reported(&api, &ada, Mode::Manual, &yes)),
+        ("verification_failed", Run::reported(&api, &ada, Mode::RequireResultUrl, &yes)),
+    ];
+    Run::new(&api, &ada, Mode::Manual);
+    Run::reported(&api, &eve, Mode::Manual, &yes);
+    for (state, run) in &runs {
+        let list = api.get(&ada, &format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
+        assert_eq!((&list["total"], &list["executions"][0]["id"]), (&json!(1), &json!(run.id)), "{state}");
+    }
+    runs[4].1.bring(&full_evidence());
+    let list = api.get(&ada, "/v1/executions?outcome_state=verified_success").json();
+    assert_eq!(list["total"], 2);
+}
+
+fn full_evidence() -> Value {
+    json!({
+        "external_id": "7", "result_url": "https://example.com/7", "result_ref": "7", "result_type": "report",
+        "summary": "done", "artifacts": ["a"],
+    })
+}

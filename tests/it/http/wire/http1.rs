@@ -1,0 +1,244 @@
+//! The HTTP side over real sockets: limits, keep-alive, and what every response carries.
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+use crate::support::wire::{Response, World, get, post};
+
+const ON_EVERY_RESPONSE: [&str; 7] = [
+    "cache-control",
+    "date",
+    "x-content-type-options",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-request-id",
+];
+const ON_SOME: [&str; 8] = [
+    "allow",
+    "connection",
+    "content-length",
+    "content-security-policy",
+    "content-type",
+    "referrer-policy",
+    "www-authenticate",
+    "x-frame-options",
+];
+
+pub fn assert_headers(response: &Response) {
+    for name in ON_EVERY_RESPONSE {
+        let values = response.headers.iter().filter(|(known, _)| known == name).count();
+        assert_eq!(values, 1, "{name} in {response:?}");
+    }
+    for (name, _) in &response.headers {
+        let known = ON_EVERY_RESPONSE.contains(&name.as_str()) || ON_SOME.contains(&name.as_str());
+        assert!(known, "{name} in {response:?}");
+    }
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
+    assert_eq!(response.body.is_empty(), response.header("content-type").is_none(), "{response:?}");
+}
+
+#[tokio::test]
+async fn every_response_carries_the_same_headers_and_every_error_the_same_body() {
+    let world = World::start().await;
+    let many_headers: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
+    let cases = [
+        (post("/echo", "{}"), 200, ""),
+        (get("/items/a"), 200, ""),
+        (post("/named", r#"{"name": "a"}"#), 201, ""),
+        (get("/items/a").replace("GET", "DELETE"), 204, ""),
+        (get("/page"), 200, ""),
+        (get("/nowhere"), 404, "not_found"),
+        (get("/items/a/"), 404, "not_found"),
+        (get("/items/a").replace("GET /items/a", "CONNECT x:1"), 404, "not_found"),
+        (get("*").replace("GET", "OPTIONS"), 404, "not_found"),
+        (get("/echo"), 405, "method_not_allowed"),
+        (get("/locked"), 401, "invalid_api_key"),
+        (get("/locked").replace("Host", "Authorization: Bearer cue_sk_0\r\nHost"), 401, "invalid_api_key"),
+        (post("/named", "{"), 400, "invalid_json"),
+        (post("/named", "[]"), 422, "validation_error"),
+        (post("/named", r#"{"name": "a", "b": 1}"#), 422, "validation_error"),
+        (get("/items/a?limit=0"), 422, "validation_error"),
+        (post("/small", "12345678901"), 413, "payload_too_large"),
+        (get("/panic"), 500, "internal_error"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400, "bad_request"),
+        ("GET /a b HTTP/1.1\r\n\r\n".to_owned(), 400, "bad_request"),
+        ("\u{1}\u{2}\r\n\r\n".to_owned(), 400, "bad_request"),
+        (get("/items/a").replace("Host: x", "Host x"), 400, "bad_request"),
+        (post("/echo", "{}").replace("Length: 2", "Length: two"), 400, "bad_request"),
+        (get("/items/a").replace("Host: x\r\n", &many_headers), 431, "headers_too_large"),
+        (
+            get("/items/a").replace("Host: x", &format!("Host: {}", "x".repeat(70_000))),
+            431,
+            "headers_too_large",
+        ),
+    ];
+    for (request, status, code) in cases {
+        let response = world.ask(&request).await;
+        assert_eq!(response.status, status, "{request} → {response:?}");
+        assert_headers(&response);
+        if status >= 400 {
+            assert_eq!(response.code(), code, "{request}");
+            assert_eq!(response.json()["error"]["status"], status);
+            assert!(response.json()["error"]["message"].is_string());
+            assert_eq!(response.json().get("detail").is_some(), status == 422);
+            assert_eq!(response.header("content-type"), Some("application/json"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_carries_the_headers_of_a_page() {
+    let response = World::start().await.ask(&get("/page")).await;
+    assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(response.header("x-frame-options"), Some("DENY"));
+}
+
+#[tokio::test]
+async fn a_request_id_is_the_callers_only_if_it_can_do_no_harm() {
+    let world = World::start().await;
+    let ask = async |id: &str| {
+        world.ask(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost"))).await
+    };
+    let kept = ask("Abc-1.2_3").await;
+    assert_eq!(kept.header("x-request-id"), Some("Abc-1.2_3"));
+    assert_eq!(kept.json()["id"], "Abc-1.2_3");
+    for odd in ["a b", "a\tSet-Cookie: b", "a%0d%0ab", "<script>", &"a".repeat(129)] {
+        let replaced = ask(odd).await;
+        assert_eq!(replaced.header("x-request-id").unwrap().len(), 36, "{odd}");
+        assert_eq!(replaced.json()["id"], replaced.header("x-request-id").unwrap());
+        assert_headers(&replaced);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let world = World::start().await;
+    for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
+        let response = world.ask(&get("/items/a").replace("GET", method)).await;
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, DELETE")), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn head_is_get_without_its_body() {
+    let mut wire = World::start().await.connect().await;
+    wire.send(&get("/items/a")).await;
+    let mut expected = wire.response().await;
+    wire.send(&get("/items/a").replace("GET", "HEAD")).await;
+    let head = wire.response_without_body().await;
+    expected.body.clear();
+    let but_the_id = |response: &Response| {
+        let headers = response.headers.iter().filter(|(name, _)| {
+            !["x-request-id", "date", "x-ratelimit-remaining", "x-ratelimit-reset"].contains(&name.as_str())
+        });
+        (response.status, headers.cloned().collect::<Vec<_>>())
+    };
+    assert_eq!(but_the_id(&head), but_the_id(&expected));
+    // The next response begins right after the head.
+    wire.send(&get("/items/b")).await;
+    assert_eq!(wire.response().await.json()["id"], "b");
+}
+
+#[tokio::test]
+async fn a_connection_takes_request_after_request_and_several_at_once() {
+    let mut wire = World::start().await.connect().await;
+    for id in ["a", "b"] {
+        wire.send(&get(&format!("/items/{id}"))).await;
+        assert_eq!(wire.response().await.json()["id"], id);
+    }
+    let together = [get("/items/1"), get("/nowhere"), post("/echo", "12345"), get("/items/2")].concat();
+    wire.send(&together).await;
+    assert_eq!(wire.response().await.json()["id"], "1");
+    assert_eq!(wire.response().await.status, 404);
+    assert_eq!(wire.response().await.json()["length"], 5);
+    assert_eq!(wire.response().await.json()["id"], "2");
+}
+
+#[tokio::test]
+async fn nonsense_after_a_good_request_is_answered_like_any_error() {
+    let mut wire = World::start().await.connect().await;
+    wire.send(&get("/items/1")).await;
+    assert_eq!(wire.response().await.status, 200);
+    wire.send("nonsense\r\n\r\n").await;
+    let response = wire.response().await;
+    assert_eq!((response.status, response.code().as_str()), (400, "bad_request"));
+    assert_headers(&response);
+    assert_eq!(wire.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_body_that_is_declared_too_large_is_refused_before_it_is_sent() {
+    let world = World::start().await;
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let mut wire = world.connect().await;
+        wire.send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"))
+            .await;
+        let response = wire.response().await;
+        assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+        assert_eq!(response.header("connection"), Some("close"));
+        assert_headers(&response);
+        wire.0.shutdown().await.unwrap();
+        assert_eq!(wire.rest().await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_whole_large_body_first_still_gets_the_answer() {
+    let response = World::start().await.ask(&post("/echo", &"x".repeat(4_000_000))).await;
+    assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+}
+
+#[tokio::test]
+async fn a_body_at_the_limit_is_taken() {
+    let response = World::start().await.ask(&post("/echo", &"x".repeat(2_097_152))).await;
+    assert_eq!(response.json()["length"], 2_097_152);
+}
+
+#[tokio::test]
+async fn a_chunked_body_is_refused_when_it_has_become_too_large() {
+    let world = World::start().await;
+    let head = "POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut wire = world.connect().await;
+    wire.send(&format!("{head}5\r\n12345\r\n5\r\n12345\r\n0\r\n\r\n")).await;
+    assert_eq!(wire.response().await.json()["length"], 10);
+    wire.send(&format!("{head}5\r\n12345\r\n6\r\n123456\r\n")).await;
+    let response = wire.response().await;
+    assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+    assert_headers(&response);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_to_go_on() {
+    let mut wire = World::start().await.connect().await;
+    wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
+    assert_eq!(wire.response().await.status, 100);
+    wire.send("12345").await;
+    assert_eq!(wire.response().await.json()["length"], 5);
+}
+
+#[tokio::test]
+async fn a_refused_request_with_its_body_leaves_the_connection_usable() {
+    let mut wire = World::start().await.connect().await;
+    wire.send(&post("/nowhere", "some body")).await;
+    assert_eq!(wire.response().await.status, 404);
+    wire.send(&get("/items/a")).await;
+    assert_eq!(wire.response().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_500_and_nothing_more() {
+    let mut wire = World::start().await.connect().await;
+    wire.send(&get("/panic")).await;
+    let response = wire.response().await;
+    assert_eq!(
+        response.json(),
+        json!({"error": {"code": "internal_error", "message": "Internal error", "status": 500}})
+    );
+    wire.send(&get("/items/a")).await;
+    assert_eq!(wire.response().await.status, 200);
+}

@@ -1,0 +1,5 @@
+//! HTTP itself: heads, bodies, connections, timeouts.
+
+pub mod http1;
+mod http2;
+mod timeouts;

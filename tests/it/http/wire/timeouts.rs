@@ -1,0 +1,187 @@
+//! When the server ends a connection, and how it ends itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cued::app::HttpSettings;
+use tokio::io::AsyncWriteExt;
+
+use crate::http::wire::http1::assert_headers;
+use crate::support::wire::{CROWD_PEAK, FOREVER, World, get, soon};
+
+const SHORT: Duration = Duration::from_millis(300);
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(300);
+
+#[tokio::test]
+async fn a_connection_that_sends_nothing_is_closed_without_a_word() {
+    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    assert_eq!(world.connect().await.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_answered_408() {
+    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    for good_ones in [0, 1] {
+        let mut wire = world.connect().await;
+        for _ in 0..good_ones {
+            wire.send(&get("/items/a")).await;
+            assert_eq!(wire.response().await.status, 200);
+        }
+        wire.send("GET /items/a HTTP/1.1\r\nHo").await;
+        let response = wire.response().await;
+        assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
+        assert_headers(&response);
+        assert_eq!(wire.rest().await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
+    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let mut wire = world.connect().await;
+    wire.send(&get("/items/a")).await;
+    assert_eq!(wire.response().await.status, 200);
+    // A silent connection's end tells that this one now waits for the end of its idle time.
+    assert_eq!(world.connect().await.rest().await, "");
+    wire.send("GET /items/a HTTP/1.1\r\nHo").await;
+    assert_eq!(wire.response().await.status, 408);
+}
+
+#[tokio::test]
+async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
+    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let mut wire = world.connect().await;
+    wire.send("GET /items/a HTTP/1.1\r\n").await;
+    let (mut read, mut write) = wire.0.split();
+    let drip = async {
+        let mut pause = tokio::time::interval(SHORT / 10);
+        loop {
+            pause.tick().await;
+            if write.write_all(b"X: y\r\n").await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let mut first = [0; 12];
+    let answer = tokio::io::AsyncReadExt::read_exact(&mut read, &mut first);
+    tokio::select! {
+        read = soon(answer) => assert_eq!(read.unwrap(), 12),
+        () = drip => {}
+    }
+    assert_eq!(&first, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_end_is_answered_408() {
+    let world = World::with(HttpSettings { request_time: SHORT, ..HttpSettings::default() }).await;
+    let mut wire = world.connect().await;
+    wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12").await;
+    let response = wire.response().await;
+    assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
+    assert_eq!(response.header("connection"), Some("close"));
+    assert_headers(&response);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
+    let settings = HttpSettings { header_time: SHORT, idle_time: SHORT * 4, ..HttpSettings::default() };
+    let mut wire = World::with(settings).await.connect().await;
+    wire.send(&get("/items/a")).await;
+    assert_eq!(wire.response().await.status, 200);
+    let answered = tokio::time::Instant::now();
+    assert_eq!(wire.rest().await, "");
+    assert!(answered.elapsed() >= SHORT * 2, "closed after {:?}", answered.elapsed());
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
+    let world =
+        World::with(HttpSettings { max_connections: 1, request_time: SHORT, ..HttpSettings::default() })
+            .await;
+    let mut deaf = world.connect().await;
+    deaf.send(&get("/large")).await;
+    // Served only when the place of the first is free.
+    assert_eq!(world.ask(&get("/items/a")).await.status, 200);
+}
+
+#[tokio::test]
+async fn no_more_connections_are_served_at_once_than_the_bound() {
+    let world = World::with(HttpSettings { max_connections: 3, ..HttpSettings::default() }).await;
+    let request = get("/crowd").replace("Host: x", "Connection: close");
+    let mut clients = Vec::new();
+    for _ in 0..12 {
+        let mut wire = world.connect().await;
+        wire.send(&request).await;
+        clients.push(wire);
+    }
+    for mut wire in clients {
+        assert_eq!(wire.response().await.status, 204);
+    }
+    assert_eq!(CROWD_PEAK.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
+    let settings = HttpSettings { header_time: LONG, max_connections: 3, ..HttpSettings::default() };
+    let world = World::with(settings).await;
+    let (mut half, mut kept, mut silent) =
+        (world.connect().await, world.connect().await, world.connect().await);
+    for wire in [&mut kept, &mut half] {
+        wire.send(&get("/items/a")).await;
+        assert_eq!(wire.response().await.status, 200);
+    }
+    half.send("GET /items/a HTTP/1.1\r\n").await;
+    let mut newcomers = Vec::new();
+    for gone in [&mut silent, &mut kept] {
+        let mut newcomer = world.connect().await;
+        newcomer.send(&[get("/items/a"), get("/poll")].concat()).await;
+        assert_eq!(newcomer.response().await.status, 200);
+        assert_eq!(gone.rest().await, "");
+        newcomers.push(newcomer);
+    }
+    half.send("Host: x\r\n\r\n").await;
+    assert_eq!(half.response().await.status, 200, "it was needed by nobody");
+}
+
+#[tokio::test]
+async fn stopping_ends_long_polls_and_closes_idle_connections() {
+    let mut world = World::with(HttpSettings { drain_time: LONG, ..HttpSettings::default() }).await;
+    let (mut idle, mut fresh, mut polling) =
+        (world.connect().await, world.connect().await, world.connect().await);
+    idle.send(&get("/items/a")).await;
+    assert_eq!(idle.response().await.status, 200);
+    // A good request first, so that the poll is surely under way when its head is read.
+    polling.send(&[get("/items/a"), get("/poll")].concat()).await;
+    assert_eq!(polling.response().await.status, 200);
+    world.stop();
+    assert_eq!(polling.response().await.json()["ended"], "by the stop");
+    assert_eq!(polling.rest().await, "");
+    assert_eq!(idle.rest().await, "");
+    assert_eq!(fresh.rest().await, "");
+    let address = world.address;
+    world.ended().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn hanging_up_drops_the_handler_and_so_does_the_end_of_the_drain() {
+    let running = async |count| {
+        soon(async {
+            while FOREVER.load(Ordering::SeqCst) != count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    let mut world = World::with(HttpSettings { drain_time: SHORT, ..HttpSettings::default() }).await;
+    let (mut first, mut second) = (world.connect().await, world.connect().await);
+    first.send(&get("/forever")).await;
+    second.send(&get("/forever")).await;
+    running(2).await;
+    drop(first);
+    running(1).await;
+    world.stop();
+    world.ended().await;
+    running(0).await;
+}

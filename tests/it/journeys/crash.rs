@@ -1,0 +1,221 @@
+//! The process is killed in the middle of a herd, while workers claim and report and users create: what was
+//! acknowledged is there, what was due is done, and nothing is done twice at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use cued::store::db::counters;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::client::{Answer, Client};
+use crate::support::random::Random;
+use crate::support::receiver::Recorder;
+use crate::support::server::{Server, full};
+
+/// Cues that fall due at one instant, one half by webhook and one half for workers.
+const HERD: usize = 2_000;
+const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
+
+/// What the server has acknowledged, over all rounds.
+#[derive(Default)]
+struct Acknowledged {
+    /// Cues by id, with whether they are the herd's (and so due) and by webhook.
+    created: Mutex<BTreeMap<String, (bool, bool)>>,
+    /// Executions and the worker that has them.
+    claimed: Mutex<BTreeMap<String, String>>,
+    /// Executions and the result that was reported.
+    reported: Mutex<BTreeMap<String, String>>,
+}
+
+fn instant(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).unwrap().to_string()
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_killed() {
+    let rounds = if full() { 20 } else { 3 };
+    let mut random = Random::seeded("crash");
+    let (mut server, receiver) = (Server::on_clock(&instant(START)), Recorder::start());
+    let mut user = server.user();
+    let acknowledged = Acknowledged::default();
+    let mut now = START;
+    for round in 0..rounds {
+        create_herd(&user, &receiver, now + 5, &acknowledged);
+        let before = receiver.count();
+        let victims = usize::try_from(random.below(HERD as u64 / 2)).unwrap();
+        let others_run = Barrier::new(7);
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let (client, acknowledged, start) = (user.clone(), &acknowledged, &others_run);
+                let worker = format!("worker-{round}-{number}");
+                scope.spawn(move || work(&client, &worker, acknowledged, start));
+                let (client, url) = (user.clone(), receiver.url());
+                scope.spawn(move || create_until_cut(&client, &url, acknowledged, start));
+            }
+            others_run.wait();
+            let mover = user.clone();
+            let target = instant(now + 5);
+            scope.spawn(move || drop(mover.try_post("/v1/test/clock", &json!({"to": target}))));
+            receiver.wait_for(before + victims);
+            server.kill9();
+        });
+        now += 6;
+        server.restart_at(&instant(now));
+        user = user.at(server.addr());
+        user.settle();
+    }
+    finish_claims(&user, &acknowledged);
+    drain(&user, &server.sqlite());
+    assert_eq!(server.stop(), Some(0));
+    check(&server.sqlite(), &receiver, &acknowledged);
+}
+
+fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
+    let schedule = match due {
+        Some(due) => json!({"type": "once", "at": instant(due)}),
+        None => json!({"type": "recurring", "cron": "0 0 1 1 *"}),
+    };
+    if number.is_multiple_of(2) {
+        json!({"name": "hook", "schedule": schedule, "callback": {"url": url}})
+    } else {
+        json!({"name": "work", "schedule": schedule, "transport": "worker"})
+    }
+}
+
+fn create_herd(user: &Client, receiver: &Recorder, due: i64, acknowledged: &Acknowledged) {
+    thread::scope(|scope| {
+        for part in 0..8 {
+            let (client, url) = (user.clone(), receiver.url());
+            scope.spawn(move || {
+                for number in (part..HERD).step_by(8) {
+                    let created = client.create(&cue(number, Some(due), &url));
+                    let id = created["id"].as_str().unwrap().to_owned();
+                    acknowledged.created.lock().unwrap().insert(id, (true, number.is_multiple_of(2)));
+                }
+            });
+        }
+    });
+}
+
+/// Creates cues that are not due until the server is gone.
+fn create_until_cut(client: &Client, url: &str, acknowledged: &Acknowledged, start: &Barrier) {
+    start.wait();
+    for number in 0_usize.. {
+        let Ok(answer) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
+        let id = answer.expect(201)["id"].as_str().unwrap().to_owned();
+        acknowledged.created.lock().unwrap().insert(id, (false, number.is_multiple_of(2)));
+    }
+}
+
+/// Claims and reports, every second claim only claimed, until the server is gone.
+fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barrier) {
+    start.wait();
+    for number in 0_usize.. {
+        match claim(client, worker, acknowledged) {
+            Err(_) => return,
+            Ok(None) => {}
+            Ok(Some(_)) if number.is_multiple_of(2) => {}
+            Ok(Some(execution)) => {
+                if report(client, &execution, worker, acknowledged).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn claim(client: &Client, worker: &str, acknowledged: &Acknowledged) -> io::Result<Option<String>> {
+    let answer = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
+    if answer.status == 409 {
+        answer.refused(409, "claim_failed");
+        return Ok(None);
+    }
+    let id = answer.expect(200)["execution_id"].as_str().unwrap().to_owned();
+    let earlier = acknowledged.claimed.lock().unwrap().insert(id.clone(), worker.to_owned());
+    assert_eq!(earlier, None, "{id} was claimed twice");
+    Ok(Some(id))
+}
+
+fn report(client: &Client, execution: &str, result: &str, acknowledged: &Acknowledged) -> io::Result<Answer> {
+    let outcome = json!({"success": true, "result": result});
+    let answer = client.try_post(&format!("/v1/executions/{execution}/outcome"), &outcome)?;
+    if answer.status == 200 {
+        acknowledged.reported.lock().unwrap().insert(execution.to_owned(), result.to_owned());
+    } else {
+        // Stored by a request whose answer was lost with the server.
+        answer.refused(409, "outcome_already_reported");
+    }
+    Ok(answer)
+}
+
+/// Reports what was claimed and not reported: an acknowledged claim outlives the process.
+fn finish_claims(user: &Client, acknowledged: &Acknowledged) {
+    let claimed = acknowledged.claimed.lock().unwrap().clone();
+    let reported: BTreeSet<String> = acknowledged.reported.lock().unwrap().keys().cloned().collect();
+    for (execution, worker) in claimed.iter().filter(|(id, _)| !reported.contains(*id)) {
+        let seen = user.get(&format!("/v1/executions/{execution}")).expect(200);
+        assert_eq!(seen["claimed_by_worker"], worker.as_str(), "{seen}");
+        report(user, execution, worker, acknowledged).unwrap();
+    }
+}
+
+/// Ends what no worker came to, and what one had claimed without being told.
+fn drain(user: &Client, file: &Connection) {
+    let nobody = Acknowledged::default();
+    while let Some(execution) = claim(user, "the-last", &nobody).unwrap() {
+        report(user, &execution, "the-last", &nobody).unwrap();
+    }
+    let mut statement = file.prepare("SELECT id FROM executions WHERE status = 'delivering'").unwrap();
+    let ids = statement.query_map([], |row| row.get(0)).unwrap();
+    for id in ids.map(|id| Uuid::from_bytes(id.unwrap()).to_string()) {
+        report(user, &id, "the-last", &nobody).unwrap().expect(200);
+    }
+}
+
+fn check(file: &Connection, receiver: &Recorder, acknowledged: &Acknowledged) {
+    let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());
+    assert_eq!(receiver.overlaps(), Vec::<String>::new(), "two requests of one execution at once");
+
+    let sql = "SELECT c.id, count(e.key), coalesce(min(e.status), '') FROM cues c \
+               LEFT JOIN executions e ON e.cue_key = c.key GROUP BY c.key";
+    let mut statement = file.prepare(sql).unwrap();
+    let stored: BTreeMap<String, (i64, String)> = statement
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let delivered: BTreeSet<String> = receiver.deliveries().into_iter().map(|it| it.cue_id).collect();
+    let created = acknowledged.created.lock().unwrap();
+    for (id, (due, by_webhook)) in created.iter() {
+        let expected = if *due { (1, "success".to_owned()) } else { (0, String::new()) };
+        assert_eq!(stored.get(id), Some(&expected), "{id}: due {due}, webhook {by_webhook}");
+        assert_eq!(delivered.contains(id), *due && *by_webhook, "{id}");
+    }
+
+    let sql = "SELECT e.id, coalesce(e.claimed_by, ''), coalesce(o.result, '') FROM executions e \
+               JOIN outcomes o ON o.execution_key = e.key";
+    let mut statement = file.prepare(sql).unwrap();
+    let row =
+        |row: &rusqlite::Row<'_>| Ok((Uuid::from_bytes(row.get(0)?).to_string(), (row.get(1)?, row.get(2)?)));
+    let outcomes: BTreeMap<String, (String, String)> =
+        statement.query_map([], row).unwrap().map(Result::unwrap).collect();
+    for (execution, worker) in acknowledged.claimed.lock().unwrap().iter() {
+        assert_eq!(outcomes[execution].0, *worker, "the claim of {execution}");
+    }
+    for (execution, result) in acknowledged.reported.lock().unwrap().iter() {
+        assert_eq!(outcomes[execution].1, *result, "the outcome of {execution}");
+    }
+    eprintln!(
+        "{} cues, {} deliveries, {} claims and {} outcomes acknowledged",
+        created.len(),
+        receiver.count(),
+        acknowledged.claimed.lock().unwrap().len(),
+        acknowledged.reported.lock().unwrap().len()
+    );
+}

@@ -1,0 +1,203 @@
+//! What the service manager is told, by a socket of the test's own; and that the unit in `examples/` is one.
+
+use std::fs;
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use cued::systemd::Manager;
+use cued::systemd::watchdog::Watchdog;
+use tempfile::TempDir;
+
+use crate::support::fixture::World;
+use crate::support::server::{PATIENCE, Process, cued, read_addr, run, signal};
+
+/// Stands where systemd stands.
+struct Boss {
+    socket: UnixDatagram,
+}
+
+impl Boss {
+    fn at(folder: &TempDir) -> (Self, String) {
+        let path = folder.path().join("notify");
+        (Self::with(UnixDatagram::bind(&path).unwrap()), path.to_str().unwrap().to_owned())
+    }
+
+    fn with(socket: UnixDatagram) -> Self {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket }
+    }
+
+    /// The next thing that it is told.
+    fn hears(&self) -> String {
+        let mut bytes = [0; 512];
+        let length = self.socket.recv(&mut bytes).expect("something is told");
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+
+    /// What it is told after all signs of life.
+    fn hears_beside_life(&self) -> String {
+        std::iter::repeat_with(|| self.hears()).find(|news| news != "WATCHDOG=1").unwrap()
+    }
+
+    /// Whether it is told nothing for as long.
+    fn hears_nothing_for(&self, time: Duration) -> bool {
+        self.socket.set_read_timeout(Some(time)).unwrap();
+        let silent = self.socket.recv(&mut [0; 512]).is_err();
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        silent
+    }
+}
+
+/// A server that systemd started, as it were, and where it listens.
+fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
+    let mut command = cued(&["serve", "--ephemeral"]);
+    command.env_remove("WATCHDOG_PID").envs(environment.iter().copied());
+    let mut server = Process(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let addr = read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
+    (server, addr)
+}
+
+#[test]
+fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
+    let folder = TempDir::new().unwrap();
+    let (boss, path) = Boss::at(&folder);
+    let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path)]);
+    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    TcpStream::connect(addr).unwrap();
+    signal("-TERM", server.0.id());
+    assert_eq!(boss.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    assert!(boss.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
+}
+
+#[test]
+fn an_abstract_socket_is_told_the_same() {
+    let name = format!("cued-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let boss = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
+    let (_server, addr) = started(&[("NOTIFY_SOCKET", &format!("@{name}"))]);
+    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+}
+
+#[test]
+fn a_manager_that_cannot_be_told_anything_stops_nobody() {
+    let folder = TempDir::new().unwrap();
+    let nobody = folder.path().join("nobody");
+    for name in [nobody.to_str().unwrap(), "vsock:2:1234", ""] {
+        let (mut server, addr) = started(&[("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "10000")]);
+        TcpStream::connect(addr).unwrap();
+        signal("-TERM", server.0.id());
+        assert_eq!(server.0.wait().unwrap().code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn signs_of_life_come_while_it_runs_and_while_it_stops() {
+    let folder = TempDir::new().unwrap();
+    let (boss, path) = Boss::at(&folder);
+    let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
+    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    for _ in 0..3 {
+        assert_eq!(boss.hears(), "WATCHDOG=1");
+    }
+    // A request under way holds the port open.
+    let mut waiting = TcpStream::connect(addr).unwrap();
+    let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
+    std::io::Write::write_all(&mut waiting, head).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| signal("-TERM", server.0.id()));
+        assert!(boss.hears_beside_life().starts_with("STOPPING=1"));
+    });
+    for _ in 0..3 {
+        assert_eq!(boss.hears(), "WATCHDOG=1");
+    }
+    drop(waiting);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
+    let folder = TempDir::new().unwrap();
+    let (boss, path) = Boss::at(&folder);
+    let other = std::process::id().to_string();
+    let (server, _) =
+        started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", &other)]);
+    assert!(boss.hears().starts_with("READY=1"));
+    signal("-TERM", server.0.id());
+    assert!(boss.hears().starts_with("STOPPING=1"));
+}
+
+/// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
+fn watched(world: &World, boss: &str) -> Watchdog {
+    world.app.pulse.live(world.app.clock.monotonic());
+    let manager = Arc::new(Manager::at(boss.as_ref()).unwrap());
+    Watchdog::start(&world.app, manager, Duration::from_millis(20)).unwrap()
+}
+
+#[test]
+fn a_writer_that_hangs_is_no_sign_of_life() {
+    let (folder, world) = (TempDir::new().unwrap(), World::new());
+    let (boss, path) = Boss::at(&folder);
+    let watchdog = watched(&world, &path);
+    assert_eq!(boss.hears(), "WATCHDOG=1");
+    let (go_on, held) = channel::<()>();
+    let (hangs, begun) = channel();
+    let stuck = world.app.store.write(move |_| {
+        hangs.send(()).unwrap();
+        held.recv().unwrap();
+        Ok(())
+    });
+    begun.recv().unwrap();
+    // One may have been on its way.
+    while !boss.hears_nothing_for(Duration::from_millis(200)) {}
+    go_on.send(()).unwrap();
+    stuck.wait().unwrap();
+    assert_eq!(boss.hears(), "WATCHDOG=1");
+    watchdog.stop();
+}
+
+#[test]
+fn a_disk_that_fails_is_no_reason_to_be_started_again() {
+    let (folder, world) = (TempDir::new().unwrap(), World::new());
+    let (boss, path) = Boss::at(&folder);
+    // What no commit gets past.
+    drop(world.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
+    let watchdog = watched(&world, &path);
+    for _ in 0..3 {
+        assert_eq!(boss.hears(), "WATCHDOG=1");
+    }
+    watchdog.stop();
+}
+
+#[test]
+fn the_unit_in_the_examples_is_one_that_systemd_takes() {
+    let unit =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
+    for line in
+        ["Type=notify", "WatchdogSec=", "DynamicUser=yes", "StateDirectory=cued", "ProtectSystem=strict"]
+    {
+        assert!(unit.lines().any(|it| it.starts_with(line)), "{line}");
+    }
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
+    assert_eq!(start.split(' ').next(), Some("serve"));
+    // The flags are flags: it is not for the help that it fails.
+    let with_help: Vec<&str> = start.split(' ').chain(["--help"]).collect();
+    assert_eq!(run(&with_help).status.code(), Some(0), "{with_help:?}");
+
+    let folder = TempDir::new().unwrap();
+    let copy = folder.path().join("cued.service");
+    fs::write(&copy, unit.replace("/usr/local/bin/cued", env!("CARGO_BIN_EXE_cued"))).unwrap();
+    let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output() else {
+        eprintln!("systemd-analyze is not here: the unit was not verified");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("cued.service"), "{said}");
+}

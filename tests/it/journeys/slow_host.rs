@@ -1,0 +1,43 @@
+//! One slow host must not hold up the others.
+
+use std::thread;
+
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Recorder};
+use crate::support::server::Server;
+
+fn create(user: &Client, count: usize, receiver: &Recorder) {
+    let schedule = json!({"type": "once", "at": "2026-01-05T01:00:00Z"});
+    for number in 0..count {
+        let cue =
+            json!({"name": format!("{number}"), "schedule": schedule, "callback": {"url": receiver.url()}});
+        user.create(&cue);
+    }
+}
+
+#[test]
+fn five_hundred_deliveries_to_a_host_that_hangs_hold_up_no_other_host() {
+    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let (hanging, other) = (Recorder::start(), Recorder::start());
+    hanging.react(Reaction::Hang);
+    let user = server.user();
+    create(&user, 500, &hanging); // all of them are due before the first of the others
+    create(&user, 100, &other);
+    let moving = user.clone();
+    let moved = thread::spawn(move || moving.advance("PT1H"));
+    hanging.wait_hanging(1);
+    other.wait_for(100);
+    assert_eq!(
+        hanging.hanging(),
+        hanging.count(),
+        "the first one still hangs when all the others have arrived"
+    );
+    assert!(hanging.count() < 500);
+    hanging.release();
+    let moved = moved.join().unwrap();
+    assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(600), &json!(600)));
+    assert_eq!((hanging.count(), other.count()), (500, 100));
+    assert_eq!([hanging.overlaps(), other.overlaps()].concat(), Vec::<String>::new());
+}

@@ -1,0 +1,188 @@
+//! What the reader of JSON takes and refuses, by table and against serde_json's own reader.
+
+use cued::domain::api_error::{Code, Refusal};
+use cued::domain::json::{JsonFault, MAX_DEPTH, compact, read};
+use serde_json::Value;
+
+use crate::support::json_documents::{Dice, document};
+
+const PRIVATE_KEY: &str = "$serde_json::private::Number";
+
+#[test]
+fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
+    use JsonFault as F;
+    let value = F::Expected("a value");
+    let key = F::Expected("a key in double quotes");
+    #[rustfmt::skip]
+    let table: &[(&[u8], JsonFault, usize, usize)] = &[
+        (b"", F::Empty, 1, 1), (b" \n ", F::Empty, 2, 2),
+        (b"\xEF\xBB\xBF{}", F::ByteOrderMark, 1, 1),
+        (b"{\"a\": \"\xFF\"}", F::NotUtf8, 1, 8), (b"\"\xED\xA0\x80\"", F::NotUtf8, 1, 2), (b"\"\xC0\xAF\"", F::NotUtf8, 1, 2),
+        (b"{} x", F::TrailingText, 1, 4), (b"1 2", F::TrailingText, 1, 3), (b"nullnull", F::TrailingText, 1, 5),
+        (b"[1,]", value, 1, 4), (b"[,1]", value, 1, 2), (b"]", value, 1, 1), (b"tru", value, 1, 1),
+        (b"NaN", value, 1, 1), (b"Infinity", value, 1, 1), (b"+1", value, 1, 1), (b".5", value, 1, 1), (b"'a'", value, 1, 1),
+        (b"// no\n1", value, 1, 1), (b"\x0B1", value, 1, 1), ("\u{a0}1".as_bytes(), value, 1, 1),
+        (b"{\"a\":1,}", key, 1, 8), (b"{a:1}", key, 1, 2), (b"{1:1}", key, 1, 2),
+        (b"{\"a\" 1}", F::Expected("`:`"), 1, 6), (b"{\"a\":1 \"b\":2}", F::Expected("`,` or `}`"), 1, 8),
+        (b"[1 2]", F::Expected("`,` or `]`"), 1, 4),
+        (b"-", F::UnexpectedEnd, 1, 2), (b"-x", F::Expected("a digit"), 1, 2), (b"1.", F::UnexpectedEnd, 1, 3),
+        (b"1.e5", F::Expected("a digit"), 1, 3), (b"[1e]", F::Expected("a digit"), 1, 4), (b"1e+-1", F::Expected("a digit"), 1, 4),
+        (b"01", F::LeadingZero, 1, 2), (b"-00", F::LeadingZero, 1, 3), (b"0x1", F::TrailingText, 1, 2),
+        (b"[", F::UnexpectedEnd, 1, 2), (b"{\"a\":", F::UnexpectedEnd, 1, 6), (b"\"a", F::UnexpectedEnd, 1, 3),
+        (b"\"\\", F::UnexpectedEnd, 1, 2), (b"\"\\u12", F::UnexpectedEnd, 1, 2),
+        (b"\"a\nb\"", F::ControlCharacter, 1, 3), (b"\"\0\"", F::ControlCharacter, 1, 2),
+        (b"\"\\x41\"", F::UnknownEscape, 1, 2), (b"\"\\u+123\"", F::UnknownEscape, 1, 2), (b"\"\\u12g4\"", F::UnknownEscape, 1, 2),
+        (b"[1,\n \"\xC3\xA9\\ud800\"]", F::LoneSurrogate, 2, 4), (b"\"\\udc00\"", F::LoneSurrogate, 1, 2),
+        (b"\"\\ud800\\ud800\"", F::LoneSurrogate, 1, 2), (b"\"\\ud800x\"", F::LoneSurrogate, 1, 2),
+        (b"\"\\ud800\\n\"", F::LoneSurrogate, 1, 2), (b"\"\\ud800\\u0041\"", F::LoneSurrogate, 1, 2),
+        (b"{\"\\udfff\":1}", F::LoneSurrogate, 1, 3),
+        (b"1e400", F::NumberTooLarge, 1, 1), (b"[0, -1e400]", F::NumberTooLarge, 1, 5),
+        (b"1e99999999999999999999", F::NumberTooLarge, 1, 1), (b"1.7976931348623159e308", F::NumberTooLarge, 1, 1),
+    ];
+    for &(text, fault, line, column) in table {
+        let error = read(text).expect_err(&String::from_utf8_lossy(text));
+        assert_eq!((error.fault, error.line, error.column), (fault, line, column), "{}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn a_refused_text_is_invalid_json_to_the_caller() {
+    let refusal = Refusal::from(read(b"{\"a\": 1e400}").unwrap_err());
+    assert_eq!(refusal.code, Code::InvalidJson);
+    assert_eq!(
+        refusal.message,
+        "The JSON cannot be read: a number is too large for a double (line 1, column 7)"
+    );
+}
+
+#[test]
+fn sixty_four_levels_are_read_and_one_more_is_not() {
+    for (open, close) in [("[", "]"), ("{\"a\":[", "]}")] {
+        let levels = open.matches(['[', '{']).count();
+        let nested = |times: usize| format!("[{}1{}]", open.repeat(times), close.repeat(times));
+        // Brothers do not count: the first element goes as deep as is allowed.
+        let deepest = (MAX_DEPTH - 1) / levels;
+        let twice = format!("[{0},{0}]", nested(deepest - 1));
+        assert!(read(nested(deepest).as_bytes()).is_ok());
+        assert!(read(twice.as_bytes()).is_ok());
+        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().fault, JsonFault::TooDeep);
+    }
+    let hostile = "[".repeat(2_000_000);
+    assert_eq!(read(hostile.as_bytes()).unwrap_err().column, 65);
+}
+
+#[test]
+fn integers_keep_their_digits_and_other_numbers_their_double() {
+    let long = "9".repeat(5000);
+    let table = [
+        ("-0", "0"),
+        ("12345678901234567890123", "12345678901234567890123"),
+        ("-9223372036854775809", "-9223372036854775809"),
+        (&long, &long),
+        ("1.0", "1.0"),
+        ("-0.0", "-0.0"),
+        ("1E5", "100000.0"),
+        ("1.10", "1.1"),
+        ("9007199254740993.0", "9007199254740992.0"),
+        ("1e-400", "0.0"),
+    ];
+    for (text, stored) in table {
+        assert_eq!(compact(&read(text.as_bytes()).unwrap()), stored);
+    }
+}
+
+#[test]
+fn equal_doubles_are_equal_values_however_they_were_spelled() {
+    assert_eq!(read(b"[1E5, 1.50, -0]").unwrap(), read(b"[100000.0, 15e-1, 0]").unwrap());
+    assert_ne!(read(b"1").unwrap(), read(b"1.0").unwrap(), "an integer is not a float");
+}
+
+#[test]
+fn the_compact_form_is_utf8_without_blanks() {
+    let value =
+        read("{ \"b\" : [ 1 , \"é\\u00e9\\ud83d\\ude00\\u007f\\u001F\\/\" ] , \"a\" : null }".as_bytes())
+            .unwrap();
+    assert_eq!(compact(&value), "{\"a\":null,\"b\":[1,\"éé\u{1f600}\u{7f}\\u001f/\"]}");
+}
+
+#[test]
+fn of_a_key_that_comes_twice_the_last_value_stays() {
+    assert_eq!(compact(&read(b"{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}").unwrap()), "{\"a\":{\"b\":3}}");
+}
+
+#[test]
+fn an_object_in_the_clothes_of_a_number_stays_an_object() {
+    let escaped = PRIVATE_KEY.replacen('$', "\\u0024", 1);
+    for key in [PRIVATE_KEY, &escaped] {
+        for inside in ["\"1e400\"", "\"12\"", "\"no number\"", "5", "null"] {
+            for rest in ["", ",\"a\":1"] {
+                let value = read(format!("{{\"{key}\":{inside}{rest}}}").as_bytes()).unwrap();
+                assert!(value.is_object());
+                let written = compact(&value);
+                assert_eq!(written, format!("{{\"{PRIVATE_KEY}\":{inside}{rest}}}"));
+                assert_eq!(read(written.as_bytes()).unwrap(), value);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_written_is_read_back_the_same() {
+    let mut dice = Dice(7);
+    for _ in 0..5_000 {
+        let value = read(document(&mut dice, 4).as_bytes()).unwrap();
+        let written = compact(&value);
+        let again = read(written.as_bytes()).unwrap();
+        assert_eq!(again, value, "{written}");
+        assert_eq!(compact(&again), written);
+    }
+}
+
+#[test]
+fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
+    let mut dice = Dice(11);
+    let mut refused = 0;
+    for _ in 0..30_000 {
+        let mut bytes = document(&mut dice, 3).into_bytes();
+        for _ in 0..=dice.below(2) {
+            damage(&mut dice, &mut bytes);
+        }
+        let ours = read(&bytes);
+        let theirs = serde_json::from_slice::<Value>(&bytes);
+        refused += usize::from(ours.is_err());
+        match (&ours, &theirs) {
+            (Ok(ours), Ok(theirs)) => assert!(same(ours, theirs), "{}", bytes.escape_ascii()),
+            (Err(error), Ok(_)) => {
+                assert_eq!(error.fault, JsonFault::NumberTooLarge, "{}", bytes.escape_ascii());
+            }
+            (Ok(_), Err(error)) => panic!("only serde_json refuses {}: {error}", bytes.escape_ascii()),
+            (Err(_), Err(_)) => {}
+        }
+    }
+    assert!((5_000..25_000).contains(&refused), "the damage is too weak or too strong: {refused}");
+}
+
+fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
+    const TELLING: &[u8] = b"\"\\{}[]:,0123456789.-+eEudtn \n\x00\x1f\x7f\x80\xc3\xed\xff";
+    let at = dice.below(bytes.len() as u64 + 1) as usize;
+    let byte = TELLING[dice.below(TELLING.len() as u64) as usize];
+    match dice.below(4) {
+        0 if at < bytes.len() => bytes[at] = byte,
+        1 if at < bytes.len() => drop(bytes.remove(at)),
+        2 if dice.below(4) == 0 => bytes.truncate(at),
+        _ => bytes.insert(at, byte),
+    }
+}
+
+/// The same value, with numbers compared as serde_json reads them: it keeps the spelling of doubles.
+fn same(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Number(a), Value::Number(b)) if b.is_f64() => a.as_f64() == b.as_f64() && a.is_f64(),
+        (Value::Number(a), Value::Number(b)) => a == b || (b.as_str() == "-0" && a.as_str() == "0"),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
+        }
+        _ => ours == theirs,
+    }
+}

@@ -1,0 +1,5 @@
+//! The pure rules: schedules, JSON.
+
+mod canonical_json;
+mod json;
+mod schedule;

@@ -1,0 +1,36 @@
+//! Every row of `tests/data/cron-cases.tsv`, which brute force made minute by minute.
+
+use cued::domain::schedule::cron::Cron;
+use jiff::Timestamp;
+use jiff::tz::Offset;
+
+const TABLE: &str = include_str!("../../../data/cron-cases.tsv");
+
+fn answer(expression: &str, after: &str) -> String {
+    let Ok(cron) = Cron::parse(expression) else { return "error".to_owned() };
+    if !cron.comes_true() {
+        return "never".to_owned();
+    }
+    let after: Timestamp = after.parse().unwrap();
+    let next = cron.next_civil(Offset::UTC.to_datetime(after)).unwrap();
+    Offset::UTC.to_timestamp(next).unwrap().to_string()
+}
+
+#[test]
+fn every_row_of_the_table_holds() {
+    let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for row in rows {
+        let [expression, after, expected] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("not three columns: {row}")
+        };
+        count += 1;
+        let found = answer(expression, after);
+        if found != expected {
+            wrong.push(format!("{row}: {found}"));
+        }
+    }
+    assert_eq!(count, 4000);
+    assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,28 @@
+//! Schedules: the table of cron cases, named nights, and random cases against a second reading of the rule.
+
+mod cron_cases;
+mod dst_nights;
+mod instants;
+mod random;
+mod refusals;
+mod spans;
+
+use cued::domain::schedule::cron::Cron;
+use cued::domain::schedule::time_zone::Zone;
+use cued::domain::schedule::{CatchUp, Schedule, Timing};
+use jiff::Timestamp;
+use jiff::tz::TimeZoneDatabase;
+
+/// A zone by the built-in rules, so that no test depends on the system's.
+fn zone(name: &str) -> Zone {
+    Zone::find_in(&TimeZoneDatabase::bundled(), name).unwrap()
+}
+
+fn recurring(cron: &str, zone_name: &str) -> Schedule {
+    let cron = Cron::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
+    Schedule { timing: Timing::Recurring(cron), zone: zone(zone_name), catch_up: CatchUp::Latest }
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}

@@ -1,0 +1,174 @@
+//! Accounts on a real file, without HTTP: who gets in, which keys count, what a month holds.
+
+use std::thread;
+
+use cued::actions::accounts::{self as actions, Registered};
+use cued::domain::account::credentials::{ApiKey, Email};
+use cued::domain::account::plan::Plans;
+use cued::domain::account::user::{Caller, Registration};
+use cued::domain::api_error::Code;
+use cued::error::{Error, Result};
+use cued::store::accounts::api_keys;
+use cued::store::accounts::api_keys::Owner;
+use cued::store::accounts::{usage, users};
+
+use crate::support::fixture::World;
+
+fn register(world: &World, email: &str, registration: Registration) -> Result<Registered> {
+    let email = Email::parse(email).unwrap();
+    actions::register(&world.app.store, email, "free", registration, world.now())?.wait()
+}
+
+/// Who calls with `key`, as the gate finds out.
+fn caller(world: &World, key: &ApiKey) -> Option<Caller> {
+    let (key_hash, now) = (key.hash(), world.now());
+    let found = world.app.store.read(move |read| api_keys::find_owner(read, &key_hash, now)).wait().unwrap();
+    found.map(|Owner { key, user_key, user_id, plan, executions }| {
+        let limits = Plans::default().limits(&plan);
+        Caller { user_key, user_id, key, key_hash, plan, limits, executions }
+    })
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T>, code: Code) {
+    match result {
+        Err(Error::Refused(refusal)) => assert_eq!(refusal.code, code),
+        other => panic!("{other:?} is no {code:?}"),
+    }
+}
+
+#[test]
+fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
+    let world = World::new();
+    let results: Vec<Result<Registered>> = thread::scope(|scope| {
+        let racers: Vec<_> = (0..32)
+            .map(|number| {
+                let world = &world;
+                scope.spawn(move || register(world, &format!("u{number}@x.com"), Registration::FirstUser))
+            })
+            .collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+    });
+    let (inside, outside): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+    assert_eq!(inside.len(), 1);
+    outside.into_iter().for_each(|result| refused(result, Code::RegistrationDisabled));
+    let users = world.app.store.read(users::list).wait().unwrap();
+    assert_eq!(users.len(), 1, "nothing is left of the others");
+}
+
+#[test]
+fn an_address_is_registered_once_however_it_is_written() {
+    let world = World::new();
+    let first = register(&world, "Ann@Example.com ", Registration::Open).unwrap();
+    assert_eq!(first.email, "ann@example.com");
+    refused(register(&world, "ann@EXAMPLE.com", Registration::Open), Code::DuplicateEmail);
+    refused(register(&world, "bob@example.com", Registration::Closed), Code::RegistrationDisabled);
+    let listed = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
+    assert_eq!(listed.len(), 1, "the refused ones left no key");
+}
+
+#[test]
+fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
+    let world = World::new();
+    let old = register(&world, "ann@example.com", Registration::Open).unwrap().api_key;
+    let calling = caller(&world, &old).unwrap();
+    let before = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap().remove(0);
+    world.advance(60);
+    let new = actions::regenerate_key(&world.app, &calling).unwrap().wait().unwrap();
+    assert_eq!(caller(&world, &old), None);
+    assert_eq!(caller(&world, &new).unwrap().user_key, calling.user_key);
+    let after = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
+    assert_eq!(after.len(), 1);
+    assert_eq!(after[0].name, before.name);
+    assert_eq!((after[0].prefix.as_str(), after[0].created_at), (new.prefix(), world.now()));
+    assert_ne!(after[0].id, before.id);
+}
+
+#[test]
+fn one_key_is_replaced_once_even_by_calls_that_came_at_the_same_time() {
+    let world = World::new();
+    let old = register(&world, "ann@example.com", Registration::Open).unwrap().api_key;
+    let calling = caller(&world, &old).unwrap();
+    let first = actions::regenerate_key(&world.app, &calling).unwrap().wait().unwrap();
+    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), Code::InvalidApiKey);
+    assert!(caller(&world, &first).is_some(), "the key that was handed out is the key that counts");
+}
+
+#[test]
+fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
+    let world = World::new();
+    let (ann, bob) = (
+        register(&world, "ann@example.com", Registration::Open).unwrap(),
+        register(&world, "bob@example.com", Registration::Open).unwrap(),
+    );
+    let (ann, bob) = (caller(&world, &ann.api_key).unwrap(), caller(&world, &bob.api_key).unwrap());
+    let make = |user_key, name: &str| {
+        let made = actions::make_key(&world.app.store, user_key, name.to_owned(), world.now());
+        made.unwrap().wait().unwrap()
+    };
+    let lost = make(ann.user_key, "laptop");
+    let calling = caller(&world, &lost.api_key).unwrap();
+    actions::revoke_key(&world.app.store, ann.user_key, lost.id).wait().unwrap();
+    let bobs = make(bob.user_key, "server");
+    assert_eq!(caller(&world, &bobs.api_key).unwrap().key, calling.key, "the row is used again");
+    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), Code::InvalidApiKey);
+    assert!(caller(&world, &bobs.api_key).is_some());
+}
+
+#[test]
+fn a_users_key_is_not_another_users_to_revoke_nor_the_last_ones_own() {
+    let world = World::new();
+    register(&world, "ann@example.com", Registration::Open).unwrap();
+    register(&world, "bob@example.com", Registration::Open).unwrap();
+    let keys_of = |user: i64| world.app.store.read(move |read| api_keys::list(read, user)).wait().unwrap();
+    let revoke = |user, id: &str| actions::revoke_key(&world.app.store, user, id.to_owned()).wait();
+    let bobs = keys_of(2).remove(0).id;
+    refused(revoke(1, &bobs), Code::KeyNotFound);
+    refused(revoke(1, "none"), Code::KeyNotFound);
+    refused(revoke(2, &bobs), Code::LastKey);
+    assert_eq!(keys_of(2).len(), 1, "the last key is still there");
+}
+
+#[test]
+fn a_disabled_users_keys_are_unknown_and_its_active_cues_rest() {
+    let world = World::new();
+    let ann = register(&world, "ann@example.com", Registration::Open).unwrap();
+    let (cue, others) = (world.worker_cue(1, |_| ()), world.worker_cue(world.user("bob"), |_| ()));
+    let now = world.now();
+    world.app.store.write(move |tx| users::disable(tx, 1, now)).wait().unwrap();
+    assert_eq!(caller(&world, &ann.api_key), None);
+    let (cue, others) = (world.cue(cue.key), world.cue(others.key));
+    assert_eq!((cue.status.as_str(), cue.next_run), ("paused", None));
+    assert_eq!(others.status.as_str(), "active");
+    let user = world.app.store.read(|read| users::find(read, 1)).wait().unwrap().unwrap();
+    assert_eq!((user.disabled_at, user.active_cues), (Some(now), 0));
+}
+
+#[test]
+fn executions_are_counted_by_utc_month_and_user() {
+    let world = World::new();
+    let (ann, bob) = (world.user("ann"), world.user("bob"));
+    let count = |user, executions| {
+        let now = world.now();
+        let counted = world.app.store.write(move |tx| {
+            let mut quota = usage::quota(tx, &Plans::default(), user, now)?.unwrap();
+            (0..executions).for_each(|_| assert!(quota.take(now)));
+            usage::save_quota(tx, user, &quota, now)
+        });
+        counted.wait().unwrap();
+    };
+    let counted = |user| {
+        let now = world.now();
+        world.app.store.read(move |read| usage::find(read, user, now)).wait().unwrap().executions
+    };
+    count(ann, 2);
+    count(ann, 3);
+    count(bob, 7);
+    assert_eq!((counted(ann), counted(bob)), (5, 7));
+    world.app.clock.set("2026-01-31T23:59:59.999Z".parse().unwrap());
+    assert_eq!(counted(ann), 5);
+    world.app.clock.set("2026-02-01T00:00:00Z".parse().unwrap());
+    assert_eq!(counted(ann), 0);
+    count(ann, 1);
+    assert_eq!(counted(ann), 1);
+}

@@ -1,0 +1,121 @@
+//! The figures that the file keeps of its own rows. Every server of these tests ends with a look at them; here they are
+//! led through every move that an execution and a cue can make.
+
+use cued::store::db::counters;
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::server::{ALONE, Server, cued};
+
+const BEGIN: &str = "2026-01-01T10:30:00Z";
+
+fn hook(schedule: &Value) -> Value {
+    json!({"name": "hook", "schedule": schedule, "callback": {"url": "http://127.0.0.1:9/"},
+           "retry": {"max_attempts": 3, "backoff_minutes": [10]}})
+}
+
+fn waiting(user: &Client) -> (Value, Value, Value) {
+    let queue = user.get("/health").expect(200)["queue"].clone();
+    (
+        queue["pending_outbox"].clone(),
+        queue["pending_worker_claims"].clone(),
+        queue["pending_retries"].clone(),
+    )
+}
+
+#[test]
+fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
+    let server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let is = |claims: i64, retries: i64| {
+        assert_eq!(waiting(&user), (json!(0), json!(claims), json!(retries)));
+        assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    };
+    let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
+    let work = user.create(&json!({"name": "work", "schedule": hourly, "transport": "worker"}));
+    let call = user.create(&hook(&hourly));
+    let fire = |cue: &Value, body: &Value| {
+        let run = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), body).expect(200);
+        run["execution_id"].as_str().unwrap().to_owned()
+    };
+    fire(&work, &json!({"send_at": "2026-01-01T10:35:00Z"}));
+    fire(&call, &json!({"send_at": "2026-01-01T10:35:00Z"}));
+    is(0, 0); // a later `fire` is no retry
+    user.advance("PT5M");
+    is(1, 1);
+    user.advance("PT20M"); // the last attempt has failed
+    is(1, 0);
+    let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    is(0, 0);
+    user.advance("PT16M"); // the claim is lost, and an hour has begun
+    is(2, 1);
+    let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+    user.post(&outcome, &json!({"success": true})).expect(200); // of what waits for another worker by now
+    is(1, 1);
+    assert_eq!(user.delete(&format!("/v1/cues/{}", work["id"].as_str().unwrap())).status, 204);
+    is(0, 1);
+    assert_eq!(user.delete(&format!("/v1/cues/{}", call["id"].as_str().unwrap())).status, 204);
+    is(0, 0);
+}
+
+#[test]
+fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
+    let server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let is = |active: i64| {
+        assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(active));
+        assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    };
+    let path = |cue: &Value| format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
+    let mut pausing = hook(&hourly);
+    pausing["retry"] = json!({"max_attempts": 1});
+    pausing["on_failure"] = json!({"pause": true});
+    let pausing = user.create(&pausing);
+    let once = user.create(&hook(&json!({"type": "once", "at": "2026-01-01T10:45:00Z"})));
+    let other = user.create(&hook(&hourly));
+    is(3);
+    user.patch(&path(&other), &json!({"status": "paused"})).expect(200);
+    is(2);
+    user.patch(&path(&other), &json!({"status": "active"})).expect(200);
+    is(3);
+    user.advance("PT40M"); // the once cue has failed for good, the other is paused by its failure
+    is(1);
+    user.patch(&path(&once), &json!({"schedule": {"at": "2026-02-01T00:00:00Z"}})).expect(200);
+    user.patch(&path(&pausing), &json!({"status": "active"})).expect(200);
+    is(3);
+    assert_eq!(user.delete(&path(&once)).status, 204);
+    is(2);
+}
+
+#[test]
+fn a_disabled_user_leaves_nothing_that_waits() {
+    let server = Server::on_clock(BEGIN);
+    let (user, other) = (server.user(), server.user());
+    let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
+    for user in [&user, &other] {
+        user.create(&json!({"name": "work", "schedule": hourly, "transport": "worker"}));
+        user.create(&hook(&hourly));
+    }
+    other.advance("PT30M");
+    assert_eq!(waiting(&other), (json!(0), json!(2), json!(2)));
+    let email = user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned();
+    let disabled = cued(&["user", "disable", &email, "--db"]).arg(server.db()).output().unwrap();
+    assert!(disabled.status.success());
+    assert_eq!(waiting(&other), (json!(0), json!(1), json!(1)));
+    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_figure_that_is_wrong_is_found_and_named() {
+    let server = Server::start(ALONE);
+    let user = server.user();
+    user.create(&json!({"name": "work", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "transport": "worker"}));
+    let file = server.sqlite();
+    let wrong = "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
+    file.execute_batch(wrong).unwrap();
+    let found = counters::discrepancies(&file).unwrap().join("\n");
+    assert!(found.contains("backlog claim says 7 and 0 are there"), "{found}");
+    assert!(found.contains("is said to have 5 active cues and has 1"), "{found}");
+    file.execute_batch("UPDATE backlog SET count = 0; UPDATE users SET active_cues = 1").unwrap();
+}

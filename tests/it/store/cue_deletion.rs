@@ -1,0 +1,146 @@
+//! Deleting a cue with a long history: gone at once for everybody, taken away bit by bit, whatever comes in between.
+
+use cued::actions::executions::{claim, claim_next};
+use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
+use cued::error::Error;
+use cued::store::cues::cue_deletion;
+use cued::store::db::counters;
+use cued::store::executions;
+use cued::store::executions::{claims, execution_list};
+use serde_json::json;
+
+use crate::cli::backups::{BEGIN, fire, insert_history, rows, work};
+use crate::support::delivery_fixture;
+use crate::support::fixture::World;
+use crate::support::random::Random;
+use crate::support::server::Server;
+
+/// More than is taken away at once, with the cue.
+const MANY: u32 = 5_000;
+
+#[test]
+fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
+    let world = World::new();
+    let user = world.user("u");
+    let (other, doomed) = (world.worker_cue(user, |_| ()), world.worker_cue(user, |_| ()));
+    let left = world.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
+    let kept = world.run(&other, json!({"task": "t"}));
+    let id = doomed.id.clone();
+    assert!(world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
+
+    // The row of the deleted cue was the last: another one must not take its place, and what it left.
+    let next = world.worker_cue(user, |_| ()).key;
+    let look = world.app.store.read(move |read| {
+        assert_eq!(execution_list::list_of_cue(read, next, 100, 0)?.1, 0);
+        let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
+        assert!(count > 200, "{count} are left: there is something to be seen");
+        assert!(executions::find(read, user, left[0])?.is_none());
+        let (page, total) = execution_list::list(read, user, &execution_list::Filter::default(), 100, 0)?;
+        assert_eq!((page.len(), total), (1, 1));
+        assert_eq!(page[0].execution.id, kept);
+        let task = claims::Filter { task: Some("t".to_owned()), agent: None };
+        for filter in [claims::Filter::default(), task] {
+            let claimable = claims::list(read, user, &filter, 100)?;
+            assert_eq!(claimable.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
+        }
+        assert_eq!(claims::oldest(read, user, Some("t"))?, Some(kept));
+        Ok(left[0])
+    });
+    let gone = look.wait().unwrap();
+    let refused = claim(&world.app, user, gone, "w".to_owned()).wait();
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_eq!(claim_next(&world.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
+
+    let mut sweeper = Sweeper::default();
+    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+    let left: (i64, i64) = world
+        .app
+        .store
+        .read(|read| {
+            let count =
+                |table| read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+            Ok((count("executions")?, count("removed_cues")?))
+        })
+        .wait()
+        .unwrap();
+    assert_eq!(left, (1, 0));
+}
+
+#[test]
+fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
+    let world = World::new();
+    let user = world.user("u");
+    let doomed = world.worker_cue(user, |_| ());
+    let held = world.run(&doomed, json!({}));
+    claim(&world.app, user, held, "w".to_owned()).wait().unwrap();
+    world.runs(&doomed, (0..500).map(|_| json!({})));
+    let id = doomed.id.clone();
+    world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
+    assert_eq!(world.app.store.read(claims::next_lost).wait().unwrap(), None);
+    let mut sweeper = Sweeper::default();
+    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+}
+
+#[test]
+fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
+    let server = Server::on_clock(BEGIN);
+    let user = server.user();
+    let (doomed, other) = (work(&user), work(&user));
+    fire(&user, &other);
+    let mut file = server.sqlite();
+    insert_history(&mut file, &doomed, MANY, true, BEGIN);
+    insert_history(&mut file, &doomed, MANY, false, BEGIN);
+    let path = format!("/v1/cues/{doomed}");
+    assert_eq!(user.delete(&path).status, 204);
+    user.get(&path).refused(404, "cue_not_found");
+    assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
+    assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], 1);
+    user.settle();
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "removed_cues")), (1, 0, 0));
+    assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1);
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
+    let world = delivery_fixture::World::new(8);
+    let cue = world.cue("https://example.com/");
+    world.sql("UPDATE users SET active_cues = 1");
+    world.runs(cue, 300);
+    assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
+    let courier = delivery_fixture::Recorder::default();
+    assert!(world.deliver(&courier) > 0, "some are left behind");
+    assert_eq!(courier.parcels(), []);
+    let mut sweeper = Sweeper::default();
+    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+    let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_takes_away_goes_on_after_the_restart() {
+    let mut random = Random::seeded("removal");
+    let mut server = Server::on_clock(BEGIN);
+    let mut user = server.user();
+    let kept = work(&user);
+    fire(&user, &kept);
+    for _ in 0..4 {
+        let doomed = work(&user);
+        insert_history(&mut server.sqlite(), &doomed, MANY, true, BEGIN);
+        insert_history(&mut server.sqlite(), &doomed, 500, false, BEGIN);
+        assert_eq!(user.delete(&format!("/v1/cues/{doomed}")).status, 204);
+        let (file, left) = (server.sqlite(), i64::try_from(random.below(5_000)).unwrap());
+        crate::support::server::until("some of it is gone", || {
+            (rows(&file, "executions") <= left.max(1)).then_some(())
+        });
+        server.kill9();
+        server.restart();
+        user = user.at(server.addr());
+        user.get(&format!("/v1/cues/{doomed}")).refused(404, "cue_not_found");
+        assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
+    }
+    user.settle();
+    let file = server.sqlite();
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "removed_cues")), (1, 0, 0));
+    assert_eq!(user.executions_of(&kept).len(), 1);
+}

@@ -1,0 +1,118 @@
+//! The list of a user's executions: every filter and page shows what a look at every row would.
+
+use cued::domain::execution::verification::OutcomeState;
+use cued::domain::execution::{Status, Trigger};
+use cued::store::executions::execution_list;
+use cued::store::executions::execution_list::Filter;
+use rusqlite::params;
+
+use crate::support::fixture::World;
+use crate::support::random::Random;
+
+const ROWS: u64 = 600;
+const FILTERS: usize = 600;
+const STATUSES: [Status; 5] =
+    [Status::Pending, Status::Delivering, Status::Retrying, Status::Success, Status::Failed];
+const TRIGGERS: [Trigger; 3] = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay];
+
+/// What of an execution a filter can ask for, and its id.
+struct Row {
+    id: String,
+    cue_id: String,
+    status: Status,
+    outcome: Option<&'static str>,
+    worker: Option<&'static str>,
+    trigger: Trigger,
+}
+
+/// A user's rows, oldest first, among another's. Most are over, as in any history.
+fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
+    let users = [world.user("ada"), world.user("bob")];
+    let cues = [users[0], users[0], users[1]].map(|user| world.worker_cue(user, |_| ()));
+    let mut rows = Vec::new();
+    for _ in 0..ROWS {
+        let cue = &cues[usize::try_from(random.below(3)).unwrap()];
+        let status = match random.below(10) {
+            0..=6 => Status::Success,
+            other => {
+                STATUSES[usize::try_from(other - 7).unwrap() + usize::try_from(random.below(3)).unwrap()]
+            }
+        };
+        let pick = |random: &mut Random, some: [Option<&'static str>; 3]| {
+            some[usize::try_from(random.below(3)).unwrap()]
+        };
+        let outcome = pick(random, [None, Some("reported_success"), Some("verified_success")]);
+        let worker = pick(random, [None, Some("w1"), Some("w2")]);
+        let trigger = TRIGGERS[usize::try_from(random.below(3)).unwrap()];
+        let (queue, due) = match status {
+            Status::Pending if random.below(2) == 0 => (Some("waiting"), Some(1)),
+            Status::Pending => (Some("claim"), None),
+            Status::Retrying if random.below(2) == 0 => (Some("send"), None),
+            Status::Retrying => (Some("waiting"), Some(1)),
+            _ => (None, None),
+        };
+        let id = world.app.ids.next(world.now()).unwrap();
+        let (cue_key, user_key) = (cue.key, cue.user_key);
+        let insert = world.app.store.write(move |tx| {
+            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue, due, lane, scheduled_for,
+                           triggered_by, attempts, last_attempt_at, claimed_by, outcome_state, created_at, updated_at)
+                       VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, 0, 0)";
+            let words = (status.as_str(), trigger.as_str());
+            tx.execute(sql, params![id.bytes(), cue_key, user_key, words.0, queue, due, words.1, worker, outcome])?;
+            Ok(())
+        });
+        insert.wait().unwrap();
+        if cue.user_key == users[0] {
+            rows.push(Row { id: id.to_string(), cue_id: cue.id.clone(), status, outcome, worker, trigger });
+        }
+    }
+    let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
+        CASE name WHEN 'retry' THEN queue = 'waiting' AND status = 'retrying' ELSE queue = name END)";
+    world.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
+    (users[0], rows)
+}
+
+fn filter(random: &mut Random, rows: &[Row]) -> Filter {
+    let mut filter = Filter::default();
+    let mut one_in = |most: u64| random.below(most) == 0;
+    let asked = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(2));
+    let row = &rows[usize::try_from(random.below(u64::try_from(rows.len()).unwrap())).unwrap()];
+    filter.cue_id = asked.0.then(|| row.cue_id.clone());
+    filter.worker_id = row.worker.filter(|_| asked.1).map(str::to_owned);
+    filter.outcome_state = row.outcome.filter(|_| asked.2).and_then(OutcomeState::parse);
+    filter.triggered_by = asked.3.then_some(row.trigger);
+    if asked.4 {
+        filter.statuses = STATUSES.into_iter().filter(|_| random.below(2) == 0).collect();
+    }
+    filter
+}
+
+fn fits(row: &Row, filter: &Filter) -> bool {
+    let outcome = filter.outcome_state.map(OutcomeState::as_str);
+    filter.cue_id.as_ref().is_none_or(|id| *id == row.cue_id)
+        && filter.worker_id.as_deref().is_none_or(|id| Some(id) == row.worker)
+        && outcome.is_none_or(|state| Some(state) == row.outcome)
+        && filter.triggered_by.is_none_or(|trigger| trigger == row.trigger)
+        && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
+}
+
+#[test]
+fn every_filter_and_page_shows_what_a_look_at_every_row_would() {
+    let world = World::new();
+    let mut random = Random::seeded("history");
+    let (user, rows) = rows(&world, &mut random);
+    for _ in 0..FILTERS {
+        let filter = filter(&mut random, &rows);
+        let (limit, offset) = (u32::try_from(random.below(100)).unwrap() + 1, random.below(ROWS));
+        let expected: Vec<&str> =
+            rows.iter().rev().filter(|row| fits(row, &filter)).map(|row| row.id.as_str()).collect();
+        let asked = filter.clone();
+        let page = world.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
+        let (page, total) = page.wait().unwrap();
+        let shown: Vec<String> = page.iter().map(|listed| listed.execution.id.to_string()).collect();
+        let wanted =
+            expected.iter().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap());
+        assert_eq!(shown, wanted.copied().collect::<Vec<_>>(), "{filter:?} {limit} {offset}");
+        assert_eq!(total, i64::try_from(expected.len()).unwrap(), "{filter:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The database: writes and reads, counters, retention.
+
+mod accounts;
+mod counters;
+mod cue_deletion;
+mod execution_list;
+mod retention;
+mod worker_claims;
+mod writer_and_readers;

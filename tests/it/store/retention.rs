@@ -1,0 +1,270 @@
+//! The history that is kept: by age and by number, never what is not over, bit by bit, and its room goes back.
+
+use std::fs;
+
+use cued::app::{App, Settings};
+use cued::clock::Clock;
+use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
+use crate::support::client::Client;
+use crate::support::fixture::World;
+use crate::support::random::Random;
+use crate::support::server::{ALONE, Server, cued, until};
+
+fn keeping(retain: &str) -> Server {
+    Server::start(&[ALONE, &["--test-clock", BEGIN, "--retain", retain]].concat())
+}
+
+fn ids(executions: &[Value]) -> Vec<&str> {
+    executions.iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+/// Fires a worker cue and reports on it; the answer is the execution.
+fn run(user: &Client, cue: &str) -> String {
+    let execution = fire(user, cue);
+    report(user, &execution);
+    execution
+}
+
+#[test]
+fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_stay() {
+    let server = keeping("5");
+    let user = server.user();
+    let (cue, other) = (work(&user), work(&user));
+    let over: Vec<String> = (0..8).map(|_| run(&user, &cue)).collect();
+    run(&user, &other);
+    fire(&user, &cue); // the last look: nothing that is over may be left above the number
+    user.settle();
+    let kept = user.executions_of(&cue);
+    let mut expected: Vec<&str> = over[4..].iter().map(String::as_str).collect();
+    expected.reverse();
+    assert_eq!(ids(&kept)[1..], expected, "the newest five: one that waits, and four");
+    user.get(&format!("/v1/executions/{}", over[0])).refused(404, "execution_not_found");
+    assert_eq!(user.executions_of(&other).len(), 1);
+    let usage = user.get("/v1/usage").expect(200);
+    assert_eq!((&usage["executions"]["used"], &usage["outcomes"]["succeeded"]), (&json!(10), &json!(9)));
+    let file = server.sqlite();
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes")), (6, 5));
+}
+
+#[test]
+fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
+    let server = keeping("1d,3");
+    let user = server.user();
+    let cue = work(&user);
+    let waiting: Vec<String> = (0..6).map(|_| fire(&user, &cue)).collect();
+    let later = json!({"send_at": "2026-06-01T00:00:00Z"});
+    user.post(&format!("/v1/cues/{cue}/fire"), &later).expect(200);
+    user.patch(&format!("/v1/cues/{cue}"), &json!({"status": "paused"})).expect(200);
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
+    user.post(&format!("/v1/executions/{}/claim", waiting[0]), &json!({"worker_id": "w"})).expect(200);
+    user.advance("PT14M");
+    assert_eq!(user.executions_of(&cue).len(), 7);
+    user.advance("P3D"); // the claim is lost meanwhile, and its execution waits again
+    assert_eq!(user.executions_of(&cue).len(), 7);
+    // Age counts from the end: what ends late is there for a day, though a round of the sweeper comes in between.
+    user.advance("PT2H");
+    report(&user, &waiting[5]);
+    user.advance("PT23H");
+    user.get(&format!("/v1/executions/{}", waiting[5])).expect(200);
+    user.advance("P2D");
+    user.get(&format!("/v1/executions/{}", waiting[5])).refused(404, "execution_not_found");
+    assert_eq!(user.executions_of(&cue).len(), 6);
+}
+
+#[test]
+fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
+    let mut server = keeping("10d");
+    let user = server.user();
+    let cue = work(&user);
+    run(&user, &cue);
+    server.stop();
+    server.restart_at("2026-01-03T10:30:00Z");
+    let user = user.at(server.addr());
+    user.settle();
+    user.patch(&format!("/v1/cues/{cue}"), &json!({"status": "paused"})).expect(200);
+    let caught_up = user.executions_of(&cue)[0]["id"].as_str().unwrap().to_owned();
+    report(&user, &caught_up);
+    let accounted = user.get(&format!("/v1/cues/{cue}/missed")).expect(200);
+    assert_eq!(accounted["total"], 1, "{accounted}");
+    user.advance_to("2026-01-11T10:29:59Z");
+    assert_eq!(user.executions_of(&cue).len(), 2);
+    user.advance_to("2026-01-11T10:30:00Z");
+    assert_eq!(ids(&user.executions_of(&cue)), [caught_up.as_str()]);
+    user.advance("P30D");
+    assert!(user.executions_of(&cue).is_empty());
+    assert_eq!(user.get(&format!("/v1/cues/{cue}/missed")).expect(200), accounted);
+    let run_count = &user.get(&format!("/v1/cues/{cue}")).expect(200)["run_count"];
+    assert_eq!(run_count, 2);
+}
+
+#[test]
+fn payloads_go_with_the_last_execution_that_has_them() {
+    let server = keeping("3");
+    let user = server.user();
+    let cue = work(&user);
+    let path = format!("/v1/cues/{cue}");
+    let file = server.sqlite();
+    let bodies = || {
+        let mut all = file.prepare("SELECT body FROM payloads ORDER BY key").unwrap();
+        let all = all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect::<Vec<String>>();
+        all.join(" ")
+    };
+    user.patch(&path, &json!({"payload": {"v": 1}})).expect(200);
+    let first = run(&user, &cue);
+    user.patch(&path, &json!({"payload": {"v": 2}})).expect(200);
+    user.settle();
+    assert_eq!(bodies(), r#"{"v": 1} {"v": 2}"#);
+    let own = user.post(&format!("{path}/fire"), &json!({"payload_override": {"own": 1}})).expect(200);
+    report(&user, own["execution_id"].as_str().unwrap());
+    // Repeats have the payload of what they repeat, for themselves where the cue has another one by now.
+    let again = user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
+    let again = again["execution_id"].as_str().unwrap().to_owned();
+    assert_eq!(bodies(), r#"{"v": 1} {"v": 2} {"own": 1, "v": 2} {"v": 1}"#);
+    run(&user, &cue);
+    run(&user, &cue); // the first run has gone, and the one with a payload of its own
+    user.settle();
+    assert_eq!(bodies(), r#"{"v": 2} {"v": 1}"#);
+    let claimed = user.post(&format!("/v1/executions/{again}/claim"), &json!({})).expect(200);
+    assert_eq!(claimed["payload"], json!({"v": 1}));
+    report(&user, &again);
+    for _ in 0..3 {
+        run(&user, &cue);
+    }
+    fire(&user, &cue);
+    user.settle();
+    assert_eq!(bodies(), r#"{"v": 2}"#);
+    for version in 3..6 {
+        user.patch(&path, &json!({"payload": {"v": version}})).expect(200);
+    }
+    user.settle();
+    assert_eq!(bodies(), r#"{"v": 2} {"v": 5}"#, "nobody ever had the two in between");
+}
+
+#[test]
+fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
+    let mut server = keeping("off");
+    let user = server.user();
+    let cue = work(&user);
+    insert_history(&mut server.sqlite(), &cue, 3_000, true, "2020-01-01T00:00:00Z");
+    server.sqlite().execute("UPDATE cues SET run_count = 3000", []).unwrap();
+    run(&user, &cue);
+    user.settle();
+    assert_eq!(rows(&server.sqlite(), "executions"), 3_001);
+    server.stop();
+    server.restart_with("--retain", "2000");
+    until_rows(&server.sqlite(), "executions", 2_000);
+    server.stop();
+    server.restart_with("--retain", "100d,2000");
+    until_rows(&server.sqlite(), "executions", 1);
+}
+
+#[test]
+fn short_histories_of_many_cues_go_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cued.db");
+    let settings = Settings { retention: "1".parse().unwrap(), ..Settings::of(path.clone()) };
+    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), settings).unwrap());
+    let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
+    for _ in 0..150 {
+        insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+    }
+    file.execute("UPDATE cues SET run_count = 3", []).unwrap();
+    let (mut sweeper, mut passes) = (Sweeper::default(), 0);
+    while sweeper.pass(&world.app).unwrap() == Next::Again {
+        passes += 1;
+    }
+    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    // One marks them, and each of the others takes some two hundred executions away, not those of one cue.
+    assert!(passes <= 5, "{passes} passes");
+}
+
+#[test]
+fn an_idle_server_writes_nothing() {
+    let server = keeping("1d,5");
+    let user = server.user();
+    let cue = work(&user);
+    for _ in 0..9 {
+        run(&user, &cue);
+    }
+    fire(&user, &cue);
+    user.patch(&format!("/v1/cues/{cue}"), &json!({"status": "paused"})).expect(200);
+    user.settle();
+    let file = server.sqlite();
+    let version = || file.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = version();
+    for _ in 0..20 {
+        user.advance("PT1H");
+    }
+    assert_eq!(version(), before, "every move of the clock is a pass of the engine");
+    user.advance("P3D");
+    assert_ne!(version(), before);
+}
+
+#[test]
+fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
+    let mut server = keeping("off");
+    let user = server.user();
+    let cue = work(&user);
+    insert_history(&mut server.sqlite(), &cue, 40_000, true, "2020-01-01T00:00:00Z");
+    server.stop();
+    let length = |server: &Server| fs::metadata(server.db()).unwrap().len();
+    let full = length(&server);
+    server.restart_with("--retain", "90d");
+    until_rows(&server.sqlite(), "executions", 0);
+    // While it runs: as the write-ahead log is put back, the file shrinks.
+    until("the file is smaller", || (length(&server) < full / 2).then_some(()));
+    user.at(server.addr()).settle();
+    server.stop();
+    assert!(length(&server) < 12 << 20, "{} of {full} bytes are left", length(&server));
+    assert!(length(&server) > 2 << 20, "some room is kept for what comes");
+}
+
+#[test]
+fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
+    let mut random = Random::seeded("retention");
+    let mut server = keeping("off");
+    let user = server.user();
+    let (cue, other) = (work(&user), hook(&user, "http://127.0.0.1:9/"));
+    insert_history(&mut server.sqlite(), &cue, 6_000, true, "2020-01-01T00:00:00Z");
+    insert_history(&mut server.sqlite(), &cue, 300, false, "2020-01-01T00:00:00Z");
+    insert_history(&mut server.sqlite(), &other, 6_000, true, BEGIN);
+    server.kill9();
+    server.restart_with("--retain", "90d");
+    for _ in 0..4 {
+        let file = server.sqlite();
+        let left = 6_300 + i64::try_from(random.below(6_000)).unwrap();
+        until("some of it is gone", || (rows(&file, "executions") <= left).then_some(()));
+        server.kill9();
+        server.restart();
+    }
+    until_rows(&server.sqlite(), "executions", 6_300);
+    let file = server.sqlite();
+    let count = |cue: &str| {
+        let sql = "SELECT count(*) FROM executions JOIN cues ON cues.key = cue_key WHERE cues.id = ?1";
+        file.query_row(sql, [cue], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!((count(&cue), count(&other), rows(&file, "outcomes")), (300, 6_000, 6_000));
+    let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+}
+
+#[test]
+fn a_retention_that_cannot_be_is_wrong_usage() {
+    for retain in ["", "0d", "90 days", "1,2", "-5"] {
+        let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{retain}: {said}");
+        assert!(said.contains("90d,1000"), "{retain}: {said}");
+    }
+}
+
+#[test]
+fn a_new_file_can_give_pages_back() {
+    let server = keeping("off");
+    let file: Connection = server.sqlite();
+    assert_eq!(file.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+}

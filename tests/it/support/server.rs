@@ -1,0 +1,261 @@
+//! The built program as a process of its own: started, called, killed and started again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cued::store::db::counters;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+
+/// How long a condition may take to come true; only a broken program needs it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a person who tries it alone starts with: callbacks to this machine, open registration, no limits.
+pub const ALONE: &[&str] = &["--dev", "--limits", "off"];
+
+/// A running `cued serve`, on a database in a directory that goes away with it unless it was given one.
+pub struct Server {
+    child: Process,
+    addr: SocketAddr,
+    metrics: Option<SocketAddr>,
+    flags: Vec<String>,
+    db: PathBuf,
+    dir: TempDir,
+}
+
+impl Server {
+    /// A server on the machine's clock, started with `flags`, on a new database.
+    pub fn start(flags: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        Self::start_in(dir.path().join("cued.db"), dir, flags)
+    }
+
+    /// As [`Server::start`], on the database file `db`, which is its owner's to remove.
+    pub fn start_on(db: &Path, flags: &[&str]) -> Self {
+        Self::start_in(db.to_owned(), TempDir::new().unwrap(), flags)
+    }
+
+    fn start_in(db: PathBuf, dir: TempDir, flags: &[&str]) -> Self {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let (child, addr, metrics) = spawn(&db, dir.path(), &flags);
+        Self { child, addr, metrics, flags, db, dir }
+    }
+
+    /// A server for one person ([`ALONE`]) whose clock stands at `instant`.
+    pub fn on_clock(instant: &str) -> Self {
+        Self::start(&[ALONE, &["--test-clock", instant]].concat())
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Where it serves metrics, if it was told to.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// A caller without a key.
+    pub fn client(&self) -> Client {
+        Client::new(self.addr)
+    }
+
+    /// A new account's caller.
+    pub fn user(&self) -> Client {
+        static USERS: AtomicU32 = AtomicU32::new(1);
+        let number = USERS.fetch_add(1, Ordering::Relaxed);
+        self.client().register(&format!("user{number}@example.com"))
+    }
+
+    /// The database file.
+    pub fn db(&self) -> PathBuf {
+        self.db.clone()
+    }
+
+    /// The file itself, beside the server.
+    pub fn sqlite(&self) -> Connection {
+        Connection::open(self.db()).unwrap()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("cued.log")).unwrap_or_default()
+    }
+
+    /// What it has written to standard output after the lines that say where it listens.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.dir.path().join("cued.out")).unwrap_or_default()
+    }
+
+    /// Takes the process away without warning.
+    pub fn kill9(&mut self) {
+        self.child.0.kill().unwrap();
+        self.child.0.wait().unwrap();
+    }
+
+    /// Asks it to stop; [`Server::ended`] waits for the end.
+    pub fn terminate(&self) {
+        signal("-TERM", self.pid());
+    }
+
+    /// Waits for its end and answers the exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        let what = format!("process {} ends", self.pid());
+        until(&what, || self.child.0.try_wait().unwrap()).code()
+    }
+
+    /// Asks it to stop and waits for that: the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        self.terminate();
+        self.ended()
+    }
+
+    /// Starts it again on the same file with the same flags. The port is another one.
+    pub fn restart(&mut self) {
+        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags);
+    }
+
+    /// As [`Server::restart`], with its test clock at `instant`.
+    pub fn restart_at(&mut self, instant: &str) {
+        self.restart_with("--test-clock", instant);
+    }
+
+    /// As [`Server::restart`], with another value of a flag.
+    pub fn restart_with(&mut self, flag: &str, value: &str) {
+        let place = self.flags.iter().position(|given| given == flag).expect("a flag that was given");
+        value.clone_into(&mut self.flags[place + 1]);
+        self.restart();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!(
+                "--- the end of the server's log\n{}",
+                lines[lines.len().saturating_sub(40)..].join("\n")
+            );
+        } else if let Ok(wrong) = counters::discrepancies(&self.sqlite()) {
+            assert_eq!(
+                wrong,
+                Vec::<String>::new(),
+                "whatever a test has done, the file's counters are right"
+            );
+        }
+    }
+}
+
+/// A process that ends with its owner, whatever happens to the test.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A command of the program, with the tests' own environment kept out.
+pub fn cued(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cued"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments);
+    command
+}
+
+/// Runs a command of the program that ends by itself.
+pub fn run(arguments: &[&str]) -> Output {
+    cued(arguments).output().unwrap()
+}
+
+/// Sends a signal.
+pub fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").arg(name).arg(pid.to_string()).status().unwrap();
+    assert!(status.success(), "kill {name} {pid}");
+}
+
+/// Megabytes of memory that a process holds.
+pub fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
+}
+
+/// Asks again until there is an answer.
+#[track_caller]
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Whether the long forms of the tests are asked for.
+pub fn full() -> bool {
+    std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
+}
+
+fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr, Option<SocketAddr>) {
+    let log = OpenOptions::new().create(true).append(true).open(dir.join("cued.log")).unwrap();
+    let child = cued(&["serve", "--listen", "127.0.0.1:0", "--db"])
+        .arg(db)
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut child = Process(child);
+    let mut stdout = BufReader::new(child.0.stdout.take().unwrap());
+    let Some(addr) = read_addr(&mut stdout) else {
+        let log = std::io::read_to_string(File::open(dir.join("cued.log")).unwrap()).unwrap();
+        panic!("the server did not start: {:?}\n{log}", child.0.wait());
+    };
+    let watched = flags.iter().any(|flag| flag == "--metrics-listen");
+    let metrics = watched.then(|| {
+        let line = line_of(&mut stdout).unwrap();
+        let address = line.strip_prefix("cued metrics on http://").and_then(|it| it.strip_suffix("/metrics"));
+        address.expect(&line).parse().unwrap()
+    });
+    // Reads to the end, so that the server never waits for its reader.
+    let mut kept = OpenOptions::new().create(true).append(true).open(dir.join("cued.out")).unwrap();
+    thread::spawn(move || drop(std::io::copy(&mut stdout, &mut kept)));
+    (child, addr, metrics)
+}
+
+/// Where a server listens, from its first line.
+pub fn read_addr(stdout: &mut BufReader<ChildStdout>) -> Option<SocketAddr> {
+    line_of(stdout)?.strip_prefix("cued listening on http://")?.parse().ok()
+}
+
+fn line_of(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
+    let mut line = String::new();
+    stdout.read_line(&mut line).ok()?;
+    Some(line.trim_end().to_owned())
+}
