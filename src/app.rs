@@ -9,19 +9,19 @@ use jiff::Timestamp;
 
 use crate::billing::Provider;
 use crate::billing::stripe::{Stripe, StripeSettings};
-use crate::clock::{Bell, Clock};
+use crate::clock::{Clock, Notifier};
 use crate::domain::account::plan::Plans;
-use crate::domain::account::poll_limit::Polls;
-use crate::domain::account::user::Registration;
+use crate::domain::account::poll_limit::PollLimiter;
+use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::retention::Retention;
-use crate::domain::schedule::catch_up::Gap;
+use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::address_policy::{AddressPolicy, Cidr};
-use crate::domain::webhook::echo::Echoes;
-use crate::mail::{MailRoute, Post};
-use crate::metrics::engine::Pulse;
+use crate::domain::webhook::echo::EchoStore;
+use crate::mail::{LoginMailer, MailTransport};
+use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
-use crate::store::{OpenError, Rings, Store};
+use crate::store::{OpenError, Store, WakeSet};
 
 /// The running program, shared by every thread.
 pub struct App {
@@ -30,27 +30,27 @@ pub struct App {
     /// The time.
     pub clock: Clock,
     /// What wakes whom.
-    pub bells: Arc<Bells>,
+    pub bells: Arc<Notifiers>,
     /// The maker of execution ids.
     pub ids: Arc<ExecutionIdSource>,
     /// What the engine has done.
-    pub pulse: Pulse,
+    pub pulse: EngineStats,
     /// How long requests took, by method, path as it stands in the table of doors, and class of status.
     pub requests: Family<Histogram, 3>,
     /// Where mails are handed over.
-    pub post: Post,
+    pub post: LoginMailer,
     /// How often devices that log in have polled.
-    pub polls: Mutex<Polls>,
+    pub polls: Mutex<PollLimiter>,
     /// What was posted to the echo path.
-    pub echoes: Mutex<Echoes>,
+    pub echoes: Mutex<EchoStore>,
     /// Who takes the money.
     pub billing: Provider,
     // Noted by the scheduler.
-    gap: Mutex<Option<Gap>>,
+    gap: Mutex<Option<Outage>>,
     /// Held by whoever moves a test clock.
     pub clock_moves: Mutex<()>,
     /// The flags that it was started with.
-    pub settings: Settings,
+    pub settings: Config,
 }
 
 impl App {
@@ -58,17 +58,17 @@ impl App {
     ///
     /// # Errors
     /// Those of [`Store::open`].
-    pub fn open(clock: Clock, settings: Settings) -> Result<Self, OpenError> {
-        let bells = Arc::new(Bells::default());
+    pub fn open(clock: Clock, settings: Config) -> Result<Self, OpenError> {
+        let bells = Arc::new(Notifiers::default());
         let ringer = Arc::clone(&bells);
         let store = Store::open(&settings.db, Arc::new(move |rings| ringer.ring(rings)))?;
-        let post = Post::start(settings.mail.clone())?;
+        let post = LoginMailer::start(settings.mail.clone())?;
         Ok(Self {
             store,
             clock,
             bells,
             ids: Arc::default(),
-            pulse: Pulse::default(),
+            pulse: EngineStats::default(),
             requests: Family::of(|| Histogram::of(&TIME), &[]),
             post,
             polls: Mutex::default(),
@@ -81,17 +81,17 @@ impl App {
     }
 
     /// Notes the time in which nothing could fire.
-    pub fn note_gap(&self, gap: Gap) {
+    pub fn note_gap(&self, gap: Outage) {
         *self.gap.lock().unwrap_or_else(PoisonError::into_inner) = Some(gap);
     }
 
     /// The time in which nothing could fire, as far as the scheduler has looked.
-    pub fn gap(&self) -> Option<Gap> {
+    pub fn gap(&self) -> Option<Outage> {
         *self.gap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn provider(settings: &Settings) -> Provider {
+fn provider(settings: &Config) -> Provider {
     match &settings.stripe {
         Some(stripe) => Provider::Stripe(Box::new(Stripe::new(stripe.clone()))),
         None => Provider::Manual,
@@ -100,35 +100,35 @@ fn provider(settings: &Settings) -> Provider {
 
 /// The bells of the program.
 #[derive(Debug)]
-pub struct Bells {
+pub struct Notifiers {
     /// Something falls due earlier than the scheduler knew, or the clock was moved.
-    pub schedule: Bell,
+    pub schedule: Notifier,
     // When the scheduler looks by itself, in milliseconds since 1970; the end of time while it does not.
     next_look: AtomicI64,
     /// An execution is ready to be sent, or a delivery thread has ended one.
-    pub send: Bell,
+    pub send: Notifier,
     /// An execution is ready to be claimed.
-    pub claim: Bell,
+    pub claim: Notifier,
     /// A notice of a failure is ready to be told, or has been.
-    pub escalate: Bell,
+    pub escalate: Notifier,
     /// The engine has finished a pass or an attempt: whoever waits for it to come to rest looks again.
-    pub progress: Bell,
+    pub progress: Notifier,
 }
 
-impl Default for Bells {
+impl Default for Notifiers {
     fn default() -> Self {
         Self {
-            schedule: Bell::default(),
+            schedule: Notifier::default(),
             next_look: AtomicI64::new(i64::MAX),
-            send: Bell::default(),
-            claim: Bell::default(),
-            escalate: Bell::default(),
-            progress: Bell::default(),
+            send: Notifier::default(),
+            claim: Notifier::default(),
+            escalate: Notifier::default(),
+            progress: Notifier::default(),
         }
     }
 }
 
-impl Bells {
+impl Notifiers {
     /// Notes when the scheduler looks by itself: what falls due later rings no bell. To be called with nothing before
     /// it looks at the file, and with what it found before it waits, so that what is written in between does ring.
     pub fn scheduler_looks(&self, at: Option<Timestamp>) {
@@ -143,7 +143,7 @@ impl Bells {
     }
 
     /// Rings what a commit asked for.
-    pub fn ring(&self, rings: Rings) {
+    pub fn ring(&self, rings: WakeSet) {
         for (asked, bell) in [
             (rings.schedule.is_some_and(|due| self.is_news(due)), &self.schedule),
             (rings.send, &self.send),
@@ -166,13 +166,13 @@ impl Bells {
 
 /// What `cued serve` was told.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct Config {
     /// The database file.
     pub db: PathBuf,
     /// The address that callers use, without a slash at its end.
     pub public_url: String,
     /// Who may register.
-    pub registration: Registration,
+    pub registration: RegistrationPolicy,
     /// Which addresses callbacks may reach.
     pub callbacks: AddressPolicy,
     /// The plans and whether their limits are in force.
@@ -186,34 +186,34 @@ pub struct Settings {
     /// A certificate authority that deliveries trust beside the public ones, as PEM.
     pub callback_ca: Option<Vec<u8>>,
     /// Where mail goes.
-    pub mail: MailRoute,
+    pub mail: MailTransport,
     /// Limits on connections and requests.
-    pub http: HttpSettings,
+    pub http: HttpLimits,
 }
 
-impl Settings {
+impl Config {
     /// Safe settings for the database file `db`: what `cued serve` has when nothing else is said.
     #[must_use]
     pub fn of(db: PathBuf) -> Self {
         Self {
             db,
             public_url: "http://127.0.0.1:8000".to_owned(),
-            registration: Registration::FirstUser,
+            registration: RegistrationPolicy::FirstUser,
             callbacks: AddressPolicy::default(),
             plans: Plans::default(),
             retention: Retention::default(),
             stripe: None,
             delivery_threads: 64,
             callback_ca: None,
-            mail: MailRoute::Log { stdout: false },
-            http: HttpSettings::default(),
+            mail: MailTransport::Log { stdout: false },
+            http: HttpLimits::default(),
         }
     }
 }
 
 /// Bounds of the HTTP side. Sockets are timed by the system, not by a test clock.
 #[derive(Debug, Clone)]
-pub struct HttpSettings {
+pub struct HttpLimits {
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Cidr>,
     /// Connections at a time; more wait in the system's queue.
@@ -228,7 +228,7 @@ pub struct HttpSettings {
     pub drain_time: Duration,
 }
 
-impl Default for HttpSettings {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             trusted_proxies: Vec::new(),
@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn what_falls_due_after_the_schedulers_next_look_rings_no_bell() {
-        let bells = Bells::default();
+        let bells = Notifiers::default();
         let rings = |due: i64| {
             let before = bells.schedule.rung();
             let schedule = Some(Timestamp::from_second(due).unwrap());
-            bells.ring(Rings { schedule, ..Rings::default() });
+            bells.ring(WakeSet { schedule, ..WakeSet::default() });
             bells.schedule.rung() > before
         };
         assert!(rings(100), "it has not said when it looks");

@@ -15,13 +15,13 @@ pub const LONGEST_PARK: Duration = Duration::from_secs(5);
 /// The program's time. Instants are whole milliseconds, rounded down, so that nothing is ever early.
 #[derive(Debug)]
 pub struct Clock {
-    source: Source,
+    source: ClockSource,
     started: Instant,
     started_at: Timestamp,
 }
 
 #[derive(Debug)]
-enum Source {
+enum ClockSource {
     System,
     Hand { now: Mutex<Timestamp>, on_purpose: bool },
 }
@@ -30,7 +30,7 @@ impl Clock {
     /// The machine's own clock.
     #[must_use]
     pub fn system() -> Self {
-        Self::starting(Source::System)
+        Self::starting(ClockSource::System)
     }
 
     /// A clock that stands still at `start`, or at the present when none is given, until [`Clock::set`].
@@ -47,10 +47,10 @@ impl Clock {
 
     fn by_hand(start: Timestamp, on_purpose: bool) -> Self {
         let now = Mutex::new(whole_millisecond(start));
-        Self::starting(Source::Hand { now, on_purpose })
+        Self::starting(ClockSource::Hand { now, on_purpose })
     }
 
-    fn starting(source: Source) -> Self {
+    fn starting(source: ClockSource) -> Self {
         Self { source, started: Instant::now(), started_at: Timestamp::now() }
     }
 
@@ -71,12 +71,12 @@ impl Clock {
 
     /// Whether this is a test clock: what it passes when it is moved falls due in order.
     pub fn is_test(&self) -> bool {
-        matches!(self.source, Source::Hand { on_purpose: true, .. })
+        matches!(self.source, ClockSource::Hand { on_purpose: true, .. })
     }
 
     /// Moves a clock that is moved by hand to `to`; the system's clock is left alone.
     pub fn set(&self, to: Timestamp) {
-        if let Source::Hand { now, .. } = &self.source {
+        if let ClockSource::Hand { now, .. } = &self.source {
             *lock(now) = whole_millisecond(to);
         }
     }
@@ -84,7 +84,7 @@ impl Clock {
     /// Waits until `bell` has rung since `seen`, `deadline` has come, or [`LONGEST_PARK`] is over.
     ///
     /// On a test clock a deadline never comes by itself: whoever moves the clock rings.
-    pub fn park(&self, bell: &Bell, seen: u64, deadline: Option<Timestamp>) {
+    pub fn park(&self, bell: &Notifier, seen: u64, deadline: Option<Timestamp>) {
         bell.wait(seen, self.time_to(deadline).min(LONGEST_PARK));
     }
 
@@ -95,7 +95,7 @@ impl Clock {
 
     fn time_to(&self, deadline: Option<Timestamp>) -> Duration {
         match (deadline, &self.source) {
-            (Some(deadline), Source::System) => {
+            (Some(deadline), ClockSource::System) => {
                 // The exact present, so that a deadline is not missed by the fraction that `now` drops.
                 Duration::try_from(deadline.duration_since(self.exact())).unwrap_or(Duration::ZERO)
             }
@@ -107,8 +107,8 @@ impl Clock {
     /// [`Clock::now`].
     pub fn exact(&self) -> Timestamp {
         match &self.source {
-            Source::System => Timestamp::now(),
-            Source::Hand { now, .. } => *lock(now),
+            ClockSource::System => Timestamp::now(),
+            ClockSource::Hand { now, .. } => *lock(now),
         }
     }
 }
@@ -121,22 +121,22 @@ pub fn whole_millisecond(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(i64::try_from(below).unwrap_or(0))).unwrap_or(at)
 }
 
-/// A counter that threads and tasks wait on. Take [`Bell::rung`] before looking at the work that it announces, so
+/// A counter that threads and tasks wait on. Take [`Notifier::rung`] before looking at the work that it announces, so
 /// that a ring in between is never lost.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Notifier {
     count: Mutex<u64>,
     changed: Condvar,
     listeners: watch::Sender<u64>,
 }
 
-impl Default for Bell {
+impl Default for Notifier {
     fn default() -> Self {
         Self { count: Mutex::new(0), changed: Condvar::new(), listeners: watch::Sender::new(0) }
     }
 }
 
-impl Bell {
+impl Notifier {
     /// How often the bell has rung.
     pub fn rung(&self) -> u64 {
         *lock(&self.count)
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_ring_between_the_look_and_the_wait_is_not_lost() {
-        let (clock, bell) = (Clock::system(), Bell::default());
+        let (clock, bell) = (Clock::system(), Notifier::default());
         let seen = bell.rung();
         bell.ring();
         let before = clock.monotonic();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_park_ends_at_its_deadline_and_not_before() {
-        let (clock, bell) = (Clock::system(), Bell::default());
+        let (clock, bell) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
         clock.park(&bell, bell.rung(), Some(deadline));
         assert!(clock.now() >= deadline);

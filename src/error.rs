@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 
 /// What an action or the store can answer instead of a result.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// A refusal in one step, for the common case without detail.
-    pub fn refused(code: Code, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+    pub fn refused(code: ErrorCode, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self::Refused(Refusal::new(code, message))
     }
 }

@@ -11,9 +11,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::clock::Clock;
 
 /// Stamps each line with the machine's time: a log of a test clock is read beside other logs all the same.
-struct Stamp(Clock);
+struct LogTimer(Clock);
 
-impl FormatTime for Stamp {
+impl FormatTime for LogTimer {
     fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
         write!(writer, "{:.3}", self.0.now())
     }
@@ -21,7 +21,7 @@ impl FormatTime for Stamp {
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// For people: the time, the level, what it is about, `name=value`.
     Text,
     /// For programs: a JSON object a line, with `timestamp`, `level`, `message` and what the line has beside them.
@@ -29,16 +29,16 @@ pub enum Format {
 }
 
 /// Starts the log of this process; at `INFO` it is silent while all is well.
-pub fn start(level: Level, format: Format) {
+pub fn start(level: Level, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(false)
-        .with_timer(Stamp(Clock::system()));
+        .with_timer(LogTimer(Clock::system()));
     let log = tracing_subscriber::registry().with(filter(level));
     let started = match format {
-        Format::Text => log.with(lines).try_init(),
-        Format::Json => log.with(lines.json().flatten_event(true)).try_init(),
+        LogFormat::Text => log.with(lines).try_init(),
+        LogFormat::Json => log.with(lines.json().flatten_event(true)).try_init(),
     };
     // A second start, in a test, keeps the first log.
     drop(started);

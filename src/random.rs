@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::domain::ids::{ExecutionId, ExecutionIds};
+use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
 use crate::error::{Error, Result};
 
 /// Fills a buffer with bytes fit for keys and secrets.
@@ -30,7 +30,7 @@ pub fn bytes<const N: usize>() -> Result<[u8; N]> {
 
 /// The one maker of execution ids of a running program.
 #[derive(Debug, Default)]
-pub struct ExecutionIdSource(Mutex<ExecutionIds>);
+pub struct ExecutionIdSource(Mutex<ExecutionIdGenerator>);
 
 impl ExecutionIdSource {
     /// The next id, for an execution made at `now`.

@@ -11,19 +11,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::app::{App, Settings};
+use crate::app::{App, Config};
 use crate::clock::Clock;
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback_url::Destination;
+use crate::domain::webhook::callback_url::CallbackTarget;
 use crate::domain::webhook::echo;
 use crate::engine::Engine;
-use crate::engine::webhook_client::{CourierOptions, HttpCourier};
+use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient};
 use crate::http::routes::{METRICS, ROUTES};
 use crate::http::server;
-use crate::http::server::Port;
+use crate::http::server::ListenerConfig;
 use crate::metrics::process::descriptors;
 use crate::random;
-use crate::systemd::Service;
+use crate::systemd::SystemdService;
 
 /// Threads that serve HTTP: handlers only parse, render and await a lane of the store.
 const HTTP_THREADS: usize = 2;
@@ -43,7 +43,7 @@ const METRICS_CONNECTIONS: usize = 16;
 
 /// Where a server listens, and until when.
 #[derive(Debug, Clone, Copy)]
-pub struct Listen {
+pub struct ListenConfig {
     /// For callers of the API.
     pub api: SocketAddr,
     /// Whether the public URL is the address that is listened on for the API.
@@ -70,7 +70,7 @@ impl std::error::Error for ServeError {}
 ///
 /// # Errors
 /// When the file, an address or a thread cannot be had; the file is then as it was.
-pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), ServeError> {
+pub fn run(clock: Clock, mut settings: Config, listen: ListenConfig) -> Result<(), ServeError> {
     settings.http.max_connections = connections_within(&settings, descriptors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(HTTP_THREADS)
@@ -89,7 +89,7 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
         settings.public_url = format!("http://{}", address_of(&listener)?);
     }
     settings.callbacks = with_own_echoes(settings.callbacks, &settings.public_url)?;
-    let port = Port { listener, table: ROUTES, connections: settings.http.max_connections };
+    let port = ListenerConfig { listener, table: ROUTES, connections: settings.http.max_connections };
     let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
     let engine = start_engine(&app)?;
     let halted = Arc::new(OnceLock::new());
@@ -102,7 +102,7 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
     };
     let metrics = {
         let _within = runtime.enter();
-        metrics.map(|listener| Metrics::start(listener, &app)).transpose()?
+        metrics.map(|listener| MetricsServer::start(listener, &app)).transpose()?
     };
     let input = listen.until_input_ends.then(input_ends).transpose()?;
     let served = runtime.block_on(serve(port, metrics.as_ref().map(|it| it.address), &app, input, halt));
@@ -114,7 +114,7 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
     if let Some(metrics) = metrics {
         runtime.block_on(metrics.stop());
     }
-    let served = served.map(Service::end);
+    let served = served.map(SystemdService::end);
     // Every task is gone with the runtime, so that the last owner of the store is here and closes it.
     drop(runtime);
     drop(app);
@@ -123,7 +123,7 @@ pub fn run(clock: Clock, mut settings: Settings, listen: Listen) -> Result<(), S
 
 /// The policy that lets callbacks also reach the echo path of this server itself, whatever its address (contract §8).
 fn with_own_echoes(policy: AddressPolicy, public_url: &str) -> Result<AddressPolicy, ServeError> {
-    let own = Destination::parse(public_url)
+    let own = CallbackTarget::parse(public_url)
         .map_err(|_| ServeError(format!("{public_url} is no address that callers can use")))?;
     let folder = format!("{}{}", own.path.trim_end_matches('/'), echo::FOLDER);
     Ok(policy.with_exemption(&own.host, own.port, &folder))
@@ -145,11 +145,11 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
 
 /// As many connections as are asked for and leave deliveries their descriptors: else callers who open connections
 /// and say nothing would make webhooks fail.
-fn connections_within(settings: &Settings, descriptors: Option<usize>) -> usize {
+fn connections_within(settings: &Config, descriptors: Option<usize>) -> usize {
     let asked = settings.http.max_connections;
     let Some(descriptors) = descriptors else { return asked };
     // A socket and a look-up for each thread, the connections that are kept, the files.
-    let others = 2 * settings.delivery_threads + CourierOptions::default().max_idle + 64;
+    let others = 2 * settings.delivery_threads + ClientOptions::default().max_idle + 64;
     let bound = descriptors.saturating_sub(others).max(descriptors / 4).max(1);
     if bound < asked {
         tracing::debug!(
@@ -165,28 +165,29 @@ fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
         // Nobody looks a name up once the program is gone.
         Arc::new(move || app.upgrade().map_or(Duration::ZERO, |app| app.clock.monotonic()))
     };
-    let options = CourierOptions {
+    let options = ClientOptions {
         policy: app.settings.callbacks.clone(),
         ca_pem: app.settings.callback_ca.clone(),
-        ..CourierOptions::default()
+        ..ClientOptions::default()
     };
-    let courier = HttpCourier::new(&options, monotonic).map_err(|error| ServeError(error.to_string()))?;
+    let courier =
+        HttpWebhookClient::new(&options, monotonic).map_err(|error| ServeError(error.to_string()))?;
     Engine::start(app, Arc::new(courier)).map_err(|error| ServeError(error.to_string()))
 }
 
 async fn serve(
-    port: Port,
+    port: ListenerConfig,
     metrics: Option<SocketAddr>,
     app: &Arc<App>,
     input: Option<oneshot::Receiver<()>>,
     halt: impl FnOnce() + Send + 'static,
-) -> Result<Service, ServeError> {
+) -> Result<SystemdService, ServeError> {
     let failed = |error: std::io::Error| ServeError(format!("signals cannot be received: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let address = address_of(&port.listener)?;
     announce(address, metrics)?;
-    let service = Service::ready(app, &format!("Serving on http://{address}"))
+    let service = SystemdService::ready(app, &format!("Serving on http://{address}"))
         .map_err(|error| ServeError(format!("the watchdog cannot start: {error}")))?;
     server::serve(port, Arc::clone(app), async {
         tokio::select! {
@@ -223,16 +224,16 @@ async fn end_of(input: Option<oneshot::Receiver<()>>) {
 }
 
 /// The listener for metrics; it goes on until what is under way has ended.
-struct Metrics {
+struct MetricsServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
 
-impl Metrics {
+impl MetricsServer {
     fn start(listener: TcpListener, app: &Arc<App>) -> Result<Self, ServeError> {
         let address = address_of(&listener)?;
-        let port = Port { listener, table: METRICS, connections: METRICS_CONNECTIONS };
+        let port = ListenerConfig { listener, table: METRICS, connections: METRICS_CONNECTIONS };
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server::serve(port, Arc::clone(app), async {
             // A sender that is gone says the same.
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn connections_leave_deliveries_their_descriptors() {
-        let mut settings = Settings::of(PathBuf::from("cued.db"));
+        let mut settings = Config::of(PathBuf::from("cued.db"));
         for (asked, descriptors, bound) in [
             (4_096, None, 4_096),
             (4_096, Some(1_048_576), 4_096),

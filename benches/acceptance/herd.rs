@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
-use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
+use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 
 use crate::lateness::{create, lateness, whole_second_in};
 use crate::support::receiver::{Delivery, Recorder};
@@ -62,9 +62,9 @@ fn bare(delivery: &Delivery) -> Duration {
     let receiver = Recorder::start();
     let began = Instant::now();
     let options =
-        CourierOptions { policy: AddressPolicy::of(&[Allowance::Loopback]), ..CourierOptions::default() };
-    let courier = HttpCourier::new(&options, Arc::new(move || began.elapsed())).unwrap();
-    let parcels: Vec<Parcel> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
+        ClientOptions { policy: AddressPolicy::of(&[AllowRule::Loopback]), ..ClientOptions::default() };
+    let courier = HttpWebhookClient::new(&options, Arc::new(move || began.elapsed())).unwrap();
+    let parcels: Vec<WebhookRequest> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
     let next = AtomicUsize::new(0);
     let began = Instant::now();
     thread::scope(|scope| {
@@ -82,14 +82,14 @@ fn bare(delivery: &Delivery) -> Duration {
 }
 
 /// The same request, as if it were another execution's: the receiver looks closer at one that it has already.
-fn parcel(delivery: &Delivery, receiver: &Recorder, number: usize) -> Parcel {
+fn parcel(delivery: &Delivery, receiver: &Recorder, number: usize) -> WebhookRequest {
     let framing = ["host", "content-length", "accept"];
     let own = |(name, value): &(String, String)| {
         let name = name.to_lowercase();
         let value = if name == "x-cueapi-execution-id" { number.to_string() } else { value.clone() };
         (!framing.contains(&name.as_str())).then_some((name, value))
     };
-    Parcel {
+    WebhookRequest {
         method: Method::Post,
         url: receiver.url(),
         headers: delivery.headers.iter().filter_map(own).collect(),

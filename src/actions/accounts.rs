@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
-use crate::domain::account::plan::Limits;
-use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, Registration, SECRET_OVERLAP};
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::account::plan::PlanLimits;
+use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::random;
 use crate::store::accounts::api_keys;
@@ -15,12 +15,12 @@ use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::accounts::{plan_limits, usage};
 use crate::store::executions::delivery_queue;
-use crate::store::{Pending, Store, Tx};
+use crate::store::{Pending, Store, WriteTx};
 
 /// A user that was just made, with the only sight of its key.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub struct Registered {
+pub struct NewAccount {
     pub id: String,
     pub email: String,
     pub api_key: ApiKey,
@@ -29,7 +29,7 @@ pub struct Registered {
 /// A key that was just made, with the only sight of it.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub struct MadeKey {
+pub struct NewApiKey {
     pub id: String,
     pub name: String,
     pub api_key: ApiKey,
@@ -44,9 +44,9 @@ pub fn register(
     store: &Store,
     email: Email,
     plan: &str,
-    registration: Registration,
+    registration: RegistrationPolicy,
     now: Timestamp,
-) -> Result<Pending<Registered>> {
+) -> Result<Pending<NewAccount>> {
     let new = new_user(email.as_str(), plan, now)?;
     let key_id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
@@ -54,13 +54,13 @@ pub fn register(
         // Looked at in the write that inserts: two at once cannot both be the first user.
         if !registration.admits(users::exist(tx)?) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
-            return Err(Error::refused(Code::RegistrationDisabled, message));
+            return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
         let Some(user_key) = users::insert(tx, &new)? else {
-            return Err(Error::refused(Code::DuplicateEmail, "This address is registered already"));
+            return Err(Error::refused(ErrorCode::DuplicateEmail, "This address is registered already"));
         };
         insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
-        Ok(Registered { id: new.id, email: new.email, api_key })
+        Ok(NewAccount { id: new.id, email: new.email, api_key })
     }))
 }
 
@@ -68,12 +68,12 @@ pub fn register(
 ///
 /// # Errors
 /// When there are no random bytes.
-pub fn make_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<MadeKey>> {
+pub fn make_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<NewApiKey>> {
     let id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
         insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
-        Ok(MadeKey { id, name, api_key, created_at: now })
+        Ok(NewApiKey { id, name, api_key, created_at: now })
     }))
 }
 
@@ -88,7 +88,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
         if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
             Ok(api_key)
         } else {
-            Err(Error::refused(Code::InvalidApiKey, "This API key was revoked"))
+            Err(Error::refused(ErrorCode::InvalidApiKey, "This API key was revoked"))
         }
     }))
 }
@@ -100,12 +100,12 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
 pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
     store.write(move |tx| {
         if !api_keys::delete(tx, user_key, &id)? {
-            return Err(Error::refused(Code::KeyNotFound, "API key not found"));
+            return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
         }
         // An error takes the deletion back with it.
         if api_keys::list(tx, user_key)?.is_empty() {
             let message = "This is the account's last key: make another one first, or regenerate it";
-            return Err(Error::refused(Code::LastKey, message));
+            return Err(Error::refused(ErrorCode::LastKey, message));
         }
         Ok(())
     })
@@ -149,7 +149,13 @@ pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn change_plan(tx: &Tx<'_>, user_key: i64, plan: &str, limits: Limits, now: Timestamp) -> Result<usize> {
+pub fn change_plan(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    plan: &str,
+    limits: PlanLimits,
+    now: Timestamp,
+) -> Result<usize> {
     if users::set_plan(tx, user_key, plan)? {
         usage::end_grace(tx, user_key)?;
     }
@@ -161,7 +167,7 @@ pub fn change_plan(tx: &Tx<'_>, user_key: i64, plan: &str, limits: Limits, now: 
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
     delivery_queue::give_up(tx, user_key, ACCOUNT_DISABLED, now)
 }
@@ -169,7 +175,7 @@ pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
 /// The answer to a request that was under way when its user was disabled.
 #[must_use]
 pub fn disabled() -> Refusal {
-    Refusal::new(Code::InvalidApiKey, "This account is disabled")
+    Refusal::new(ErrorCode::InvalidApiKey, "This account is disabled")
 }
 
 /// A user that is not stored yet, with an id and secrets of its own.
@@ -188,7 +194,7 @@ pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUse
 
 /// Stores a key of a user and answers its row.
 pub(super) fn insert_key(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     user_key: i64,
     id: String,
     name: String,

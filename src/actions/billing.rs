@@ -5,23 +5,23 @@ use jiff::Timestamp;
 
 use crate::actions::accounts::change_plan;
 use crate::app::App;
-use crate::billing::{Buyer, Provider, Seller};
+use crate::billing::{BillingAccount, BillingContext, Provider};
 use crate::domain::account::credentials::sha256;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{Caller, User};
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::{Error, Result};
 use crate::store::accounts::users;
 use crate::store::billing::requests;
 use crate::store::billing::requests::BillingRequest;
 use crate::store::billing::subscriptions;
-use crate::store::{Pending, Read, Store, Tx};
+use crate::store::{Pending, ReadTx, Store, WriteTx};
 
 /// What a link to the page of a user's plan shows.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub struct Portal {
+pub struct PlanOverview {
     pub user: User,
     /// The request that waits for the operator.
     pub waiting: Option<BillingRequest>,
@@ -34,7 +34,7 @@ pub struct Portal {
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
     if app.settings.plans.known(plan).is_err() {
-        return Err(Error::refused(Code::InvalidPlan, format!("This server has no plan {plan}")));
+        return Err(Error::refused(ErrorCode::InvalidPlan, format!("This server has no plan {plan}")));
     }
     let buyer = buyer(app, caller)?;
     app.billing.checkout(seller(app), &buyer, offer)
@@ -79,7 +79,7 @@ pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>
 ///
 /// # Errors
 /// `not_found` for a link that leads nowhere (any more).
-pub fn look_at_plan(app: &App, token: &str) -> Result<Pending<Portal>> {
+pub fn look_at_plan(app: &App, token: &str) -> Result<Pending<PlanOverview>> {
     let (now, hash) = (app.clock.now(), manual_link(app, token)?);
     Ok(app.store.read(move |read| find_portal(read, &hash, now)))
 }
@@ -108,7 +108,7 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
         let plan = request.offer.plan.as_str();
-        plans.known(plan).map_err(|error| Error::refused(Code::InvalidPlan, error.to_string()))?;
+        plans.known(plan).map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
         let paused = give(tx, &plans, request.user_key, Some(request.offer), now)?;
         Ok((request, paused))
     })
@@ -127,7 +127,7 @@ pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequ
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn give(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     plans: &Plans,
     user_key: i64,
     offer: Option<Offer>,
@@ -139,11 +139,11 @@ pub(super) fn give(
     Ok(paused)
 }
 
-fn seller(app: &App) -> Seller<'_> {
-    Seller { store: &app.store, public_url: &app.settings.public_url, now: app.clock.now() }
+fn seller(app: &App) -> BillingContext<'_> {
+    BillingContext { store: &app.store, public_url: &app.settings.public_url, now: app.clock.now() }
 }
 
-fn buyer(app: &App, caller: &Caller) -> Result<Buyer> {
+fn buyer(app: &App, caller: &Caller) -> Result<BillingAccount> {
     let user_key = caller.user_key;
     let found = app.store.read(move |read| {
         let user = users::find(read, user_key)?;
@@ -152,7 +152,7 @@ fn buyer(app: &App, caller: &Caller) -> Result<Buyer> {
     });
     let (user, customer, was_approved) = found.wait()?;
     let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
-    Ok(Buyer { user, customer, was_approved })
+    Ok(BillingAccount { user, customer, was_approved })
 }
 
 /// What is stored of a link's token. The pages are there only while the operator is the provider: what a payment
@@ -164,30 +164,33 @@ fn manual_link(app: &App, token: &str) -> Result<[u8; 32]> {
     }
 }
 
-fn find_request(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<BillingRequest> {
+fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<BillingRequest> {
     let usable =
         |request: &BillingRequest| request.status != RequestStatus::Offered || request.link_expires_at > now;
     requests::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
 }
 
-fn find_portal(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Portal> {
+fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
     let user_key = requests::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
-    Ok(Portal { user, waiting: requests::find_waiting(read, user_key)? })
+    Ok(PlanOverview { user, waiting: requests::find_waiting(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {
-    Refusal::new(Code::NotFound, "This link is not known, was used before or is too old: ask for a new one")
+    Refusal::new(
+        ErrorCode::NotFound,
+        "This link is not known, was used before or is too old: ask for a new one",
+    )
 }
 
-fn decide(tx: &Tx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
+fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
     let Some(request) = requests::find(tx, id)? else {
         let message = format!("There is no request {id}: see `cued billing list`");
-        return Err(Error::refused(Code::NotFound, message));
+        return Err(Error::refused(ErrorCode::NotFound, message));
     };
     if !requests::decide(tx, request.key, decision, now)? {
         let message = format!("Request {id} was {} before", request.status.as_str());
-        return Err(Error::refused(Code::InvalidState, message));
+        return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     Ok(request)
 }

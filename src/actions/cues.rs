@@ -3,20 +3,20 @@
 use serde_json::Value;
 
 use crate::actions::accounts::disabled;
-use crate::actions::fire_overdue::Overdue;
-use crate::actions::idempotency::{Answer, IdempotentCall, once};
+use crate::actions::fire_overdue::OverdueFirer;
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, once};
 use crate::app::App;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{Code, Refusal};
-use crate::domain::cue::patch::CueChange;
-use crate::domain::cue::{Cue, NewCue, Status};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::cue::patch::CuePatch;
+use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
 use crate::domain::json::compact;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::store::accounts::users;
 use crate::store::cues::{cue_deletion, due_cues, payloads};
-use crate::store::{Pending, Rings, Tx, cues};
+use crate::store::{Pending, WakeSet, WriteTx, cues};
 
 /// The largest payload, in bytes of compact UTF-8 (contract §4).
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -38,9 +38,9 @@ pub fn create(
     app: &App,
     caller: &Caller,
     new: NewCue,
-    call: Option<IdempotentCall>,
-    render: fn(&CueWithPayload) -> Result<Answer>,
-) -> Result<Pending<Answer>> {
+    call: Option<IdempotencyRequest>,
+    render: fn(&CueWithPayload) -> Result<StoredResponse>,
+) -> Result<Pending<StoredResponse>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.settings.plans.limits(&caller.plan).cues;
     check_size(new.payload.as_ref())?;
@@ -50,7 +50,7 @@ pub fn create(
             let (cue, payload) = new.into_cue(id, user_key, now)?;
             check_limit(tx, user_key, limit)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
-            tx.ring(Rings { schedule: cue.next_run, ..Rings::default() });
+            tx.ring(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
             render(&CueWithPayload { cue, payload })
         })
     }))
@@ -60,13 +60,13 @@ pub fn create(
 ///
 /// # Errors
 /// `cue_not_found`, and what [`Cue::apply`] and the cue limit refuse.
-pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Result<Pending<CueWithPayload>> {
+pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Result<Pending<CueWithPayload>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.settings.plans.limits(&caller.plan).cues;
     if let Some(payload) = &change.payload {
         check_size(payload.as_ref())?;
     }
-    let overdue = Overdue::of(app, now);
+    let overdue = OverdueFirer::of(app, now);
     Ok(app.store.write(move |tx| {
         let mut before = find(tx, user_key, &id)?;
         let mut cue = before.clone();
@@ -76,7 +76,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
             cue = before.clone();
             cue.apply(&change, now)?;
         }
-        if cue.status == Status::Active && before.status != Status::Active {
+        if cue.status == CueStatus::Active && before.status != CueStatus::Active {
             check_limit(tx, user_key, limit)?;
         }
         if cue.next_run != before.next_run {
@@ -86,7 +86,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CueChange) -> Resu
         if let Some(payload) = &change.payload {
             cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
         }
-        tx.ring(Rings { schedule: cue.next_run, ..Rings::default() });
+        tx.ring(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
         let payload = payloads::find(tx, cue.payload_key)?;
         Ok(CueWithPayload { cue, payload })
     }))
@@ -107,21 +107,21 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
 ///
 /// # Errors
 /// `cue_not_found`.
-pub(super) fn find(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<Cue> {
+pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
     cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
 /// The answer for a cue that does not exist, or not for this caller.
 #[must_use]
 pub fn not_found() -> Refusal {
-    Refusal::new(Code::CueNotFound, "Cue not found")
+    Refusal::new(ErrorCode::CueNotFound, "Cue not found")
 }
 
-fn check_limit(tx: &Tx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
+fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
     let active = users::active_cues(tx, user_key)?.ok_or_else(disabled)?;
     let Some(limit) = limit.filter(|limit| active >= i64::from(*limit)) else { return Ok(()) };
     let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
-    Err(Error::refused(Code::CueLimitExceeded, message))
+    Err(Error::refused(ErrorCode::CueLimitExceeded, message))
 }
 
 /// Refuses a payload that is too large.
@@ -134,5 +134,5 @@ pub(super) fn check_size(payload: Option<&Value>) -> Result<()> {
         return Ok(());
     }
     let message = format!("The payload has {size} bytes as compact JSON; at most {MAX_PAYLOAD} are allowed");
-    Err(Error::refused(Code::InvalidPayloadSize, message))
+    Err(Error::refused(ErrorCode::InvalidPayloadSize, message))
 }

@@ -9,10 +9,11 @@ use crate::app::App;
 use crate::domain::account::client_ip::shared;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
-    COUNTED_FOR, DeviceCode, LIFETIME, Link, LinkToken, MOST_CODES, MOST_MAILS, MOST_MAILS_OF_A_CODE, State,
+    COUNTED_FOR, DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MOST_CODES, MOST_MAILS,
+    MOST_MAILS_OF_A_CODE,
 };
-use crate::domain::account::user::{Registration, User};
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::account::user::{RegistrationPolicy, User};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
@@ -20,13 +21,13 @@ use crate::store::accounts::device_logins;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::db::hold;
-use crate::store::{Pending, Tx};
+use crate::store::{Pending, WriteTx};
 
 /// What a poll finds, with the only sight of the key.
 #[derive(Debug, Clone)]
-pub struct Polled {
+pub struct PollResult {
     /// How far the login came; `None` when it has expired.
-    pub state: Option<State>,
+    pub state: Option<LoginState>,
     /// The key and the address of its user, for the one poll that finds the login approved.
     pub handed_out: Option<(ApiKey, String)>,
 }
@@ -53,7 +54,7 @@ pub fn start(
         }
         if !device_logins::insert(tx, &code.hash(), &client, now)? {
             let message = "This device code is taken: use another one, or none to have one made";
-            return Err(Error::refused(Code::DeviceCodeExists, message));
+            return Err(Error::refused(ErrorCode::DeviceCodeExists, message));
         }
         Ok(code)
     }))
@@ -95,25 +96,27 @@ pub fn submit_email(
 ///
 /// # Errors
 /// `registration_disabled`, when it was closed after the mail.
-pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Result<Pending<Link>> {
+pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Result<Pending<LinkStatus>> {
     let (hash, token_hash) = (code.hash(), LinkToken::hash_of(token));
     let (registration, plan) = (app.settings.registration, app.settings.plans.default_plan());
     // Random bytes are read before the write; the address is known only in it.
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &hash)?;
-        let link = login.as_ref().map_or(Link::Unknown, |login| login.link(&token_hash, now));
-        let (Link::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else { return Ok(link) };
+        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&token_hash, now));
+        let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
+            return Ok(link);
+        };
         if !is_admitted(tx, registration, &email)? {
             let message = "This address cannot log in here: ask the operator for an account";
-            return Err(Error::refused(Code::RegistrationDisabled, message));
+            return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
         let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => Some(user.key),
             None => users::insert(tx, &NewUser { email, ..new })?,
         };
         let user_key = user_key.ok_or_else(|| Error::Fault("a new user's address is taken".to_owned()))?;
-        Ok(if device_logins::approve(tx, &hash, user_key)? { Link::Valid } else { Link::Used })
+        Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
     }))
 }
 
@@ -121,26 +124,27 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
 ///
 /// # Errors
 /// When there are no random bytes.
-pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Polled>> {
+pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<PollResult>> {
     let (api_key, key_id) = (ApiKey::from_random(random::bytes()?), random_id()?);
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &code.hash())?;
         let state = login.as_ref().and_then(|login| login.state_at(now));
-        let (Some(State::Approved), Some(user_key)) = (state, login.and_then(|login| login.user_key)) else {
-            return Ok(Polled { state, handed_out: None });
+        let (Some(LoginState::Approved), Some(user_key)) = (state, login.and_then(|login| login.user_key))
+        else {
+            return Ok(PollResult { state, handed_out: None });
         };
         let user = users::find(tx, user_key)?.filter(|user| user.disabled_at.is_none());
-        let Some(User { email, .. }) = user else { return Ok(Polled { state: None, handed_out: None }) };
+        let Some(User { email, .. }) = user else { return Ok(PollResult { state: None, handed_out: None }) };
         if !device_logins::claim(tx, &code.hash())? {
-            return Ok(Polled { state: Some(State::Claimed), handed_out: None });
+            return Ok(PollResult { state: Some(LoginState::Claimed), handed_out: None });
         }
         insert_key(tx, user_key, key_id, code.key_name(), &api_key, now)?;
-        Ok(Polled { state, handed_out: Some((api_key, email)) })
+        Ok(PollResult { state, handed_out: Some((api_key, email)) })
     }))
 }
 
 /// Whether whoever reads this address may log in: a user that is not disabled, or one that may register.
-fn is_admitted(tx: &Tx<'_>, registration: Registration, email: &str) -> Result<bool> {
+fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
     let known = users::find_by_email(tx, email)?;
     let admits = registration.admits(users::exist(tx)?);
     Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
@@ -150,12 +154,15 @@ fn too_many_codes(oldest: Timestamp, now: Timestamp) -> Refusal {
     let free = oldest.checked_add(COUNTED_FOR).unwrap_or(Timestamp::MAX);
     let seconds = (free.duration_since(now).as_millis() + 999) / 1000;
     let message = format!("More than {MOST_CODES} device codes in an hour from this address");
-    let refusal = Refusal::new(Code::RateLimitExceeded, message);
+    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
     Refusal { retry_after: Some(u32::try_from(seconds).unwrap_or(1).max(1)), ..refusal }
 }
 
 fn not_found() -> Error {
-    Error::refused(Code::DeviceCodeNotFound, "There is no such device code, or its time is over: start again")
+    Error::refused(
+        ErrorCode::DeviceCodeNotFound,
+        "There is no such device code, or its time is over: start again",
+    )
 }
 
 fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, now: Timestamp) -> Mail {

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::actions::verification::{Recorded, settle};
+use crate::actions::verification::{RecordedOutcome, settle};
 use crate::app::App;
-use crate::domain::api_error::{Code, Refusal};
-use crate::domain::execution::outcome::Report;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::db::hold;
-use crate::store::executions::{Listed, tell_cue};
+use crate::store::executions::{ExecutionDetails, tell_cue};
 use crate::store::executions::{claims, outcomes};
-use crate::store::{Pending, Tx, executions};
+use crate::store::{Pending, WriteTx, executions};
 
 /// Seconds after which a worker may ask a server again that is held.
 const HELD_RETRY_AFTER: u32 = 30;
@@ -24,7 +24,7 @@ const HELD_RETRY_AFTER: u32 = 30;
 /// What a worker gets with a claim.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
-pub struct Claimed {
+pub struct ClaimedExecution {
     pub id: ExecutionId,
     pub cue_id: String,
     pub cue_name: String,
@@ -37,7 +37,7 @@ pub struct Claimed {
 /// Gives the user's execution `id` to a worker.
 ///
 /// Refused with `held`, with `execution_not_found`, and with `already_claimed` unless it waits for a worker.
-pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<Claimed> {
+pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write(move |tx| {
         refuse_if_held(tx)?;
@@ -48,13 +48,18 @@ pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pe
 /// Gives the user's oldest execution that waits for a worker, of those with `task` where one is given, to a worker.
 ///
 /// Refused with `held`, and with `claim_failed` when there is none.
-pub fn claim_next(app: &App, user_key: i64, task: Option<String>, worker_id: String) -> Pending<Claimed> {
+pub fn claim_next(
+    app: &App,
+    user_key: i64,
+    task: Option<String>,
+    worker_id: String,
+) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write(move |tx| {
         refuse_if_held(tx)?;
         match claims::oldest(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
-            None => Err(Error::refused(Code::ClaimFailed, "No execution waits for a worker")),
+            None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution waits for a worker")),
         }
     })
 }
@@ -82,13 +87,16 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// recorded: whoever reports later, the holder of the claim included, is refused.
 ///
 /// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
-pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pending<Recorded> {
+pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     app.store.write(move |tx| {
         let outcome = report.record(now)?;
-        let Listed { execution, verification, .. } = find(tx, user_key, id)?;
+        let ExecutionDetails { execution, verification, .. } = find(tx, user_key, id)?;
         if !outcomes::insert(tx, execution.key, &outcome)? {
-            return Err(Error::refused(Code::OutcomeAlreadyReported, "An outcome has already been reported"));
+            return Err(Error::refused(
+                ErrorCode::OutcomeAlreadyReported,
+                "An outcome has already been reported",
+            ));
         }
         let success = outcome.report.success;
         usage::count_outcome(tx, user_key, success, now)?;
@@ -101,35 +109,35 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: Report) -> Pend
             tell_cue(tx, &execution, success, now)?;
         }
         let state = after_report(verification, success, &outcome.report.evidence);
-        let recorded = Recorded { outcome, state };
+        let recorded = RecordedOutcome { outcome, state };
         settle(tx, &execution, verification, &recorded, now)?;
         Ok(recorded)
     })
 }
 
 /// A copy that is held hands out no work: whoever has the original does it.
-fn refuse_if_held(tx: &Tx<'_>) -> Result<()> {
+fn refuse_if_held(tx: &WriteTx<'_>) -> Result<()> {
     if !hold::is_held(tx)? {
         return Ok(());
     }
     let message = "This server shows a restored copy that its operator has not promoted (cued promote): it hands out no \
                    work";
-    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(Code::Held, message) }.into())
+    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
 }
 
 fn claim_one(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     user_key: i64,
     id: ExecutionId,
     worker_id: &str,
     now: Timestamp,
-) -> Result<Claimed> {
-    let Listed { execution, cue_id, cue_name, .. } = find(tx, user_key, id)?;
+) -> Result<ClaimedExecution> {
+    let ExecutionDetails { execution, cue_id, cue_name, .. } = find(tx, user_key, id)?;
     may_claim(execution.is_worker, execution.status)?;
     if !claims::claim(tx, execution.key, worker_id, lease_from(now), now)? {
-        return Err(Error::refused(Code::AlreadyClaimed, "Execution is not due yet"));
+        return Err(Error::refused(ErrorCode::AlreadyClaimed, "Execution is not due yet"));
     }
-    Ok(Claimed {
+    Ok(ClaimedExecution {
         id,
         cue_id,
         cue_name,
@@ -140,12 +148,12 @@ fn claim_one(
 }
 
 /// The user's execution `id`.
-pub(super) fn find(tx: &Tx<'_>, user_key: i64, id: ExecutionId) -> Result<Listed> {
+pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<ExecutionDetails> {
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
 /// The answer to an id that names no execution of the caller.
 #[must_use]
 pub fn not_found() -> Refusal {
-    Refusal::new(Code::ExecutionNotFound, "Execution not found")
+    Refusal::new(ErrorCode::ExecutionNotFound, "Execution not found")
 }

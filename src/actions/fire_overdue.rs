@@ -9,21 +9,21 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::cue::Cue;
 use crate::domain::cue::retention::Retention;
-use crate::domain::schedule::catch_up::{Gap, gap_of};
+use crate::domain::schedule::catch_up::{Outage, gap_of};
 use crate::error::Result;
 use crate::random::ExecutionIdSource;
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
-use crate::store::cues::fire::{Firing, plan};
+use crate::store::cues::fire::{CueFirer, plan};
 use crate::store::db::{hold, meta};
 
 /// What is needed to fire a cue in place of the scheduler.
-pub struct Overdue {
+pub struct OverdueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
-    gap: Option<Gap>,
+    gap: Option<Outage>,
     /// A test clock is moved on purpose: what it passes is not missed.
     is_test: bool,
     /// Before it nothing fires by schedule (contract §4).
@@ -31,7 +31,7 @@ pub struct Overdue {
     now: Timestamp,
 }
 
-impl Overdue {
+impl OverdueFirer {
     /// At `now`.
     #[must_use]
     pub fn of(app: &App, now: Timestamp) -> Self {
@@ -51,13 +51,13 @@ impl Overdue {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn fire(&self, tx: &Tx<'_>, cue: &Cue) -> Result<bool> {
+    pub fn fire(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<bool> {
         let now = self.now;
         if cue.next_run.is_none_or(|due| due > now) || now < self.seen || hold::is_held(tx)? {
             return Ok(false);
         }
         let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
-        let firing = Firing { retention: &self.retention, next_id: &|| self.ids.next(now), now };
+        let firing = CueFirer { retention: &self.retention, next_id: &|| self.ids.next(now), now };
         let mut has_fired = false;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let gap = if self.is_test { self.gap } else { gap_of(self.gap, due.next_run, now) };

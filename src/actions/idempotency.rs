@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use crate::domain::api_error::Code;
+use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::store::Tx;
-use crate::store::accounts::idempotency::{KEPT_FOR, KeptAnswer, find, keep};
+use crate::store::WriteTx;
+use crate::store::accounts::idempotency::{IdempotencyRecord, KEPT_FOR, find, keep};
 
 /// A request that carries an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotentCall {
+pub struct IdempotencyRequest {
     /// The key, chosen by the caller.
     pub key: String,
     /// SHA-256 of method, path and body.
@@ -18,7 +18,7 @@ pub struct IdempotentCall {
 
 /// A status and a rendered body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredResponse {
     /// The HTTP status.
     pub status: u16,
     /// The JSON text.
@@ -30,24 +30,25 @@ pub struct Answer {
 /// # Errors
 /// `idempotency_conflict` when the key was used for another request, else what `make` says; a refusal is not kept.
 pub fn once(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     user_key: i64,
-    call: Option<&IdempotentCall>,
+    call: Option<&IdempotencyRequest>,
     now: Timestamp,
-    make: impl FnOnce() -> Result<Answer>,
-) -> Result<Answer> {
+    make: impl FnOnce() -> Result<StoredResponse>,
+) -> Result<StoredResponse> {
     let Some(call) = call else { return make() };
     let oldest = now.checked_sub(KEPT_FOR).unwrap_or(now);
     if let Some(kept) = find(tx, user_key, &call.key, oldest)? {
         if kept.fingerprint != call.fingerprint {
             let message =
                 "This Idempotency-Key was used for another request: use a new key for a new request";
-            return Err(Error::refused(Code::IdempotencyConflict, message));
+            return Err(Error::refused(ErrorCode::IdempotencyConflict, message));
         }
-        return Ok(Answer { status: kept.status, body: kept.body });
+        return Ok(StoredResponse { status: kept.status, body: kept.body });
     }
     let answer = make()?;
-    let kept = KeptAnswer { fingerprint: call.fingerprint, status: answer.status, body: answer.body.clone() };
+    let kept =
+        IdempotencyRecord { fingerprint: call.fingerprint, status: answer.status, body: answer.body.clone() };
     keep(tx, user_key, &call.key, &kept, now)?;
     Ok(answer)
 }

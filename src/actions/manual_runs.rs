@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::actions::accounts::disabled;
 use crate::actions::cues::{check_size, find};
-use crate::actions::idempotency::{Answer, IdempotentCall, once};
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, once};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::overridden;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::{NewExecution, Trigger};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::maintenance::retention;
-use crate::store::{Pending, Rings, Tx, cues, executions};
+use crate::store::{Pending, WakeSet, WriteTx, cues, executions};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
@@ -55,9 +55,9 @@ pub fn fire(
     caller: &Caller,
     id: String,
     request: FireRequest,
-    call: Option<IdempotentCall>,
-    render: fn(&ManualRun) -> Answer,
-) -> Pending<Answer> {
+    call: Option<IdempotencyRequest>,
+    render: fn(&ManualRun) -> StoredResponse,
+) -> Pending<StoredResponse> {
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
     let (plans, retention) = (app.settings.plans.clone(), app.settings.retention);
     app.store.write(move |tx| {
@@ -83,7 +83,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         let old = listed.execution;
         if !old.status.is_over() {
             let message = "The execution is not over: wait for its end before you replay it";
-            return Err(Error::refused(Code::ExecutionInFlight, message));
+            return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
         }
         spend(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
@@ -100,19 +100,19 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
 }
 
 /// Counts one execution against the user's quota (contract §8).
-fn spend(tx: &Tx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
+fn spend(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
     let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.take(now) {
         let message = "The plan's executions of this month, and the 24 hours after them, are used up: upgrade, or \
                        wait for the next month";
-        return Err(Error::refused(Code::ExecutionLimitExceeded, message));
+        return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
     }
     usage::save_quota(tx, user_key, &quota, now)
 }
 
 /// The run that `request` asks for, its own payload stored.
 fn fired(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     cue: &Cue,
     request: FireRequest,
     id: ExecutionId,
@@ -143,7 +143,7 @@ fn fired(
 fn read_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
     let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
     parse_instant(text, &zone)
-        .map_err(|error| Refusal::new(Code::InvalidSchedule, format!("send_at: {error}")))
+        .map_err(|error| Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}")))
 }
 
 fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> NewExecution {
@@ -162,11 +162,11 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
     }
 }
 
-fn made(tx: &Tx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
+fn made(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
     executions::insert(tx, run)?;
     let waits = run.scheduled_for > run.now;
     let (send, claim) = (!waits && !run.is_worker, !waits && run.is_worker);
-    tx.ring(Rings { schedule: waits.then_some(run.scheduled_for), send, claim, ..Rings::default() });
+    tx.ring(WakeSet { schedule: waits.then_some(run.scheduled_for), send, claim, ..WakeSet::default() });
     Ok(ManualRun {
         execution_id: run.id,
         cue_id: cue.id.clone(),

@@ -6,14 +6,16 @@ use crate::actions::billing::give;
 use crate::app::App;
 use crate::billing::Provider;
 use crate::domain::account::plan::Plans;
-use crate::domain::api_error::Code;
+use crate::domain::api_error::ErrorCode;
 use crate::domain::billing::offer::Prices;
-use crate::domain::billing::stripe_event::{Happening, PaymentEvent, Purchase, read, verify};
-use crate::domain::billing::subscription::{News, Standing, Subscription, after, offer_of};
+use crate::domain::billing::stripe_event::{CheckoutCompleted, StripeEvent, StripeEventKind, read, verify};
+use crate::domain::billing::subscription::{
+    Subscription, SubscriptionState, SubscriptionUpdate, after, offer_of,
+};
 use crate::error::{Error, Result};
 use crate::store::accounts::users;
 use crate::store::billing::subscriptions;
-use crate::store::{Pending, Tx};
+use crate::store::{Pending, WriteTx};
 
 /// Takes a genuine event, once. One that says nothing new is taken as well: the provider need not send it again.
 ///
@@ -21,46 +23,47 @@ use crate::store::{Pending, Tx};
 /// `invalid_signature`, what is no event, and `not_found` where the operator takes the money.
 pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pending<()>> {
     let Provider::Stripe(stripe) = &app.billing else {
-        return Err(Error::refused(Code::NotFound, "There is nothing at this path"));
+        return Err(Error::refused(ErrorCode::NotFound, "There is nothing at this path"));
     };
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
-    let terms = Terms { prices: stripe.prices().clone(), plans: app.settings.plans.clone(), now };
+    let terms =
+        StripeEventHandler { prices: stripe.prices().clone(), plans: app.settings.plans.clone(), now };
     Ok(app.store.write(move |tx| if terms.is_new(tx, &event)? { terms.take(tx, event.what) } else { Ok(()) }))
 }
 
 /// What decides about an event beside itself.
-struct Terms {
+struct StripeEventHandler {
     prices: Prices,
     plans: Plans,
     now: Timestamp,
 }
 
-impl Terms {
-    fn is_new(&self, tx: &Tx<'_>, event: &PaymentEvent) -> Result<bool> {
+impl StripeEventHandler {
+    fn is_new(&self, tx: &WriteTx<'_>, event: &StripeEvent) -> Result<bool> {
         subscriptions::take_event(tx, &event.id, self.now)
     }
 
-    fn take(&self, tx: &Tx<'_>, what: Happening) -> Result<()> {
+    fn take(&self, tx: &WriteTx<'_>, what: StripeEventKind) -> Result<()> {
         match what {
-            Happening::Bought(purchase) => self.bought(tx, purchase),
-            Happening::Subscription(news) => self.told(tx, &news),
-            Happening::PaymentFailed { customer } => {
+            StripeEventKind::Bought(purchase) => self.bought(tx, purchase),
+            StripeEventKind::Subscription(news) => self.told(tx, &news),
+            StripeEventKind::PaymentFailed { customer } => {
                 tracing::warn!(
                     customer,
                     "a payment for a plan has failed; the plan stays while it is tried again"
                 );
                 Ok(())
             }
-            Happening::Other(kind) => {
+            StripeEventKind::Other(kind) => {
                 tracing::info!(kind, "a payment event was taken that changes no plan");
                 Ok(())
             }
         }
     }
 
-    fn bought(&self, tx: &Tx<'_>, purchase: Purchase) -> Result<()> {
+    fn bought(&self, tx: &WriteTx<'_>, purchase: CheckoutCompleted) -> Result<()> {
         let Some(user) = users::find_by_id(tx, &purchase.user_id)? else {
             tracing::warn!(user = purchase.user_id, "a plan was bought for a user who is not known here");
             return Ok(());
@@ -69,14 +72,14 @@ impl Terms {
         if let (Some(id), Some(offer)) = (purchase.subscription, purchase.paid)
             && subscriptions::find(tx, &id)?.is_none()
         {
-            let standing = Standing::Live;
+            let standing = SubscriptionState::Live;
             let bought = Subscription { id, customer: purchase.customer, offer, standing, as_of: None };
             subscriptions::save(tx, &bought)?;
         }
         self.follow(tx, user.key)
     }
 
-    fn told(&self, tx: &Tx<'_>, news: &News) -> Result<()> {
+    fn told(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<()> {
         let known = subscriptions::find(tx, &news.id)?;
         let Some(subscription) = after(known.as_ref(), news, &self.prices) else {
             tracing::info!(subscription = news.id, "news of a subscription came that change nothing");
@@ -93,7 +96,7 @@ impl Terms {
     }
 
     /// The account behind a subscription: whose customer it is, or whom the subscription itself names.
-    fn payer(&self, tx: &Tx<'_>, news: &News) -> Result<Option<i64>> {
+    fn payer(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<Option<i64>> {
         if let Some(user_key) = subscriptions::user_of(tx, &news.customer)? {
             return Ok(Some(user_key));
         }
@@ -104,7 +107,7 @@ impl Terms {
     }
 
     /// Gives the account what its subscriptions pay for. Where there are none, its plan was given by the operator.
-    fn follow(&self, tx: &Tx<'_>, user_key: i64) -> Result<()> {
+    fn follow(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_of(tx, user_key)?;
         if !subscriptions.is_empty() {
             give(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;

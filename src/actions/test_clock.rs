@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::error::{Error, Result};
-use crate::store::Read;
+use crate::store::ReadTx;
 use crate::store::cues::{cue_deletion, due_cues};
 use crate::store::db::hold;
 use crate::store::executions::{claims, delivery_queue};
@@ -15,7 +15,7 @@ use crate::store::notifications::outbox;
 
 /// What a move of the clock caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct ClockAdvance {
     /// Where the clock stands now.
     pub now: Timestamp,
     /// Executions made by schedule.
@@ -30,7 +30,7 @@ pub struct Moved {
 ///
 /// # Errors
 /// When the file cannot be read, or the server stops.
-pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<Moved> {
+pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One move at a time: two would step over each other's deadlines.
     let _turn = app.clock_moves.lock().unwrap_or_else(PoisonError::into_inner);
     let (fired, delivered) = (app.pulse.fired(), app.pulse.delivered());
@@ -40,7 +40,7 @@ pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Res
     }
     step_to(app, target, stopping)?;
     await_turn(app, stopping)?;
-    Ok(Moved {
+    Ok(ClockAdvance {
         now: app.clock.now(),
         fired: app.pulse.fired() - fired,
         delivered: app.pulse.delivered() - delivered,
@@ -105,7 +105,7 @@ fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
 
 /// The earliest instant at which the engine has something to do; none while the file is held. Before `seen` nothing
 /// fires by schedule.
-fn deadline(read: &Read<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
+fn deadline(read: &ReadTx<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
     if hold::is_held(read)? {
         return Ok(None);
     }

@@ -8,19 +8,19 @@ use crate::domain::execution::Execution;
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{
-    Event, Mode, OutcomeState, Verdict, after, unreported, why_failed,
+    OutcomeState, Verdict, VerificationEvent, VerificationMode, after, unreported, why_failed,
 };
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::alert::Alert;
+use crate::domain::notification::alert::NewAlert;
 use crate::error::Result;
-use crate::store::executions::Listed;
+use crate::store::executions::ExecutionDetails;
 use crate::store::executions::outcomes;
 use crate::store::notifications::alerts;
-use crate::store::{Pending, Tx};
+use crate::store::{Pending, WriteTx};
 
 /// An outcome as it is recorded now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
+pub struct RecordedOutcome {
     /// What was reported, and what has been added since.
     pub outcome: Outcome,
     /// Where it stands.
@@ -37,44 +37,51 @@ pub fn verify(
     id: ExecutionId,
     valid: bool,
     reason: Option<String>,
-) -> Pending<Recorded> {
+) -> Pending<RecordedOutcome> {
     change(app, user_key, id, move |outcome, _, now| {
         outcome.verdict = Some(Verdict { valid, reason, verified_at: now });
-        Event::Verdict { valid }
+        VerificationEvent::Verdict { valid }
     })
 }
 
 /// Opens the outcome of the user's execution `id` for a verdict; one that was given is withdrawn.
 ///
 /// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
-pub fn make_pending(app: &App, user_key: i64, id: ExecutionId) -> Pending<Recorded> {
+pub fn make_pending(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
     change(app, user_key, id, |outcome, _, _| {
         outcome.verdict = None;
-        Event::Reopened
+        VerificationEvent::Reopened
     })
 }
 
 /// Appends evidence to the outcome of the user's execution `id`, and lets the cue's mode weigh it.
 ///
 /// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
-pub fn append_evidence(app: &App, user_key: i64, id: ExecutionId, more: Evidence) -> Pending<Recorded> {
-    change(app, user_key, id, |outcome, mode, _| Event::Evidence { proves: outcome.append(mode, more) })
+pub fn append_evidence(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    more: Evidence,
+) -> Pending<RecordedOutcome> {
+    change(app, user_key, id, |outcome, mode, _| VerificationEvent::Evidence {
+        proves: outcome.append(mode, more),
+    })
 }
 
 /// Puts the outcome of `execution`, which is given as it was before, into `state`. Every report and all that comes
 /// after one passes here, so that what follows a verification that fails has one place to be set off at.
 pub(super) fn settle(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     execution: &Execution,
-    mode: Mode,
-    recorded: &Recorded,
+    mode: VerificationMode,
+    recorded: &RecordedOutcome,
     now: Timestamp,
 ) -> Result<()> {
     outcomes::set_state(tx, execution.key, recorded.state, now)?;
     let failed = OutcomeState::VerificationFailed;
     if recorded.state == failed && execution.outcome_state != Some(failed) {
         let reason = why_failed(mode, recorded.outcome.verdict.as_ref());
-        alerts::raise(tx, execution.key, &Alert::VerificationFailed { reason }, now)?;
+        alerts::raise(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
     }
     Ok(())
 }
@@ -84,18 +91,18 @@ fn change(
     app: &App,
     user_key: i64,
     id: ExecutionId,
-    what: impl FnOnce(&mut Outcome, Mode, Timestamp) -> Event + Send + 'static,
-) -> Pending<Recorded> {
+    what: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
+) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     app.store.write(move |tx| {
-        let Listed { execution, outcome, verification, .. } = find(tx, user_key, id)?;
+        let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
             return Err(unreported().into());
         };
         let event = what(&mut outcome, verification, now);
         let state = after(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
-        let recorded = Recorded { outcome, state };
+        let recorded = RecordedOutcome { outcome, state };
         settle(tx, &execution, verification, &recorded, now)?;
         Ok(recorded)
     })

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::api_error::Code;
+use crate::domain::api_error::ErrorCode;
 use crate::error::Error;
 use crate::store::Pending;
 use crate::store::executions::workers;
@@ -22,7 +22,7 @@ pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
         if workers::delete(tx, user_key, &worker_id)? {
             Ok(())
         } else {
-            Err(Error::refused(Code::WorkerNotFound, "Worker not found"))
+            Err(Error::refused(ErrorCode::WorkerNotFound, "Worker not found"))
         }
     })
 }

@@ -26,8 +26,8 @@ use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 use crate::domain::cue::Cue;
 use crate::domain::ids::CueId;
-use crate::domain::webhook::address_policy::{AddressPolicy, Allowance};
-use crate::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
+use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule};
+use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use crate::error::Error;
 use crate::random;
 use crate::store::maintenance::bench;
@@ -104,7 +104,7 @@ pub fn group_commits(
 
 /// An HTTP server that answers `/` at once, stores a row for `/insert`, reads one for `/read`, and for `/list/USER` the
 /// newest cues of the user with this key.
-pub struct BareServer {
+pub struct BaselineServer {
     /// Where it listens.
     pub address: SocketAddr,
     // It runs as long as this does.
@@ -112,7 +112,7 @@ pub struct BareServer {
 }
 
 /// What a bare server works with.
-pub struct Bare {
+pub struct Baseline {
     /// The store, with the same lanes as the program's.
     pub store: Arc<Store>,
     /// What is inserted.
@@ -123,9 +123,9 @@ pub struct Bare {
     pub known: Cue,
 }
 
-impl BareServer {
+impl BaselineServer {
     /// Starts it, with as many threads as the program has for HTTP.
-    pub fn start(bare: Bare) -> Result<Self> {
+    pub fn start(bare: Baseline) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
@@ -139,7 +139,7 @@ impl BareServer {
     }
 }
 
-async fn connection(stream: TcpStream, bare: Arc<Bare>) {
+async fn connection(stream: TcpStream, bare: Arc<Baseline>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection is slow: {error}");
     }
@@ -149,7 +149,7 @@ async fn connection(stream: TcpStream, bare: Arc<Bare>) {
 }
 
 async fn answer(
-    bare: Arc<Bare>,
+    bare: Arc<Baseline>,
     request: Request<Incoming>,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path();
@@ -167,19 +167,19 @@ async fn answer(
     Ok(response)
 }
 
-async fn insert(bare: &Bare) -> crate::error::Result<String> {
+async fn insert(bare: &Baseline) -> crate::error::Result<String> {
     let (cue, payload) = (another(&bare.cue)?, bare.payload.clone());
     let cue = bare.store.write(move |tx| cues::insert(tx, cue, Some(&payload))).await?;
     Ok(format!(r#"{{"id":"{}"}}"#, cue.id))
 }
 
-async fn read(bare: &Bare) -> crate::error::Result<String> {
+async fn read(bare: &Baseline) -> crate::error::Result<String> {
     let (user_key, id) = (bare.known.user_key, bare.known.id.clone());
     let found = bare.store.read(move |read| cues::find(read, user_key, &id)).await?;
     Ok(format!(r#"{{"name":"{}"}}"#, found.map(|cue| cue.name).unwrap_or_default()))
 }
 
-async fn list(bare: &Bare, user_key: &str) -> crate::error::Result<String> {
+async fn list(bare: &Baseline, user_key: &str) -> crate::error::Result<String> {
     let user_key = user_key.parse().map_err(|_| Error::Fault("a list of whose cues?".to_owned()))?;
     let (cues, total) =
         bare.store.read(move |read| cues::list(read, user_key, None, PAGE_OF_CUES, 0)).await?;
@@ -188,11 +188,11 @@ async fn list(bare: &Bare, user_key: &str) -> crate::error::Result<String> {
 }
 
 /// How many POSTs a second so many threads make with nothing but the courier.
-pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &Parcel) -> Result<f64> {
+pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookRequest) -> Result<f64> {
     let monotonic = Arc::clone(clock);
-    let policy = AddressPolicy::of(&[Allowance::Loopback]);
-    let options = CourierOptions { policy, ..CourierOptions::default() };
-    let courier = HttpCourier::new(&options, Arc::new(move || monotonic.monotonic()))
+    let policy = AddressPolicy::of(&[AllowRule::Loopback]);
+    let options = ClientOptions { policy, ..ClientOptions::default() };
+    let courier = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
         .map_err(|error| BenchError(error.to_string()))?;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = clock.monotonic();

@@ -14,15 +14,15 @@ use crate::random;
 
 /// What there is of a run.
 #[derive(Default)]
-pub struct Traces(Mutex<Left>);
+pub struct Cleanup(Mutex<Leftovers>);
 
 #[derive(Default)]
-struct Left {
+struct Leftovers {
     child: Option<Child>,
     folder: Option<PathBuf>,
 }
 
-impl Traces {
+impl Cleanup {
     /// From now on a signal that ends this process leaves nothing behind.
     pub fn watch() -> Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -79,12 +79,12 @@ impl Traces {
         self.lock().end_child();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, Leftovers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Left {
+impl Leftovers {
     fn end_child(&mut self) {
         // Its file goes away with it: there is nothing to end in order.
         if let Some(mut child) = self.child.take() {
@@ -106,7 +106,7 @@ impl Left {
 /// A folder for the temporary files; it goes away with everything in it.
 pub struct Folder {
     path: PathBuf,
-    traces: Arc<Traces>,
+    traces: Arc<Cleanup>,
 }
 
 impl Folder {
@@ -116,7 +116,7 @@ impl Folder {
     }
 
     /// What there is of the run, beside it.
-    pub fn traces(&self) -> &Arc<Traces> {
+    pub fn traces(&self) -> &Arc<Cleanup> {
         &self.traces
     }
 }

@@ -8,49 +8,49 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::actions::accounts;
-use crate::bench::baseline::{Bare, BareServer, another};
+use crate::bench::baseline::{Baseline, BaselineServer, another};
 use crate::bench::cleanup::Folder;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
 use crate::bench::receiver::Receiver;
-use crate::bench::report::Report;
-use crate::bench::server_process::Program;
-use crate::bench::{BenchError, Options, Result};
+use crate::bench::report::BenchReport;
+use crate::bench::server_process::ServerProcess;
+use crate::bench::{BenchError, BenchOptions, Result};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
-use crate::domain::account::user::Registration;
+use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::{Cue, NewCue, OnFailure, Transport};
-use crate::domain::execution::Retry;
-use crate::domain::execution::verification::Mode;
+use crate::domain::execution::RetryPolicy;
+use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::store::accounts::users as store_accounts;
-use crate::store::{Store, Tx, cues};
+use crate::store::{Store, WriteTx, cues};
 
 /// The longest that is waited for deliveries.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The program, its counterparts and what the measures have made so far.
-pub struct Bench {
+pub struct Harness {
     pub clock: Arc<Clock>,
-    pub options: Options,
-    pub program: Program,
+    pub options: BenchOptions,
+    pub program: ServerProcess,
     /// Bytes of memory right after the start.
     pub at_start: Option<f64>,
     pub key: String,
     pub receiver: Receiver,
-    pub bare: BareServer,
+    pub bare: BaselineServer,
     pub store: Arc<Store>,
     pub sample: (Cue, Value),
     // Last, so that it is removed when nobody writes into it any more.
     pub folder: Folder,
 }
 
-impl Bench {
+impl Harness {
     /// Starts the program and its counterparts.
-    pub fn start(options: Options, clock: &Arc<Clock>, folder: Folder) -> Result<Self> {
+    pub fn start(options: BenchOptions, clock: &Arc<Clock>, folder: Folder) -> Result<Self> {
         let receiver = Receiver::start()?;
-        let program = Program::start(&folder.file("cued.db"), folder.traces())?;
+        let program = ServerProcess::start(&folder.file("cued.db"), folder.traces())?;
         let at_start = program.resident();
         let key = register(&program)?;
         let store = Arc::new(open_store(&folder, "bare.db")?);
@@ -60,8 +60,8 @@ impl Bench {
         let known = store.write(move |tx| cues::insert(tx, row, Some(&body))).wait()?;
         // Other rows need another id.
         cue.id = "cue_bench".to_owned();
-        let bare = Bare { store: Arc::clone(&store), cue: cue.clone(), payload: payload.clone(), known };
-        let bare = BareServer::start(bare)?;
+        let bare = Baseline { store: Arc::clone(&store), cue: cue.clone(), payload: payload.clone(), known };
+        let bare = BaselineServer::start(bare)?;
         let clock = Arc::clone(clock);
         Ok(Self {
             clock,
@@ -86,7 +86,7 @@ impl Bench {
             let batch = left.min(1_000);
             left -= batch;
             let (cue, payload) = (cue.clone(), payload.clone());
-            let insert = move |tx: &Tx<'_>| {
+            let insert = move |tx: &WriteTx<'_>| {
                 (0..batch).try_for_each(|_| cues::insert(tx, another(&cue)?, Some(&payload)).map(drop))
             };
             self.store.write(insert).wait()?;
@@ -168,14 +168,14 @@ impl Bench {
     }
 
     /// An instant by which so many cues can have been made.
-    pub fn after_making(&self, count: usize, report: &Report) -> Timestamp {
+    pub fn after_making(&self, count: usize, report: &BenchReport) -> Timestamp {
         #[allow(clippy::cast_precision_loss)]
         let seconds = 1.5 * count as f64 / report.figure("creates_16").unwrap_or(1_000.0).max(1.0);
         self.in_seconds(seconds + 2.0)
     }
 }
 
-fn register(program: &Program) -> Result<String> {
+fn register(program: &ServerProcess) -> Result<String> {
     let body = json!({"email": "bench@example.com"}).to_string();
     let mut client = Client::connect(program.address())?;
     let answer = client.call(&request("POST", "/v1/auth/register", None, &body))?;
@@ -188,7 +188,7 @@ pub fn open_store(folder: &Folder, name: &str) -> Result<Store> {
 
 pub fn user(store: &Store, clock: &Clock, email: &str) -> Result<i64> {
     let email = Email::parse(email).map_err(|error| BenchError(error.to_string()))?;
-    let made = accounts::register(store, email, "free", Registration::Open, clock.now())?.wait()?;
+    let made = accounts::register(store, email, "free", RegistrationPolicy::Open, clock.now())?.wait()?;
     let found = store.read(move |read| store_accounts::find_by_email(read, &made.email)).wait()?;
     found.map(|user| user.key).ok_or_else(|| BenchError("the bare store lost its user".to_owned()))
 }
@@ -205,9 +205,9 @@ fn sample(clock: &Clock, url: &str) -> Result<(Cue, Value)> {
         transport: Transport::Webhook,
         callback: Some(Callback { url: url.to_owned(), method: Method::Post, headers: Vec::new() }),
         payload: Some(text["payload"].clone()),
-        retry: Retry::default(),
+        retry: RetryPolicy::default(),
         on_failure: OnFailure::default(),
-        verification: Mode::default(),
+        verification: VerificationMode::default(),
         warning: None,
     };
     let made = new.into_cue("cue_sample".to_owned(), 0, clock.now());

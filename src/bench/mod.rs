@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use report::Report;
+use report::BenchReport;
 
 /// What is measured, and for how long.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct BenchOptions {
     /// The folder whose disk is measured; a folder for the temporary files is made in it and removed again.
     pub folder: PathBuf,
     /// How long each rate is measured.
@@ -65,10 +65,10 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// # Errors
 /// Says what stood in the way. The temporary files are removed either way, as they are when SIGINT, SIGTERM or SIGHUP
 /// ends the process.
-pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<Report> {
+pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchReport> {
     let clock = Arc::new(Clock::system());
-    let folder = cleanup::Traces::watch()?.folder(&options.folder)?;
-    let mut report = Report::of(options);
+    let folder = cleanup::Cleanup::watch()?.folder(&options.folder)?;
+    let mut report = BenchReport::of(options);
     measure(options, &clock, folder, &mut report, progress).map_err(|error| {
         let folder = options.folder.display();
         BenchError(format!("{error} (in {folder}; if its disk is full or fails, give another --dir)"))
@@ -77,14 +77,14 @@ pub fn run(options: &Options, progress: &dyn Fn(&str, usize, usize)) -> Result<R
 }
 
 fn measure(
-    options: &Options,
+    options: &BenchOptions,
     clock: &Arc<Clock>,
     folder: cleanup::Folder,
-    report: &mut Report,
+    report: &mut BenchReport,
     progress: &dyn Fn(&str, usize, usize),
 ) -> Result<()> {
     let steps = scenarios::STEPS;
-    let mut bench = harness::Bench::start(options.clone(), clock, folder)?;
+    let mut bench = harness::Harness::start(options.clone(), clock, folder)?;
     for (done, (what, step)) in steps.iter().enumerate() {
         progress(what, done, steps.len());
         step(&mut bench, report).map_err(|error| BenchError(format!("{what}: {error}")))?;

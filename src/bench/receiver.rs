@@ -15,11 +15,11 @@ const SCHEDULED_FOR: &str = "x-cueapi-scheduled-for";
 /// A receiver on a free port of loopback, with a thread for each connection. It ends with the process.
 pub struct Receiver {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ReceiverState {
     /// Milliseconds by which the requests came after their instants.
     lateness: Mutex<Vec<f64>>,
     more: Condvar,
@@ -29,7 +29,7 @@ impl Receiver {
     /// Starts to listen.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let (address, shared) = (listener.local_addr()?, Arc::new(Shared::default()));
+        let (address, shared) = (listener.local_addr()?, Arc::new(ReceiverState::default()));
         let for_thread = Arc::clone(&shared);
         let accept = move || {
             for stream in listener.incoming().flatten() {
@@ -59,7 +59,7 @@ impl Receiver {
     }
 }
 
-impl Shared {
+impl ReceiverState {
     fn lock(&self) -> MutexGuard<'_, Vec<f64>> {
         // Nothing that can panic runs under the lock.
         self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
@@ -67,7 +67,7 @@ impl Shared {
 }
 
 /// Answers the requests of one connection until it closes; a fault closes it.
-fn serve(mut stream: TcpStream, shared: &Shared) {
+fn serve(mut stream: TcpStream, shared: &ReceiverState) {
     let clock = Clock::system();
     let mut read = Vec::with_capacity(4_096);
     let mut chunk = [0; 8_192];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::bench::Options;
+use crate::bench::BenchOptions;
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,17 +55,17 @@ pub struct Row {
 
 /// All figures, in the order in which they were taken.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
+pub struct BenchReport {
     each: Duration,
     herd: usize,
     trickle: usize,
     rows: Vec<Row>,
 }
 
-impl Report {
+impl BenchReport {
     /// One without figures, of a run with these options.
     #[must_use]
-    pub fn of(options: &Options) -> Self {
+    pub fn of(options: &BenchOptions) -> Self {
         Self { each: options.each, herd: options.herd, trickle: options.trickle, rows: Vec::new() }
     }
 
@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<52} {:>12} {:>7}  of the machine's own", "measured", "figure", "share")?;
         for row in &self.rows {
@@ -144,8 +144,8 @@ pub fn quantile(values: &mut [f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let mut report = Report::default();
+    fn report() -> BenchReport {
+        let mut report = BenchReport::default();
         report.add("limit", "bare", 2_000.0, Unit::PerSecond);
         report.add_beside("own", "of the service", 500.0, Unit::PerSecond, "limit");
         report.add("memory", "resident", 3.0 * 1_048_576.0, Unit::Bytes);

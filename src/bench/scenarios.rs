@@ -10,14 +10,14 @@ use serde_json::json;
 use crate::bench::baseline;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
-use crate::bench::harness::{Bench, PATIENCE, cue, number_of, once, open_store, text_of, user};
-use crate::bench::report::{Report, Unit, quantile};
+use crate::bench::harness::{Harness, PATIENCE, cue, number_of, once, open_store, text_of, user};
+use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
-use crate::domain::execution::Retry;
+use crate::domain::execution::RetryPolicy;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::request::{Order, Ticket, message};
-use crate::engine::webhook_client::Parcel;
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, message};
+use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
 
 /// Delivery threads of a server that is started without flags.
@@ -25,10 +25,10 @@ const THREADS: usize = 64;
 /// Ids that gets go round.
 const KNOWN: usize = 1_000;
 
-type Step = fn(&mut Bench, &mut Report) -> Result<()>;
+type Scenario = fn(&mut Harness, &mut BenchReport) -> Result<()>;
 
 /// All measures, in order: what a limit is comes before what is shown beside it.
-pub const STEPS: [(&str, Step); 10] = [
+pub const STEPS: [(&str, Scenario); 10] = [
     ("fsyncs and commits of the disk", disk),
     ("a bare HTTP server", bare_server),
     ("creates of one client", |bench, report| creates(bench, report, 1)),
@@ -41,7 +41,7 @@ pub const STEPS: [(&str, Step); 10] = [
     ("a trickle", trickle),
 ];
 
-fn disk(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn disk(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let (clock, each) = (&bench.clock, bench.options.each);
     let rate = baseline::fsyncs(clock, &bench.folder.file("fsync"), each)?;
     report.add("fsyncs", "fsyncs of an overwritten page", rate, Unit::PerSecond);
@@ -58,7 +58,7 @@ fn disk(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn bare_server(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn bare_server(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     for (name, what, clients, path) in [
         ("bare_answers", "answers of a bare server, 16 clients", 16, "/"),
         ("bare_reads", "bare server with a read, 16 clients", 16, "/read"),
@@ -70,7 +70,7 @@ fn bare_server(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn creates(bench: &mut Bench, report: &mut Report, clients: usize) -> Result<()> {
+fn creates(bench: &mut Harness, report: &mut BenchReport, clients: usize) -> Result<()> {
     let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
     let request = bench.post("/v1/cues", &cue(&bench.receiver.url(), &schedule));
     let before = bench.written_at_rest();
@@ -91,7 +91,7 @@ fn creates(bench: &mut Bench, report: &mut Report, clients: usize) -> Result<()>
     Ok(())
 }
 
-fn reads(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn reads(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let mut client = Client::connect(bench.program.address())?;
     let list = client.call(&bench.get("/v1/cues?limit=100"))?;
     let ids = std::str::from_utf8(list).unwrap_or_default().split("\"id\":\"").skip(1);
@@ -117,7 +117,7 @@ fn reads(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn claims(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn claims(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let count =
         (report.figure("creates_16").unwrap_or(0.0) * bench.options.each.as_secs_f64() * 0.7) as usize;
@@ -145,7 +145,7 @@ fn claims(bench: &mut Bench, report: &mut Report) -> Result<()> {
 }
 
 /// A claim and its report; `false` when there is nothing more to claim.
-fn cycle(bench: &Bench, client: &mut Client, claim: &[u8]) -> io::Result<bool> {
+fn cycle(bench: &Harness, client: &mut Client, claim: &[u8]) -> io::Result<bool> {
     let (status, body) = client.exchange(claim)?;
     let Some(id) = text_of(body, "execution_id").filter(|_| status == 200) else {
         return if status == 409 {
@@ -158,10 +158,10 @@ fn cycle(bench: &Bench, client: &mut Client, claim: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-fn bare_pool(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let now = bench.clock.now();
     let (cue, payload) = &bench.sample;
-    let ticket = Ticket {
+    let ticket = AttemptRef {
         key: 1,
         id: ExecutionIdSource::default().next(now)?,
         cue_key: 1,
@@ -171,25 +171,29 @@ fn bare_pool(bench: &mut Bench, report: &mut Report) -> Result<()> {
         by_schedule: true,
     };
     let callback = Callback { url: bench.receiver.url(), method: Method::Post, headers: Vec::new() };
-    let order = Order {
+    let order = DeliverySpec {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
         payload: Some(json::compact(payload)),
-        retry: Retry::default(),
+        retry: RetryPolicy::default(),
         secret: format!("whsec_{}", "0123456789abcdef".repeat(4)),
         previous_secret: None,
         previous_secret_expires: None,
     };
     let message = message(&ticket, &order, now);
-    let parcel =
-        Parcel { method: Method::Post, url: callback.url, headers: message.headers, body: message.body };
+    let parcel = WebhookRequest {
+        method: Method::Post,
+        url: callback.url,
+        headers: message.headers,
+        body: message.body,
+    };
     let rate = baseline::posts(&bench.clock, THREADS, bench.options.herd, &parcel)?;
     bench.lateness(bench.options.herd)?;
     report.add("bare_posts", "POSTs of the bare pool", rate, Unit::PerSecond);
     Ok(())
 }
 
-fn herd(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn herd(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let count = bench.options.herd;
     let due = bench.after_making(count, report);
     let url = bench.receiver.url();
@@ -222,7 +226,7 @@ fn herd(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn trickle(bench: &mut Bench, report: &mut Report) -> Result<()> {
+fn trickle(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let count = bench.options.trickle;
     let first = bench.after_making(count, report);
     let step = |number: usize| SignedDuration::from_millis(100) * i32::try_from(number).unwrap_or(i32::MAX);

@@ -8,19 +8,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::bench::cleanup::Traces;
+use crate::bench::cleanup::Cleanup;
 use crate::bench::{BenchError, Result};
 
 /// `cued serve`, running.
-pub struct Program {
+pub struct ServerProcess {
     process: u32,
     address: SocketAddr,
-    traces: Arc<Traces>,
+    traces: Arc<Cleanup>,
 }
 
-impl Program {
+impl ServerProcess {
     /// Starts this very program on a new file, as a person would who tries it alone, and waits until it listens.
-    pub fn start(db: &Path, traces: &Arc<Traces>) -> Result<Self> {
+    pub fn start(db: &Path, traces: &Arc<Cleanup>) -> Result<Self> {
         let own = std::env::current_exe()?;
         let mut command = Command::new(own);
         command.args(["serve", "--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.traces.end_child();
     }

@@ -1,18 +1,18 @@
 //! The operator as the provider: links to pages of this server, each good for its bearer and stored hashed.
 
-use crate::billing::{Buyer, Seller};
+use crate::billing::{BillingAccount, BillingContext};
 use crate::domain::account::credentials::sha256;
 use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::ids::hex;
 use crate::error::Result;
 use crate::random;
 use crate::store::billing::requests;
-use crate::store::billing::requests::NewRequest;
+use crate::store::billing::requests::NewBillingRequest;
 
 /// A link to the page where the buyer confirms its request.
-pub fn checkout(seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<String> {
+pub fn checkout(seller: BillingContext<'_>, buyer: &BillingAccount, offer: Offer) -> Result<String> {
     let token = token()?;
-    let new = NewRequest {
+    let new = NewBillingRequest {
         id: uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string(),
         user_key: buyer.user.key,
         offer,
@@ -24,7 +24,7 @@ pub fn checkout(seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<Strin
 }
 
 /// A link to the page that shows the buyer's plan and lets it cancel.
-pub fn portal(seller: Seller<'_>, buyer: &Buyer) -> Result<String> {
+pub fn portal(seller: BillingContext<'_>, buyer: &BillingAccount) -> Result<String> {
     let (token, user_key, now) = (token()?, buyer.user.key, seller.now);
     let hash = sha256(token.as_bytes());
     let stored =

@@ -7,7 +7,7 @@ pub mod stripe;
 use jiff::Timestamp;
 
 use crate::domain::account::user::User;
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{FREE, Offer};
 use crate::error::Result;
 use crate::store::Store;
@@ -24,7 +24,7 @@ pub enum Provider {
 
 /// The server that sells.
 #[derive(Clone, Copy)]
-pub struct Seller<'a> {
+pub struct BillingContext<'a> {
     /// Where links are kept.
     pub store: &'a Store,
     /// The address that browsers use, without a slash at its end.
@@ -35,7 +35,7 @@ pub struct Seller<'a> {
 
 /// The account that buys.
 #[derive(Debug, Clone)]
-pub struct Buyer {
+pub struct BillingAccount {
     /// The account.
     pub user: User,
     /// As whom it has paid the payment provider before.
@@ -49,7 +49,12 @@ impl Provider {
     ///
     /// # Errors
     /// `billing_error` when the provider does not give one.
-    pub fn checkout(&self, seller: Seller<'_>, buyer: &Buyer, offer: Offer) -> Result<String> {
+    pub fn checkout(
+        &self,
+        seller: BillingContext<'_>,
+        buyer: &BillingAccount,
+        offer: Offer,
+    ) -> Result<String> {
         match self {
             Self::Manual => manual::checkout(seller, buyer, offer),
             Self::Stripe(stripe) => stripe.checkout(seller.public_url, buyer, offer),
@@ -60,7 +65,7 @@ impl Provider {
     ///
     /// # Errors
     /// `no_billing_customer`, `billing_error` when the provider does not give one.
-    pub fn portal(&self, seller: Seller<'_>, buyer: &Buyer) -> Result<String> {
+    pub fn portal(&self, seller: BillingContext<'_>, buyer: &BillingAccount) -> Result<String> {
         match self {
             Self::Manual if buyer.was_approved || buyer.user.plan != FREE => manual::portal(seller, buyer),
             Self::Manual => Err(never_upgraded().into()),
@@ -73,5 +78,5 @@ impl Provider {
 }
 
 fn never_upgraded() -> Refusal {
-    Refusal::new(Code::NoBillingCustomer, "This account has never upgraded from the free plan")
+    Refusal::new(ErrorCode::NoBillingCustomer, "This account has never upgraded from the free plan")
 }

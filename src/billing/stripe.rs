@@ -10,8 +10,8 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
 
-use crate::billing::Buyer;
-use crate::domain::api_error::{Code, Refusal};
+use crate::billing::BillingAccount;
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::json;
 use crate::error::Result;
@@ -62,7 +62,7 @@ pub struct Stripe {
 }
 
 /// Why a call brought nothing: for the operator.
-struct Fault(String);
+struct StripeError(String);
 
 impl Stripe {
     /// An account that nothing was asked of yet.
@@ -95,7 +95,7 @@ impl Stripe {
     ///
     /// # Errors
     /// `billing_error`, `server_busy`.
-    pub fn checkout(&self, public_url: &str, buyer: &Buyer, offer: Offer) -> Result<String> {
+    pub fn checkout(&self, public_url: &str, buyer: &BillingAccount, offer: Offer) -> Result<String> {
         let user = &buyer.user;
         let who = match &buyer.customer {
             Some(customer) => ("customer", customer.as_str()),
@@ -131,34 +131,37 @@ impl Stripe {
 
     fn session(&self, path: &str, form: &[(&str, &str)]) -> Result<String> {
         let key = uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string();
-        let Some(_turn) = Turn::take(&self.calls) else {
+        let Some(_turn) = CallPermit::take(&self.calls) else {
             let message = "Too many calls to the payment provider are under way; try again";
-            return Err(Refusal { retry_after: Some(1), ..Refusal::new(Code::ServerBusy, message) }.into());
+            return Err(
+                Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) }.into()
+            );
         };
-        self.post(path, form, &key).map_err(|Fault(what)| {
+        self.post(path, form, &key).map_err(|StripeError(what)| {
             tracing::error!(path, "the payment provider gave no session: {}", self.without_secrets(&what));
             let message = "The payment provider does not answer as it should; try again later";
-            Refusal::new(Code::BillingError, message).into()
+            Refusal::new(ErrorCode::BillingError, message).into()
         })
     }
 
-    fn post(&self, path: &str, form: &[(&str, &str)], key: &str) -> std::result::Result<String, Fault> {
+    fn post(&self, path: &str, form: &[(&str, &str)], key: &str) -> std::result::Result<String, StripeError> {
         let mut response = self
             .agent
             .post(format!("{}{path}", self.settings.api_base))
             .header("Authorization", format!("Bearer {}", self.settings.secret_key))
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())
-            .map_err(|error| Fault(error.to_string()))?;
+            .map_err(|error| StripeError(error.to_string()))?;
         let body = response.body_mut().with_config().limit(MOST_ANSWER).read_to_vec();
-        let body = body.map_err(|error| Fault(error.to_string()))?;
+        let body = body.map_err(|error| StripeError(error.to_string()))?;
         if !response.status().is_success() {
             return Err(refused(&response, &body));
         }
-        let answer = json::read(&body).map_err(|error| Fault(format!("the answer is no JSON: {error}")))?;
+        let answer =
+            json::read(&body).map_err(|error| StripeError(format!("the answer is no JSON: {error}")))?;
         match answer.get("url").and_then(Value::as_str) {
             Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
-            _ => Err(Fault("the session in the answer has no url".to_owned())),
+            _ => Err(StripeError("the session in the answer has no url".to_owned())),
         }
     }
 
@@ -169,23 +172,23 @@ impl Stripe {
     }
 }
 
-fn refused<B>(response: &Response<B>, body: &[u8]) -> Fault {
+fn refused<B>(response: &Response<B>, body: &[u8]) -> StripeError {
     let said =
         json::read(body).ok().and_then(|answer| Some(answer.pointer("/error/message")?.as_str()?.to_owned()));
-    Fault(format!("{}: {}", response.status(), said.unwrap_or_else(|| "without a reason".to_owned())))
+    StripeError(format!("{}: {}", response.status(), said.unwrap_or_else(|| "without a reason".to_owned())))
 }
 
 /// One of the calls that may be under way.
-struct Turn<'a>(&'a AtomicUsize);
+struct CallPermit<'a>(&'a AtomicUsize);
 
-impl<'a> Turn<'a> {
+impl<'a> CallPermit<'a> {
     fn take(calls: &'a AtomicUsize) -> Option<Self> {
         let more = |calls| (calls < MOST_CALLS).then_some(calls + 1);
         calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(calls))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -217,11 +220,11 @@ mod tests {
     #[test]
     fn calls_under_way_have_a_bound_and_come_back() {
         let calls = AtomicUsize::new(0);
-        let mut turns: Vec<_> = (0..MOST_CALLS).filter_map(|_| Turn::take(&calls)).collect();
+        let mut turns: Vec<_> = (0..MOST_CALLS).filter_map(|_| CallPermit::take(&calls)).collect();
         assert_eq!(turns.len(), MOST_CALLS);
-        assert!(Turn::take(&calls).is_none());
+        assert!(CallPermit::take(&calls).is_none());
         turns.pop();
-        assert!(Turn::take(&calls).is_some());
+        assert!(CallPermit::take(&calls).is_some());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::Failure;
-use crate::cli::common::{Database, say};
+use crate::cli::CliError;
+use crate::cli::common::{DatabaseArgs, say};
 use crate::cli::progress::{self, size};
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
@@ -18,7 +18,7 @@ pub struct BackupCommand {
     #[arg(value_name = "OUT")]
     out: PathBuf,
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
 }
 
 impl BackupCommand {
@@ -26,14 +26,14 @@ impl BackupCommand {
     ///
     /// # Errors
     /// Says what stands in the way; no part of the copy is left then.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
         let copied = backup::copy(db, &out, Clock::system().now(), progress::bar("backup"));
         progress::end();
         let bytes = copied.map_err(|error| match error {
-            CopyError::Exists(_) => Failure::Failed(format!("{error}: give the backup another name")),
-            CopyError::Remains(_) => Failure::Failed(format!("{error}, or give the backup another name")),
-            other => Failure::Failed(other.to_string()),
+            CopyError::Exists(_) => CliError::Failed(format!("{error}: give the backup another name")),
+            CopyError::Remains(_) => CliError::Failed(format!("{error}, or give the backup another name")),
+            other => CliError::Failed(other.to_string()),
         })?;
         say(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))
     }

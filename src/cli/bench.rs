@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::bench::{self, Options};
-use crate::cli::Failure;
+use crate::bench::{self, BenchOptions};
+use crate::cli::CliError;
 
 /// Flags of `cued bench`.
 #[derive(Debug, Args)]
@@ -34,20 +34,20 @@ impl BenchCommand {
     ///
     /// # Errors
     /// Says what stood in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let cues = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        let options = Options {
+        let options = BenchOptions {
             folder: self.dir,
             each: self.seconds,
             herd: cues(self.herd),
             trickle: cues(self.trickle),
         };
-        let report = bench::run(&options, &progress).map_err(|error| Failure::Failed(error.to_string()))?;
+        let report = bench::run(&options, &progress).map_err(|error| CliError::Failed(error.to_string()))?;
         let text = if self.json { format!("{:#}\n", report.json()) } else { report.to_string() };
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
-            .map_err(|error| Failure::Failed(format!("standard output cannot be written: {error}")))
+            .map_err(|error| CliError::Failed(format!("standard output cannot be written: {error}")))
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::actions::billing as actions;
-use crate::cli::common::{Database, say, table};
-use crate::cli::{Failure, Switch, plans_from};
+use crate::cli::common::{DatabaseArgs, say, table};
+use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::store::billing::requests;
@@ -16,13 +16,13 @@ use crate::store::billing::requests::BillingRequest;
 #[derive(Debug, Args)]
 pub struct BillingCommand {
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
     #[command(subcommand)]
-    action: Action,
+    action: BillingAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum BillingAction {
     /// List the requests that wait for a decision, oldest first
     List {
         /// Also those that were decided
@@ -38,7 +38,7 @@ enum Action {
         plans: Option<PathBuf>,
         /// Whether the plans' limits are in force, as for `cued serve`; with off no cue is paused
         #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
-        limits: Switch,
+        limits: OnOff,
     },
     /// Decline a request; the user's plan stays as it is
     Decline {
@@ -52,19 +52,19 @@ impl BillingCommand {
     ///
     /// # Errors
     /// Says what stands in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.action {
-            Action::List { all } => list(&self.database, all),
-            Action::Approve { id, plans, limits } => {
-                let plans = plans_from(plans.as_deref())?.limited(limits == Switch::On);
+            BillingAction::List { all } => list(&self.database, all),
+            BillingAction::Approve { id, plans, limits } => {
+                let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
                 approve(&self.database, plans, id)
             }
-            Action::Decline { id } => decline(&self.database, id),
+            BillingAction::Decline { id } => decline(&self.database, id),
         }
     }
 }
 
-fn list(database: &Database, all: bool) -> Result<(), Failure> {
+fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
     let requests = database.open()?.read(move |read| requests::list(read, all)).wait()?;
     let mut rows =
         vec![["ID", "EMAIL", "PRESENT PLAN", "REQUESTED", "INTERVAL", "STATE", "SINCE"].map(str::to_owned)];
@@ -83,7 +83,7 @@ fn list(database: &Database, all: bool) -> Result<(), Failure> {
     table(&rows)
 }
 
-fn approve(database: &Database, plans: Plans, id: String) -> Result<(), Failure> {
+fn approve(database: &DatabaseArgs, plans: Plans, id: String) -> Result<(), CliError> {
     let now = Clock::system().now();
     let (request, paused) = actions::approve(&database.open()?, plans, id, now).wait()?;
     say(&format!("{} is on plan {}", request.email, wanted(&request)))?;
@@ -93,7 +93,7 @@ fn approve(database: &Database, plans: Plans, id: String) -> Result<(), Failure>
     Ok(())
 }
 
-fn decline(database: &Database, id: String) -> Result<(), Failure> {
+fn decline(database: &DatabaseArgs, id: String) -> Result<(), CliError> {
     let request = actions::decline(&database.open()?, id, Clock::system().now()).wait()?;
     say(&format!("the request of {} for {} is declined", request.email, wanted(&request)))
 }

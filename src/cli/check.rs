@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 
-use crate::cli::Failure;
+use crate::cli::CliError;
 use crate::cli::common::say;
 use crate::cli::progress::size;
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::check;
-use crate::store::maintenance::check::{Figures, Report};
+use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
 
 /// The most problems that are told.
 const MOST_TOLD: usize = 20;
@@ -29,7 +29,7 @@ impl CheckCommand {
     ///
     /// # Errors
     /// When the file is not sound, or not to be read.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = check::inspect(&self.file, now).map_err(failed)?;
         for line in lines(&self.file, &report, now) {
@@ -44,7 +44,7 @@ impl CheckCommand {
 ///
 /// # Errors
 /// When it is not, or not to be read.
-pub fn sound(file: &Path, now: Timestamp) -> Result<(), Failure> {
+pub fn sound(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = check::inspect(file, now).map_err(failed)?;
     for problem in told(&report.problems) {
         eprintln!("{problem}");
@@ -52,19 +52,19 @@ pub fn sound(file: &Path, now: Timestamp) -> Result<(), Failure> {
     verdict(file, &report)
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::Failed(error.to_string())
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::Failed(error.to_string())
 }
 
-fn verdict(file: &Path, report: &Report) -> Result<(), Failure> {
+fn verdict(file: &Path, report: &CheckReport) -> Result<(), CliError> {
     match report.problems.len() {
         0 => Ok(()),
-        1 => Err(Failure::Failed(format!("{} is not sound: 1 problem", file.display()))),
-        problems => Err(Failure::Failed(format!("{} is not sound: {problems} problems", file.display()))),
+        1 => Err(CliError::Failed(format!("{} is not sound: 1 problem", file.display()))),
+        problems => Err(CliError::Failed(format!("{} is not sound: {problems} problems", file.display()))),
     }
 }
 
-fn lines(file: &Path, report: &Report, now: Timestamp) -> Vec<String> {
+fn lines(file: &Path, report: &CheckReport, now: Timestamp) -> Vec<String> {
     let mut lines =
         vec![format!("file        {}", file.display()), format!("schema      version {}", report.version)];
     match &report.figures {
@@ -78,7 +78,7 @@ fn lines(file: &Path, report: &Report, now: Timestamp) -> Vec<String> {
     lines
 }
 
-fn figure_lines(figures: &Figures, now: Timestamp) -> Vec<String> {
+fn figure_lines(figures: &DatabaseSummary, now: Timestamp) -> Vec<String> {
     let (users, disabled) = figures.users;
     let mut lines = vec![
         format!("size        {}, {} of it free", size(figures.bytes), size(figures.free_bytes)),

@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::Failure;
+use crate::cli::CliError;
 use crate::store::Store;
 
 /// The database that a command works on.
 #[derive(Debug, Args)]
-pub struct Database {
+pub struct DatabaseArgs {
     /// The database file
     #[arg(long, env = "CUED_DB", value_name = "FILE", default_value = "cued.db", global = true)]
     db: PathBuf,
 }
 
-impl Database {
+impl DatabaseArgs {
     /// Opens a file that exists, beside a server that may be running.
     ///
     /// # Errors
     /// When there is none, or it is not ours, or there is nothing in it yet.
-    pub fn open(&self) -> Result<Store, Failure> {
+    pub fn open(&self) -> Result<Store, CliError> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
-            return Err(Failure::Failed(format!("{} is empty: there is no database in it", path.display())));
+            return Err(CliError::Failed(format!("{} is empty: there is no database in it", path.display())));
         }
         self.open_or_make()
     }
@@ -33,11 +33,11 @@ impl Database {
     ///
     /// # Errors
     /// When there is none.
-    pub fn existing(&self) -> Result<&Path, Failure> {
+    pub fn existing(&self) -> Result<&Path, CliError> {
         if self.db.exists() {
             return Ok(&self.db);
         }
-        Err(Failure::Failed(format!(
+        Err(CliError::Failed(format!(
             "{} does not exist: give the server's file with --db, or make one with `cued user add`",
             self.db.display()
         )))
@@ -53,8 +53,8 @@ impl Database {
     ///
     /// # Errors
     /// When it is not ours or cannot be used.
-    pub fn open_or_make(&self) -> Result<Store, Failure> {
-        Store::open_beside(&self.db).map_err(|error| Failure::Failed(error.to_string()))
+    pub fn open_or_make(&self) -> Result<Store, CliError> {
+        Store::open_beside(&self.db).map_err(|error| CliError::Failed(error.to_string()))
     }
 }
 
@@ -62,7 +62,7 @@ impl Database {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), Failure> {
+pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -83,7 +83,7 @@ pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When standard output cannot be written: nobody has seen the key then.
-pub fn card(lines: &[(&str, &str)]) -> Result<(), Failure> {
+pub fn card(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let lost = "; the new key is lost: revoke it and make another with `cued key add`";
@@ -94,7 +94,7 @@ pub fn card(lines: &[(&str, &str)]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn say(sentence: &str) -> Result<(), Failure> {
+pub fn say(sentence: &str) -> Result<(), CliError> {
     write(&format!("{sentence}\n")).map_err(|error| unwritable("; it is done all the same", &error))
 }
 
@@ -110,8 +110,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn unwritable(so: &str, error: &io::Error) -> Failure {
-    Failure::Failed(format!("standard output cannot be written: {error}{so}"))
+fn unwritable(so: &str, error: &io::Error) -> CliError {
+    CliError::Failed(format!("standard output cannot be written: {error}{so}"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 
 use crate::actions::accounts as actions;
-use crate::cli::Failure;
-use crate::cli::common::{Database, card, say, table};
+use crate::cli::CliError;
+use crate::cli::common::{DatabaseArgs, card, say, table};
 use crate::cli::user::{known, parse};
 use crate::clock::Clock;
 use crate::store::accounts::api_keys;
@@ -13,13 +13,13 @@ use crate::store::accounts::api_keys;
 #[derive(Debug, Args)]
 pub struct KeyCommand {
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
     #[command(subcommand)]
-    action: Action,
+    action: KeyAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum KeyAction {
     /// Make a further key of a user and print it; it is shown only this once
     Add {
         /// The user's e-mail address
@@ -45,24 +45,24 @@ impl KeyCommand {
     ///
     /// # Errors
     /// Says what stands in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.action {
-            Action::Add { email, name } => add(&self.database, &email, name),
-            Action::List { email } => list(&self.database, &email),
-            Action::Revoke { key_id } => revoke(&self.database, key_id),
+            KeyAction::Add { email, name } => add(&self.database, &email, name),
+            KeyAction::List { email } => list(&self.database, &email),
+            KeyAction::Revoke { key_id } => revoke(&self.database, key_id),
         }
     }
 }
 
-fn add(database: &Database, email: &str, name: String) -> Result<(), Failure> {
+fn add(database: &DatabaseArgs, email: &str, name: String) -> Result<(), CliError> {
     if !(1..=255).contains(&name.chars().count()) {
-        return Err(Failure::Usage("--name takes 1 to 255 characters".to_owned()));
+        return Err(CliError::Usage("--name takes 1 to 255 characters".to_owned()));
     }
     let email = parse(email)?;
     let store = database.open()?;
     let user = store.read(move |read| known(read, &email)).wait()?;
     if user.disabled_at.is_some() {
-        return Err(Failure::Failed(format!("{} is disabled: a key of it would answer 401", user.email)));
+        return Err(CliError::Failed(format!("{} is disabled: a key of it would answer 401", user.email)));
     }
     let made = actions::make_key(&store, user.key, name, Clock::system().now())?.wait()?;
     card(&[("id", &made.id), ("name", &made.name), ("api key", made.api_key.reveal())])?;
@@ -70,7 +70,7 @@ fn add(database: &Database, email: &str, name: String) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(database: &Database, email: &str) -> Result<(), Failure> {
+fn list(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
     let email = parse(email)?;
     let listed = database.open()?.read(move |read| api_keys::list(read, known(read, &email)?.key)).wait()?;
     let mut rows = vec![["ID", "NAME", "PREFIX", "CREATED"].map(str::to_owned)];
@@ -78,11 +78,11 @@ fn list(database: &Database, email: &str) -> Result<(), Failure> {
     table(&rows)
 }
 
-fn revoke(database: &Database, key_id: String) -> Result<(), Failure> {
+fn revoke(database: &DatabaseArgs, key_id: String) -> Result<(), CliError> {
     let store = database.open()?;
     let id = key_id.clone();
     let Some(user_key) = store.read(move |read| api_keys::find_user(read, &id)).wait()? else {
-        return Err(Failure::Failed(format!("there is no key {key_id}: see `cued key list EMAIL`")));
+        return Err(CliError::Failed(format!("there is no key {key_id}: see `cued key list EMAIL`")));
     };
     actions::revoke_key(&store, user_key, key_id.clone()).wait()?;
     say(&format!("key {key_id} is revoked"))

@@ -22,7 +22,7 @@ use tracing::Level;
 use crate::domain::account::plan::Plans;
 use crate::error::Error;
 use crate::logging;
-use crate::logging::Format;
+use crate::logging::LogFormat;
 use crate::server::ServeError;
 
 /// The cue daemon: scheduled callbacks from one binary on one SQLite file
@@ -56,21 +56,21 @@ enum Command {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
+enum OnOff {
     On,
     Off,
 }
 
 /// Why a command did not do what it was asked for: a sentence for standard error, and the exit code.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CliError {
     /// The command line asks for something that cannot be: exit code 2.
     Usage(String),
     /// Something stood in the way: exit code 1.
     Failed(String),
 }
 
-impl Failure {
+impl CliError {
     /// The process's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -81,14 +81,14 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Usage(what) | Self::Failed(what)) = self;
         f.write_str(what)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         match error {
             Error::Refused(refusal) => Self::Failed(refusal.message.into_owned()),
@@ -97,7 +97,7 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<ServeError> for Failure {
+impl From<ServeError> for CliError {
     fn from(error: ServeError) -> Self {
         Self::Failed(error.to_string())
     }
@@ -108,10 +108,10 @@ impl Cli {
     ///
     /// # Errors
     /// Says why it was not done.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let (level, format) = match &self.command {
             Command::Serve(serve) => serve.log(),
-            _ => (Level::INFO, Format::Text),
+            _ => (Level::INFO, LogFormat::Text),
         };
         logging::start(level, format);
         match self.command {
@@ -129,13 +129,13 @@ impl Cli {
 }
 
 /// The plans in a file, or the built-in ones.
-fn plans_from(path: Option<&Path>) -> Result<Plans, Failure> {
+fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
     let Some(path) = path else { return Ok(Plans::default()) };
     Plans::from_json(&String::from_utf8_lossy(&read(path)?))
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path)
-        .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))
+        .map_err(|error| CliError::Failed(format!("{} cannot be read: {error}", path.display())))
 }

@@ -2,17 +2,17 @@
 
 use clap::Args;
 
-use crate::cli::Failure;
-use crate::cli::common::{Database, say};
+use crate::cli::CliError;
+use crate::cli::common::{DatabaseArgs, say};
 use crate::clock::Clock;
 use crate::store::db::hold;
-use crate::store::db::hold::Overdue;
+use crate::store::db::hold::OverdueCounts;
 
 /// Flags of `cued promote`.
 #[derive(Debug, Args)]
 pub struct PromoteCommand {
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
 }
 
 impl PromoteCommand {
@@ -20,7 +20,7 @@ impl PromoteCommand {
     ///
     /// # Errors
     /// Says what stands in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));
         let db = self.database.path().display();
@@ -35,7 +35,7 @@ impl PromoteCommand {
     }
 }
 
-fn what_follows(Overdue { cues, executions }: Overdue) -> String {
+fn what_follows(OverdueCounts { cues, executions }: OverdueCounts) -> String {
     format!(
         "A server that runs on it begins within 5 seconds, the next one when it starts: {cues} cues are overdue and \
          catch up as their `catch_up` says, {executions} executions are due and are sent, or handed out to workers"

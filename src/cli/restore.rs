@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::Failure;
+use crate::cli::CliError;
 use crate::cli::check;
-use crate::cli::common::{Database, say};
+use crate::cli::common::{DatabaseArgs, say};
 use crate::cli::progress;
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
@@ -19,7 +19,7 @@ pub struct RestoreCommand {
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
     /// Take the place of a database that is there; it is kept beside, under a name that ends in .replaced
     #[arg(long)]
     replace: bool,
@@ -30,17 +30,17 @@ impl RestoreCommand {
     ///
     /// # Errors
     /// Says what stands in the way; what was there is then as it was.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         check::sound(&backup, now)?;
         let restored = backup::restore(&backup, db, now, self.replace, progress::bar("restore"));
         progress::end();
         let kept = restored.map_err(|error| match error {
-            CopyError::Exists(_) => Failure::Failed(format!(
+            CopyError::Exists(_) => CliError::Failed(format!(
                 "{error}: give another --db, or --replace to put it aside and the backup in its place"
             )),
-            other => Failure::Failed(other.to_string()),
+            other => CliError::Failed(other.to_string()),
         })?;
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {

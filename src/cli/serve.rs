@@ -8,19 +8,19 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tracing::Level;
 
-use crate::app::{HttpSettings, Settings};
+use crate::app::{Config, HttpLimits};
 use crate::cli::stripe::StripeFlags;
-use crate::cli::{Failure, Switch, plans_from, read};
+use crate::cli::{CliError, OnOff, plans_from, read};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
-use crate::domain::account::user::Registration;
+use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::retention::Retention;
-use crate::domain::webhook::address_policy::{AddressPolicy, Allowance, Cidr};
-use crate::domain::webhook::callback_url::Destination;
-use crate::logging::Format;
-use crate::mail::{MailRoute, Smtp};
+use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule, Cidr};
+use crate::domain::webhook::callback_url::CallbackTarget;
+use crate::logging::LogFormat;
+use crate::mail::{MailTransport, Smtp};
 use crate::server;
-use crate::server::Listen;
+use crate::server::ListenConfig;
 
 /// Flags of `cued serve`.
 #[derive(Debug, Args)]
@@ -52,12 +52,12 @@ pub struct Serve {
 
     /// Who may register over HTTP [default: first-user]
     #[arg(long, env = "CUED_REGISTRATION", value_name = "WHO")]
-    registration: Option<Who>,
+    registration: Option<RegistrationArg>,
 
     /// Addresses that callbacks may reach: public, private, loopback or a CIDR; repeat or separate by commas
     /// [default: public]
     #[arg(long, env = "CUED_ALLOW_CALLBACKS_TO", value_name = "WHERE", value_delimiter = ',')]
-    allow_callbacks_to: Vec<Allowance>,
+    allow_callbacks_to: Vec<AllowRule>,
 
     /// A JSON file with the plans, in place of free, pro and scale
     #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
@@ -69,7 +69,7 @@ pub struct Serve {
 
     /// Whether the plans' limits are in force; off suits a person who runs it alone
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
-    limits: Switch,
+    limits: OnOff,
 
     /// How much history is kept: how long after an execution was over, and how many executions of a cue, whichever
     /// keeps less; one of the two alone, such as 30d, 12h or 500; or off
@@ -100,11 +100,11 @@ pub struct Serve {
 
     /// How much is logged
     #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
-    log_level: LogLevel,
+    log_level: LogLevelArg,
 
     /// How it is logged
     #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
+    log_format: LogFormatArg,
 
     /// Address and port of a listener of its own that serves /metrics for Prometheus; needs no key, so let only the
     /// collector reach it [default: none]
@@ -124,7 +124,7 @@ pub struct Serve {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Who {
+enum RegistrationArg {
     /// Anyone, until one user exists
     FirstUser,
     /// Anyone
@@ -134,7 +134,7 @@ enum Who {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
+enum LogFormatArg {
     /// Lines for people
     Text,
     /// Lines that are JSON objects
@@ -142,7 +142,7 @@ enum LogFormat {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogLevel {
+enum LogLevelArg {
     /// Only what is broken
     Error,
     /// And what may be
@@ -160,13 +160,13 @@ impl Serve {
     ///
     /// # Errors
     /// Says what stands in the way of a start, or what ended the server.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         let dev = self.dev || self.ephemeral;
         let listen = self.listen_on();
         if self.ephemeral
             && let Some(db) = &self.db
         {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "--ephemeral makes a database of its own and leaves {} alone: leave out one of --ephemeral and --db (or CUED_DB)",
                 db.display()
             )));
@@ -192,23 +192,23 @@ impl Serve {
         let settings = self.settings(db, dev)?;
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
-        let listen = Listen { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
-        server::run(clock, settings, listen).map_err(Failure::from)
+        let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
+        server::run(clock, settings, listen).map_err(CliError::from)
     }
 
     /// How much is logged, and how.
     #[must_use]
-    pub fn log(&self) -> (Level, Format) {
+    pub fn log(&self) -> (Level, LogFormat) {
         let format = match self.log_format {
-            LogFormat::Text => Format::Text,
-            LogFormat::Json => Format::Json,
+            LogFormatArg::Text => LogFormat::Text,
+            LogFormatArg::Json => LogFormat::Json,
         };
         let level = match self.log_level {
-            LogLevel::Error => Level::ERROR,
-            LogLevel::Warn => Level::WARN,
-            LogLevel::Info => Level::INFO,
-            LogLevel::Debug => Level::DEBUG,
-            LogLevel::Trace => Level::TRACE,
+            LogLevelArg::Error => Level::ERROR,
+            LogLevelArg::Warn => Level::WARN,
+            LogLevelArg::Info => Level::INFO,
+            LogLevelArg::Debug => Level::DEBUG,
+            LogLevelArg::Trace => Level::TRACE,
         };
         (level, format)
     }
@@ -218,31 +218,31 @@ impl Serve {
         self.listen.unwrap_or_else(|| SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port))
     }
 
-    fn clock(&self) -> Result<Clock, Failure> {
+    fn clock(&self) -> Result<Clock, CliError> {
         match self.test_clock.as_deref() {
             None => Ok(Clock::system()),
             Some("now") => Ok(Clock::test(None)),
             Some(text) => match text.parse::<Timestamp>() {
                 Ok(instant) => Ok(Clock::test(Some(instant))),
-                Err(_) => Err(Failure::Usage(format!(
+                Err(_) => Err(CliError::Usage(format!(
                     "--test-clock {text:?} is no instant: write it as 2030-01-31T09:00:00Z"
                 ))),
             },
         }
     }
 
-    fn settings(&self, db: PathBuf, dev: bool) -> Result<Settings, Failure> {
+    fn settings(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
         let allowed = match self.allow_callbacks_to.as_slice() {
-            [] if dev => AddressPolicy::of(&[Allowance::Public, Allowance::Private, Allowance::Loopback]),
+            [] if dev => AddressPolicy::of(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback]),
             given => AddressPolicy::of(given),
         };
         let registration = match self.registration {
-            None if dev => Registration::Open,
-            None | Some(Who::FirstUser) => Registration::FirstUser,
-            Some(Who::Open) => Registration::Open,
-            Some(Who::Closed) => Registration::Closed,
+            None if dev => RegistrationPolicy::Open,
+            None | Some(RegistrationArg::FirstUser) => RegistrationPolicy::FirstUser,
+            Some(RegistrationArg::Open) => RegistrationPolicy::Open,
+            Some(RegistrationArg::Closed) => RegistrationPolicy::Closed,
         };
-        Ok(Settings {
+        Ok(Config {
             public_url: self.public_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
             registration,
             callbacks: allowed,
@@ -252,36 +252,36 @@ impl Serve {
             delivery_threads: usize::from(self.delivery_threads),
             callback_ca: self.callback_ca.as_deref().map(read).transpose()?,
             mail: self.mail(dev)?,
-            http: HttpSettings {
+            http: HttpLimits {
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 trusted_proxies: self.trust_proxy.clone(),
-                ..HttpSettings::default()
+                ..HttpLimits::default()
             },
-            ..Settings::of(db)
+            ..Config::of(db)
         })
     }
 
-    fn mail(&self, dev: bool) -> Result<MailRoute, Failure> {
+    fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
         match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
             (Some(url), Some(from)) => {
-                Ok(MailRoute::Smtp(Box::new(Smtp::new(url, from).map_err(Failure::Usage)?)))
+                Ok(MailTransport::Smtp(Box::new(Smtp::new(url, from).map_err(CliError::Usage)?)))
             }
-            _ => Ok(MailRoute::Log { stdout: dev }),
+            _ => Ok(MailTransport::Log { stdout: dev }),
         }
     }
 
-    fn plans(&self) -> Result<Plans, Failure> {
+    fn plans(&self) -> Result<Plans, CliError> {
         let plans = plans_from(self.plans.as_deref())?
             .with_default(&self.default_plan)
-            .map_err(|error| Failure::Usage(format!("--default-plan: {error}")))?;
-        Ok(plans.limited(self.limits == Switch::On))
+            .map_err(|error| CliError::Usage(format!("--default-plan: {error}")))?;
+        Ok(plans.limited(self.limits == OnOff::On))
     }
 }
 
 /// What `--dev` asks of every listener.
-fn stays_on_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), Failure> {
+fn stays_on_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), CliError> {
     match address {
-        Some(address) if !address.ip().is_loopback() => Err(Failure::Usage(format!(
+        Some(address) if !address.ip().is_loopback() => Err(CliError::Usage(format!(
             "--dev listens on loopback only: give {flag} 127.0.0.1:{port} in place of {address}, or leave --dev out"
         ))),
         _ => Ok(()),
@@ -303,7 +303,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads `--public-url`: what links to this server begin with, and where callbacks reach its echo path.
 fn web_address(text: &str) -> Result<String, String> {
-    let is_plain = !text.contains(['?', '#']) && Destination::parse(text).is_ok();
+    let is_plain = !text.contains(['?', '#']) && CallbackTarget::parse(text).is_ok();
     let wrong = || "write it as https://cue.example.com, with a path if there is one".to_owned();
     is_plain.then(|| text.to_owned()).ok_or_else(wrong)
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::billing::stripe::{API_BASE, StripeSettings, TIMEOUT};
-use crate::cli::Failure;
+use crate::cli::CliError;
 use crate::domain::billing::offer::Prices;
 
 /// How to reach the account at Stripe. Without any of these, users ask for plans and `cued billing` decides.
@@ -44,7 +44,7 @@ impl StripeFlags {
     ///
     /// # Errors
     /// When some are given and others are missing, and when they cannot be right.
-    pub fn settings(&self) -> Result<Option<StripeSettings>, Failure> {
+    pub fn settings(&self) -> Result<Option<StripeSettings>, CliError> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),
             ("--stripe-webhook-secret", &self.stripe_webhook_secret),
@@ -62,17 +62,17 @@ impl StripeFlags {
         let [Some(secret_key), Some(webhook_secret), Some(pm), Some(pa), Some(sm), Some(sa)] = given else {
             let flags = flags.iter().zip(given).filter(|(_, given)| given.is_none());
             let missing: Vec<&str> = flags.map(|((name, _), _)| *name).collect();
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "payment by Stripe is configured by half: give {} as well, or leave every --stripe flag (and \
                  CUED_STRIPE_* variable) out for manual billing",
                 missing.join(", ")
             )));
         };
         if !api_base.starts_with("https://") && !api_base.starts_with("http://") {
-            return Err(Failure::Usage(format!("--stripe-api-base {api_base:?} is no http or https URL")));
+            return Err(CliError::Usage(format!("--stripe-api-base {api_base:?} is no http or https URL")));
         }
         let prices = Prices::new([pm, pa, sm, sa].map(str::to_owned)).ok_or_else(|| {
-            Failure::Usage(
+            CliError::Usage(
                 "two of the --stripe-price flags have the same id: each plan and interval needs its own"
                     .to_owned(),
             )

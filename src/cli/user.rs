@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::actions::accounts as actions;
-use crate::cli::common::{Database, card, say, table};
-use crate::cli::{Failure, Switch, plans_from};
+use crate::cli::common::{DatabaseArgs, card, say, table};
+use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
-use crate::domain::account::user::{Registration, User};
+use crate::domain::account::user::{RegistrationPolicy, User};
 use crate::store::accounts::users;
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Flags of `cued user`.
 #[derive(Debug, Args)]
 pub struct UserCommand {
     #[command(flatten)]
-    database: Database,
+    database: DatabaseArgs,
     #[command(subcommand)]
-    action: Action,
+    action: UserAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum UserAction {
     /// Add a user and print its first API key, which is shown only this once
     Add {
         /// The user's e-mail address
@@ -49,7 +49,7 @@ enum Action {
         plans: Option<PathBuf>,
         /// Whether the plans' limits are in force, as for `cued serve`; with off no cue is paused
         #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
-        limits: Switch,
+        limits: OnOff,
     },
     /// Disable a user: its keys answer 401 at once, its cues are paused, what waits of theirs is not sent any more
     Disable {
@@ -63,31 +63,34 @@ impl UserCommand {
     ///
     /// # Errors
     /// Says what stands in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.action {
-            Action::Add { email, default_plan, plans } => add(&self.database, &email, &default_plan, plans),
-            Action::List => list(&self.database),
-            Action::SetPlan { email, plan, plans, limits } => {
-                let plans = plans_from(plans.as_deref())?.limited(limits == Switch::On);
+            UserAction::Add { email, default_plan, plans } => {
+                add(&self.database, &email, &default_plan, plans)
+            }
+            UserAction::List => list(&self.database),
+            UserAction::SetPlan { email, plan, plans, limits } => {
+                let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
                 set_plan(&self.database, &email, plan, &plans)
             }
-            Action::Disable { email } => disable(&self.database, &email),
+            UserAction::Disable { email } => disable(&self.database, &email),
         }
     }
 }
 
-fn add(database: &Database, email: &str, plan: &str, plans: Option<PathBuf>) -> Result<(), Failure> {
-    plans_from(plans.as_deref())?.known(plan).map_err(|error| Failure::Usage(error.to_string()))?;
+fn add(database: &DatabaseArgs, email: &str, plan: &str, plans: Option<PathBuf>) -> Result<(), CliError> {
+    plans_from(plans.as_deref())?.known(plan).map_err(|error| CliError::Usage(error.to_string()))?;
     let email = parse(email)?;
     // The one command that may come before the first start: it makes the file.
     let store = database.open_or_make()?;
-    let made = actions::register(&store, email, plan, Registration::Open, Clock::system().now())?.wait()?;
+    let made =
+        actions::register(&store, email, plan, RegistrationPolicy::Open, Clock::system().now())?.wait()?;
     card(&[("user", &made.id), ("email", &made.email), ("api key", made.api_key.reveal())])?;
     eprintln!("Store the key now: it is not shown again.");
     Ok(())
 }
 
-fn list(database: &Database) -> Result<(), Failure> {
+fn list(database: &DatabaseArgs) -> Result<(), CliError> {
     let users = database.open()?.read(users::list).wait()?;
     let mut rows = vec![["EMAIL", "PLAN", "ACTIVE CUES", "STATE", "CREATED", "ID"].map(str::to_owned)];
     rows.extend(users.into_iter().map(|user| {
@@ -104,11 +107,11 @@ fn list(database: &Database) -> Result<(), Failure> {
     table(&rows)
 }
 
-fn set_plan(database: &Database, email: &str, plan: String, plans: &Plans) -> Result<(), Failure> {
-    plans.known(&plan).map_err(|error| Failure::Usage(error.to_string()))?;
+fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {
+    plans.known(&plan).map_err(|error| CliError::Usage(error.to_string()))?;
     let (email, limits, now) = (parse(email)?, plans.limits(&plan), Clock::system().now());
     let shown = format!("{email} is on plan {plan}");
-    let change = move |tx: &Tx<'_>| actions::change_plan(tx, known(tx, &email)?.key, &plan, limits, now);
+    let change = move |tx: &WriteTx<'_>| actions::change_plan(tx, known(tx, &email)?.key, &plan, limits, now);
     let paused = database.open()?.write(change).wait()?;
     say(&shown)?;
     if paused == 0 {
@@ -117,7 +120,7 @@ fn set_plan(database: &Database, email: &str, plan: String, plans: &Plans) -> Re
     say(&format!("its {paused} newest cues are above the limit of active cues and were paused"))
 }
 
-fn disable(database: &Database, email: &str) -> Result<(), Failure> {
+fn disable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
     let email = parse(email)?;
     let shown =
         format!("{email} is disabled: its cues are paused, and what of theirs waited is not sent any more");
@@ -130,15 +133,15 @@ fn disable(database: &Database, email: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When it is none.
-pub fn parse(email: &str) -> Result<Email, Failure> {
-    Email::parse(email).map_err(|fault| Failure::Usage(format!("{email:?}: {fault}")))
+pub fn parse(email: &str) -> Result<Email, CliError> {
+    Email::parse(email).map_err(|fault| CliError::Usage(format!("{email:?}: {fault}")))
 }
 
 /// The user with this address.
 ///
 /// # Errors
 /// When there is none.
-pub fn known(read: &Read<'_>, email: &Email) -> crate::error::Result<User> {
+pub fn known(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?
         .ok_or_else(|| crate::error::Error::Fault(format!("there is no user {email}: see `cued user list`")))
 }

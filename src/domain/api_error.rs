@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Every error code that a caller can meet (`spec.md` §7 and `contract.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
-pub enum Code {
+pub enum ErrorCode {
     AlreadyClaimed,
     BadRequest,
     BillingError,
@@ -58,7 +58,7 @@ pub enum Code {
     WorkerNotFound,
 }
 
-impl Code {
+impl ErrorCode {
     /// The code as it stands in the body of an error, and the HTTP status that goes with it.
     #[must_use]
     pub fn text_and_status(self) -> (&'static str, u16) {
@@ -114,26 +114,26 @@ impl Code {
 
 /// One step of the path to a faulty value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum LocSegment {
     /// A field of an object, or the part of the request (`body`, `query`).
     Field(Cow<'static, str>),
     /// An element of an array.
     Index(usize),
 }
 
-impl From<&'static str> for Step {
+impl From<&'static str> for LocSegment {
     fn from(name: &'static str) -> Self {
         Self::Field(Cow::Borrowed(name))
     }
 }
 
-impl From<String> for Step {
+impl From<String> for LocSegment {
     fn from(name: String) -> Self {
         Self::Field(Cow::Owned(name))
     }
 }
 
-impl From<usize> for Step {
+impl From<usize> for LocSegment {
     fn from(index: usize) -> Self {
         Self::Index(index)
     }
@@ -141,11 +141,11 @@ impl From<usize> for Step {
 
 /// One entry of the `detail` of a 422, in Pydantic's terms (contract §2).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Problem {
+pub struct FieldError {
     /// `missing`, `string_type`, `extra_forbidden`, …
     pub kind: &'static str,
     /// Where the value stands in the request.
-    pub loc: Vec<Step>,
+    pub loc: Vec<LocSegment>,
     /// One sentence for a person.
     pub msg: String,
     /// The value that was refused; for `extra_forbidden` the name of the field.
@@ -156,11 +156,11 @@ pub struct Problem {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     /// What went wrong, as a word of the contract.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What went wrong and what to do, in a sentence.
     pub message: Cow<'static, str>,
     /// Every problem found, for a 422; empty for all other codes.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FieldError>,
     /// Seconds after which to try again, for `Retry-After`.
     pub retry_after: Option<u32>,
 }
@@ -168,30 +168,30 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal with its code and its sentence.
     #[must_use]
-    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), problems: Vec::new(), retry_after: None }
     }
 
     /// A 422 that names every problem; the message repeats the first.
     #[must_use]
-    pub fn invalid(problems: Vec<Problem>) -> Self {
+    pub fn invalid(problems: Vec<FieldError>) -> Self {
         let message = match problems.first() {
             Some(first) => format!("{}: {}", path(&first.loc), first.msg),
             None => "The request is not valid".to_owned(),
         };
-        Self { code: Code::ValidationError, message: message.into(), problems, retry_after: None }
+        Self { code: ErrorCode::ValidationError, message: message.into(), problems, retry_after: None }
     }
 }
 
-fn path(loc: &[Step]) -> String {
+fn path(loc: &[LocSegment]) -> String {
     let mut text = String::new();
     for step in loc {
         if !text.is_empty() {
             text.push('.');
         }
         match step {
-            Step::Field(name) => text.push_str(name),
-            Step::Index(index) => text.push_str(&index.to_string()),
+            LocSegment::Field(name) => text.push_str(name),
+            LocSegment::Index(index) => text.push_str(&index.to_string()),
         }
     }
     text

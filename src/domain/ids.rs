@@ -89,13 +89,13 @@ impl fmt::Display for ExecutionId {
 
 /// Makes execution ids; those that one generator makes in a row for the same millisecond sort as they were made.
 #[derive(Debug, Default)]
-pub struct ExecutionIds {
+pub struct ExecutionIdGenerator {
     last_millis: Option<u64>,
     /// The 74 bits of the last id that are not time, version or variant.
     last_tail: u128,
 }
 
-impl ExecutionIds {
+impl ExecutionIdGenerator {
     /// The next id, for an instant (an earlier one than before is taken as it is) and ten random bytes.
     pub fn generate(&mut self, at: Timestamp, random: [u8; 10]) -> ExecutionId {
         const TAIL: u128 = (1 << 74) - 1;
@@ -208,16 +208,16 @@ mod tests {
 
     #[test]
     fn an_execution_id_is_a_uuid_of_version_7_with_the_time_in_front() {
-        let id = ExecutionIds::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
+        let id = ExecutionIdGenerator::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
         assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
         assert_eq!(id.0.get_version_num(), 7);
-        let id = ExecutionIds::default().generate(at(0), [0; 10]);
+        let id = ExecutionIdGenerator::default().generate(at(0), [0; 10]);
         assert_eq!(id.to_string(), "00000000-0000-7000-8000-000000000000");
     }
 
     #[test]
     fn ids_of_one_millisecond_sort_as_they_were_made_whatever_the_random_bytes() {
-        let mut ids = ExecutionIds::default();
+        let mut ids = ExecutionIdGenerator::default();
         let mut last = ids.generate(at(1), [0xFF; 10]);
         for round in 0..10_000_u32 {
             let mut random = [0; 10];
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_earlier_instant_is_taken_as_it_is() {
-        let mut ids = ExecutionIds::default();
+        let mut ids = ExecutionIdGenerator::default();
         let late = ids.generate(at(1000), [0; 10]);
         assert!(ids.generate(at(999), [0xFF; 10]) < late);
         assert_eq!(ids.generate(at(-5), [0; 10]).to_string(), "00000000-0000-7000-8000-000000000000");

@@ -7,14 +7,14 @@ use std::fmt;
 
 use serde_json::{Map, Number, Value};
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 
 /// Arrays and objects inside each other, at most (contract §2).
 pub const MAX_DEPTH: usize = 64;
 
 /// Why a text is not the JSON that is taken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JsonFault {
+pub enum JsonErrorKind {
     /// Nothing but white space.
     Empty,
     /// Bytes that are not UTF-8.
@@ -45,7 +45,7 @@ pub enum JsonFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonError {
     /// What is wrong.
-    pub fault: JsonFault,
+    pub fault: JsonErrorKind,
     /// The line of the fault, from 1.
     pub line: usize,
     /// The character in that line, from 1.
@@ -58,11 +58,11 @@ pub struct JsonError {
 /// are equal values.
 ///
 /// # Errors
-/// The first [`JsonFault`] of the text and its place.
+/// The first [`JsonErrorKind`] of the text and its place.
 pub fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) => return Err(locate(bytes, error.valid_up_to(), JsonFault::NotUtf8)),
+        Err(error) => return Err(locate(bytes, error.valid_up_to(), JsonErrorKind::NotUtf8)),
     };
     let mut reader = Reader { text, at: 0, depth: 0 };
     reader.document().map_err(|fault| locate(bytes, reader.at, fault))
@@ -75,7 +75,7 @@ pub fn compact(value: &Value) -> String {
 }
 
 /// Line and column of a place in a text that is UTF-8 up to there.
-fn locate(bytes: &[u8], at: usize, fault: JsonFault) -> JsonError {
+fn locate(bytes: &[u8], at: usize, fault: JsonErrorKind) -> JsonError {
     let before = &bytes[..at.min(bytes.len())];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -92,23 +92,23 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn document(&mut self) -> Result<Value, JsonFault> {
+    fn document(&mut self) -> Result<Value, JsonErrorKind> {
         if self.text.starts_with('\u{feff}') {
-            return Err(JsonFault::ByteOrderMark);
+            return Err(JsonErrorKind::ByteOrderMark);
         }
         self.skip_blanks();
         if self.peek().is_none() {
-            return Err(JsonFault::Empty);
+            return Err(JsonErrorKind::Empty);
         }
         let value = self.value()?;
         self.skip_blanks();
         match self.peek() {
             None => Ok(value),
-            Some(_) => Err(JsonFault::TrailingText),
+            Some(_) => Err(JsonErrorKind::TrailingText),
         }
     }
 
-    fn value(&mut self) -> Result<Value, JsonFault> {
+    fn value(&mut self) -> Result<Value, JsonErrorKind> {
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
             Some(b'[') => self.nested(Self::array),
@@ -117,14 +117,17 @@ impl Reader<'_> {
             Some(b't') => self.word("true", Value::Bool(true)),
             Some(b'f') => self.word("false", Value::Bool(false)),
             Some(b'n') => self.word("null", Value::Null),
-            Some(_) => Err(JsonFault::Expected("a value")),
-            None => Err(JsonFault::UnexpectedEnd),
+            Some(_) => Err(JsonErrorKind::Expected("a value")),
+            None => Err(JsonErrorKind::UnexpectedEnd),
         }
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, JsonFault>) -> Result<Value, JsonFault> {
+    fn nested(
+        &mut self,
+        read: fn(&mut Self) -> Result<Value, JsonErrorKind>,
+    ) -> Result<Value, JsonErrorKind> {
         if self.depth == MAX_DEPTH {
-            return Err(JsonFault::TooDeep);
+            return Err(JsonErrorKind::TooDeep);
         }
         self.depth += 1;
         self.at += 1;
@@ -133,7 +136,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn object(&mut self) -> Result<Value, JsonFault> {
+    fn object(&mut self) -> Result<Value, JsonErrorKind> {
         let mut fields = Map::new();
         self.skip_blanks();
         if self.take(b'}') {
@@ -162,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self) -> Result<Value, JsonFault> {
+    fn array(&mut self) -> Result<Value, JsonErrorKind> {
         let mut items = Vec::new();
         self.skip_blanks();
         if self.take(b']') {
@@ -181,15 +184,15 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, word: &'static str, value: Value) -> Result<Value, JsonFault> {
+    fn word(&mut self, word: &'static str, value: Value) -> Result<Value, JsonErrorKind> {
         if !self.text[self.at..].starts_with(word) {
-            return Err(JsonFault::Expected("a value"));
+            return Err(JsonErrorKind::Expected("a value"));
         }
         self.at += word.len();
         Ok(value)
     }
 
-    fn string(&mut self) -> Result<String, JsonFault> {
+    fn string(&mut self) -> Result<String, JsonErrorKind> {
         self.at += 1;
         let mut string = String::new();
         loop {
@@ -203,13 +206,13 @@ impl Reader<'_> {
                     return Ok(string);
                 }
                 Some(b'\\') => string.push(self.escape()?),
-                Some(_) => return Err(JsonFault::ControlCharacter),
-                None => return Err(JsonFault::UnexpectedEnd),
+                Some(_) => return Err(JsonErrorKind::ControlCharacter),
+                None => return Err(JsonErrorKind::UnexpectedEnd),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, JsonFault> {
+    fn escape(&mut self) -> Result<char, JsonErrorKind> {
         let char = match self.text.as_bytes().get(self.at + 1) {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
@@ -220,14 +223,14 @@ impl Reader<'_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.escaped_char(),
-            Some(_) => return Err(JsonFault::UnknownEscape),
-            None => return Err(JsonFault::UnexpectedEnd),
+            Some(_) => return Err(JsonErrorKind::UnknownEscape),
+            None => return Err(JsonErrorKind::UnexpectedEnd),
         };
         self.at += 2;
         Ok(char)
     }
 
-    fn escaped_char(&mut self) -> Result<char, JsonFault> {
+    fn escaped_char(&mut self) -> Result<char, JsonErrorKind> {
         let first = self.code_unit(self.at)?;
         let pair_follows =
             (0xD800..0xDC00).contains(&first) && self.text.as_bytes()[self.at + 6..].starts_with(b"\\u");
@@ -238,32 +241,32 @@ impl Reader<'_> {
                 self.at += if pair_follows { 12 } else { 6 };
                 Ok(char)
             }
-            _ => Err(JsonFault::LoneSurrogate),
+            _ => Err(JsonErrorKind::LoneSurrogate),
         }
     }
 
     /// The number in the `\uXXXX` at a place. Digit by digit: `from_str_radix` would take a sign.
-    fn code_unit(&self, at: usize) -> Result<u16, JsonFault> {
+    fn code_unit(&self, at: usize) -> Result<u16, JsonErrorKind> {
         let mut unit = 0;
         for index in at + 2..at + 6 {
-            let byte = *self.text.as_bytes().get(index).ok_or(JsonFault::UnexpectedEnd)?;
+            let byte = *self.text.as_bytes().get(index).ok_or(JsonErrorKind::UnexpectedEnd)?;
             let digit = match byte {
                 b'0'..=b'9' => byte - b'0',
                 b'a'..=b'f' => byte - b'a' + 10,
                 b'A'..=b'F' => byte - b'A' + 10,
-                _ => return Err(JsonFault::UnknownEscape),
+                _ => return Err(JsonErrorKind::UnknownEscape),
             };
             unit = unit << 4 | u16::from(digit);
         }
         Ok(unit)
     }
 
-    fn number(&mut self) -> Result<Number, JsonFault> {
+    fn number(&mut self) -> Result<Number, JsonErrorKind> {
         let start = self.at;
         self.take(b'-');
         if self.take(b'0') {
             if matches!(self.peek(), Some(b'0'..=b'9')) {
-                return Err(JsonFault::LeadingZero);
+                return Err(JsonErrorKind::LeadingZero);
             }
         } else {
             self.digits()?;
@@ -283,10 +286,10 @@ impl Reader<'_> {
         if number.is_none() {
             self.at = start;
         }
-        number.ok_or(JsonFault::NumberTooLarge)
+        number.ok_or(JsonErrorKind::NumberTooLarge)
     }
 
-    fn digits(&mut self) -> Result<(), JsonFault> {
+    fn digits(&mut self) -> Result<(), JsonErrorKind> {
         let run = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         if run == 0 {
             return Err(self.expected("a digit"));
@@ -295,8 +298,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn expected(&self, what: &'static str) -> JsonFault {
-        if self.peek().is_none() { JsonFault::UnexpectedEnd } else { JsonFault::Expected(what) }
+    fn expected(&self, what: &'static str) -> JsonErrorKind {
+        if self.peek().is_none() { JsonErrorKind::UnexpectedEnd } else { JsonErrorKind::Expected(what) }
     }
 
     fn skip_blanks(&mut self) {
@@ -326,7 +329,7 @@ fn double(text: &str) -> Option<Number> {
     Number::from_f64(text.parse().ok()?)
 }
 
-impl fmt::Display for JsonFault {
+impl fmt::Display for JsonErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it is empty"),
@@ -356,6 +359,6 @@ impl std::error::Error for JsonError {}
 
 impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Self {
-        Self::new(Code::InvalidJson, error.to_string())
+        Self::new(ErrorCode::InvalidJson, error.to_string())
     }
 }

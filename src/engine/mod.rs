@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::app::App;
-use crate::engine::delivery::delivery_service::{self, Delivery};
-use crate::engine::notifier::Escalation;
-use crate::engine::scheduler::scheduler_thread::Clockwork;
-use crate::engine::webhook_client::Courier;
+use crate::engine::delivery::delivery_service::{self, DeliveryService};
+use crate::engine::notifier::NotificationService;
+use crate::engine::scheduler::scheduler_thread::SchedulerThread;
+use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
 
 /// The running engine.
 pub struct Engine {
-    clockwork: Clockwork,
-    delivery: Delivery,
-    escalation: Escalation,
+    clockwork: SchedulerThread,
+    delivery: DeliveryService,
+    escalation: NotificationService,
 }
 
 impl Engine {
@@ -27,15 +27,15 @@ impl Engine {
     ///
     /// # Errors
     /// When the file cannot be read or written, or the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> Result<Self> {
+    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> Result<Self> {
         let returned = delivery_service::recover(app)?;
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }
         let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
-        let escalation = Escalation::start(app, Arc::clone(&courier)).map_err(failed)?;
-        let delivery = Delivery::start(app, courier).map_err(failed)?;
-        Ok(Self { clockwork: Clockwork::start(app, delivery.desk())?, delivery, escalation })
+        let escalation = NotificationService::start(app, Arc::clone(&courier)).map_err(failed)?;
+        let delivery = DeliveryService::start(app, courier).map_err(failed)?;
+        Ok(Self { clockwork: SchedulerThread::start(app, delivery.desk())?, delivery, escalation })
     }
 
     /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running

@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::domain::account::sliding_window::Standing;
+use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{Problem, Refusal};
+use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::json;
 use crate::error::{Error, Result};
-use crate::http::input::json_fields::{Fields, NOT_AN_OBJECT};
+use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
 use crate::http::input::validation_errors::shown;
-use crate::http::routes::Params;
-use crate::http::server::body::Loaded;
+use crate::http::routes::PathParams;
+use crate::http::server::body::BufferedBody;
 
 /// One request that has passed the gate.
 pub struct Request {
@@ -37,10 +37,10 @@ pub struct Request {
     /// Turns true when the server stops: a long poll ends then.
     pub stopping: watch::Receiver<bool>,
     pub(super) caller: Option<Caller>,
-    pub(super) rate: Standing,
-    pub(super) params: Params,
+    pub(super) rate: RateLimitStatus,
+    pub(super) params: PathParams,
     pub(super) query: String,
-    pub(super) body: Loaded,
+    pub(super) body: BufferedBody,
     pub(super) object: OnceLock<Map<String, Value>>,
 }
 
@@ -83,15 +83,15 @@ impl Request {
     }
 
     /// The body's fields; 400 when it is not JSON, 422 when it is not an object.
-    pub fn fields(&self) -> Result<Fields<'_>> {
-        self.json_object().map(Fields::of_body)
+    pub fn fields(&self) -> Result<JsonFields<'_>> {
+        self.json_object().map(JsonFields::of_body)
     }
 
     /// As [`Request::fields`], but no body, or `null`, is an object without fields.
-    pub fn optional_fields(&self) -> Result<Fields<'_>> {
+    pub fn optional_fields(&self) -> Result<JsonFields<'_>> {
         let text = self.body.bytes.trim_ascii();
         if text.is_empty() || text == b"null" {
-            return Ok(Fields::of_body(self.object.get_or_init(Map::new)));
+            return Ok(JsonFields::of_body(self.object.get_or_init(Map::new)));
         }
         self.fields()
     }
@@ -115,7 +115,7 @@ impl Request {
 
 fn not_an_object(value: &Value) -> Refusal {
     let (kind, msg) = NOT_AN_OBJECT;
-    Refusal::invalid(vec![Problem {
+    Refusal::invalid(vec![FieldError {
         kind,
         loc: vec!["body".into()],
         msg: msg.to_owned(),

@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::domain::api_error::{Code, Problem, Refusal, Step};
+use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
 
 /// Seconds after which a caller may try again when the database file could not be used.
@@ -16,7 +16,7 @@ const STORAGE_RETRY_AFTER: u32 = 5;
 
 /// A response: status, rendered body and the headers that are its own. The gate adds those that all have.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Response {
     /// The status.
     pub status: StatusCode,
     /// The body as it is sent.
@@ -25,7 +25,7 @@ pub struct Reply {
     pub headers: HeaderMap,
 }
 
-struct Page<'a, T> {
+struct PageView<'a, T> {
     name: &'static str,
     entries: &'a [T],
     total: i64,
@@ -33,7 +33,7 @@ struct Page<'a, T> {
     offset: i64,
 }
 
-impl<T: Serialize> Serialize for Page<'_, T> {
+impl<T: Serialize> Serialize for PageView<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let shown = i64::try_from(self.entries.len()).unwrap_or(i64::MAX);
         let mut body = serializer.serialize_map(Some(5))?;
@@ -54,7 +54,7 @@ pub fn text_of(body: &impl Serialize) -> Result<String> {
     serde_json::to_string(body).map_err(|error| Error::Fault(format!("an answer cannot be written: {error}")))
 }
 
-impl Reply {
+impl Response {
     /// 200 with a JSON body.
     #[must_use]
     pub fn ok(value: &Value) -> Self {
@@ -72,7 +72,7 @@ impl Reply {
     /// 200 with one page of a longer list: the entries under `name`, `total` in all, `limit` from `offset` on asked for.
     ///
     /// # Errors
-    /// As [`Reply::of`].
+    /// As [`Response::of`].
     pub fn page(
         name: &'static str,
         entries: &[impl Serialize],
@@ -80,7 +80,7 @@ impl Reply {
         limit: i64,
         offset: i64,
     ) -> Result<Self> {
-        Self::of(&Page { name, entries, total, limit, offset })
+        Self::of(&PageView { name, entries, total, limit, offset })
     }
 
     /// 201 with a JSON body.
@@ -130,7 +130,7 @@ impl Reply {
     fn refused(refusal: &Refusal) -> Self {
         let (code, status) = refusal.code.text_and_status();
         let mut body = json!({"error": {"code": code, "message": refusal.message, "status": status}});
-        if refusal.code == Code::ValidationError {
+        if refusal.code == ErrorCode::ValidationError {
             body["detail"] = refusal.problems.iter().map(detail).collect();
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -153,23 +153,23 @@ pub fn refusal_of(error: Error, request_id: &str) -> Refusal {
         Error::Storage(what) => {
             tracing::error!(request_id, error = what, "the database file cannot be used");
             let message = "The service cannot store anything at the moment; try again";
-            let refusal = Refusal::new(Code::StorageUnavailable, message);
+            let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
         Error::Fault(what) | Error::Damaged(what) => {
             tracing::error!(request_id, error = what, "a request failed");
-            Refusal::new(Code::InternalError, "Internal error")
+            Refusal::new(ErrorCode::InternalError, "Internal error")
         }
     }
 }
 
-fn detail(problem: &Problem) -> Value {
+fn detail(problem: &FieldError) -> Value {
     let loc: Vec<Value> = problem
         .loc
         .iter()
         .map(|step| match step {
-            Step::Field(name) => name.as_ref().into(),
-            Step::Index(index) => (*index).into(),
+            LocSegment::Field(name) => name.as_ref().into(),
+            LocSegment::Index(index) => (*index).into(),
         })
         .collect();
     json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
@@ -177,9 +177,9 @@ fn detail(problem: &Problem) -> Value {
 
 /// An instant that is written as [`instant`] does.
 #[derive(Debug, Clone, Copy)]
-pub struct Instant(pub Timestamp);
+pub struct JsonTimestamp(pub Timestamp);
 
-impl Serialize for Instant {
+impl Serialize for JsonTimestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(&instant(self.0))
     }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_answered_without_its_reason() {
-        let reply = Reply::failed(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
+        let reply = Response::failed(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
         assert_eq!(reply.status, 500);
         let body = r#"{"error":{"code":"internal_error","message":"Internal error","status":500}}"#;
         assert_eq!(reply.body, body);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn storage_that_fails_is_503_with_a_time_to_come_back() {
-        let reply = Reply::failed(Error::Storage("disk full".to_owned()), "id");
+        let reply = Response::failed(Error::Storage("disk full".to_owned()), "id");
         assert_eq!(reply.status, 503);
         assert_eq!(reply.headers[header::RETRY_AFTER], "5");
         assert!(!String::from_utf8_lossy(&reply.body).contains("disk"));
@@ -253,13 +253,13 @@ mod tests {
 
     #[test]
     fn a_422_has_its_detail_beside_the_error() {
-        let problem = Problem {
+        let problem = FieldError {
             kind: "missing",
             loc: vec!["body".into(), "handlers".into(), 2.into()],
             msg: "Field required".to_owned(),
             input: json!({"a": 1}),
         };
-        let reply = Reply::failed(Refusal::invalid(vec![problem]).into(), "id");
+        let reply = Response::failed(Refusal::invalid(vec![problem]).into(), "id");
         assert_eq!(reply.status, 422);
         let body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body["error"]["code"], "validation_error");

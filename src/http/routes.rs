@@ -13,7 +13,7 @@ use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
 use crate::http::input::query::percent_decoded;
 use crate::http::pages::manual_billing;
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 
 /// Most bytes of a request's body unless the row says otherwise (contract §2).
 pub const BODY_LIMIT: usize = 2_097_152;
@@ -22,7 +22,7 @@ pub const BODY_LIMIT: usize = 2_097_152;
 const FORM_LIMIT: usize = 16_384;
 
 /// A handler's answer under way.
-pub type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -32,35 +32,35 @@ pub struct Route {
     /// Literal segments and `{parameters}`.
     pub path: &'static str,
     /// Who may come in.
-    pub door: Door,
+    pub access: Access,
     /// Most bytes of a body.
     pub body_limit: usize,
     /// What is done.
-    pub handler: fn(Request) -> Answer,
+    pub handler: fn(Request) -> HandlerFuture,
 }
 
 /// Who may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum Access {
     /// Everybody.
-    Open,
+    Public,
     /// Everybody, as often as they like: a key is not looked at, and the request does not count.
-    Free,
+    Unmetered,
     /// Who shows a key that is known.
-    Key,
+    ApiKey,
     /// Everybody, with a browser: answers carry the headers of a page (contract §9).
     Page,
 }
 
-/// Writes a table of routes, a row a line: `GET "/v1/cues/{cue_id}" Key cues::show,`, or with a body limit of
-/// its own `POST "/v1/echo/{token}" Open echo::put; 1_000_000,`.
+/// Writes a table of routes, a row a line: `GET "/v1/cues/{cue_id}" ApiKey cues::show,`, or with a body limit of
+/// its own `POST "/v1/echo/{token}" Public echo::receive; 1_048_576,`.
 #[macro_export]
 macro_rules! routes {
-    ($($method:ident $path:literal $door:ident $handler:path $(; $limit:expr)?,)*) => {
+    ($($method:ident $path:literal $access:ident $handler:path $(; $limit:expr)?,)*) => {
         &[$($crate::http::routes::Route {
             method: ::hyper::Method::$method,
             path: $path,
-            door: $crate::http::routes::Door::$door,
+            access: $crate::http::routes::Access::$access,
             body_limit: $crate::routes!(@limit $($limit)?),
             handler: |request| ::std::boxed::Box::pin($handler(request)),
         },)*]
@@ -72,87 +72,87 @@ macro_rules! routes {
 /// The API.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = routes! {
-    GET    "/health"                                  Free health::health,
-    GET    "/status"                                  Free health::status,
-    GET    "/v1/info"                                 Open info::info,
+    GET    "/health"                                  Unmetered health::health,
+    GET    "/status"                                  Unmetered health::status,
+    GET    "/v1/info"                                 Public    info::info,
 
-    POST   "/v1/auth/register"                        Open auth::register,
-    GET    "/v1/auth/me"                              Key auth::me,
-    PATCH  "/v1/auth/me"                              Key auth::update_me,
-    POST   "/v1/auth/key/regenerate"                  Key auth::regenerate_key,
-    GET    "/v1/auth/keys"                            Key auth::list_keys,
-    POST   "/v1/auth/keys"                            Key auth::make_key,
-    DELETE "/v1/auth/keys/{key_id}"                   Key auth::revoke_key,
-    GET    "/v1/auth/webhook-secret"                  Key auth::webhook_secret,
-    POST   "/v1/auth/webhook-secret/regenerate"       Key auth::rotate_secret,
-    GET    "/v1/auth/alert-webhook-secret"            Key auth::alert_secret,
-    POST   "/v1/auth/alert-webhook-secret/regenerate" Key auth::rotate_alert_secret,
+    POST   "/v1/auth/register"                        Public    auth::register,
+    GET    "/v1/auth/me"                              ApiKey    auth::me,
+    PATCH  "/v1/auth/me"                              ApiKey    auth::update_me,
+    POST   "/v1/auth/key/regenerate"                  ApiKey    auth::regenerate_key,
+    GET    "/v1/auth/keys"                            ApiKey    auth::list_keys,
+    POST   "/v1/auth/keys"                            ApiKey    auth::make_key,
+    DELETE "/v1/auth/keys/{key_id}"                   ApiKey    auth::revoke_key,
+    GET    "/v1/auth/webhook-secret"                  ApiKey    auth::webhook_secret,
+    POST   "/v1/auth/webhook-secret/regenerate"       ApiKey    auth::rotate_secret,
+    GET    "/v1/auth/alert-webhook-secret"            ApiKey    auth::alert_secret,
+    POST   "/v1/auth/alert-webhook-secret/regenerate" ApiKey    auth::rotate_alert_secret,
 
-    POST   "/v1/auth/device-code"                     Open device_login::start,
-    POST   "/v1/auth/device-code/submit-email"        Open device_login::submit_email,
-    POST   "/v1/auth/device-code/poll"                Open device_login::poll,
-    GET    "/auth/device"                             Page device_login::device_page,
-    POST   "/auth/device"                             Page device_login::device_form; 16_384,
-    GET    "/v1/auth/verify"                          Page device_login::verify_page,
-    POST   "/v1/auth/verify"                          Page device_login::confirm; 16_384,
+    POST   "/v1/auth/device-code"                     Public    device_login::start,
+    POST   "/v1/auth/device-code/submit-email"        Public    device_login::submit_email,
+    POST   "/v1/auth/device-code/poll"                Public    device_login::poll,
+    GET    "/auth/device"                             Page      device_login::device_page,
+    POST   "/auth/device"                             Page      device_login::device_form; 16_384,
+    GET    "/v1/auth/verify"                          Page      device_login::verify_page,
+    POST   "/v1/auth/verify"                          Page      device_login::confirm; 16_384,
 
-    POST   "/v1/cues"                                 Key cues::create,
-    GET    "/v1/cues"                                 Key cues::list,
-    GET    "/v1/cues/{cue_id}"                        Key cues::show,
-    PATCH  "/v1/cues/{cue_id}"                        Key cues::update,
-    DELETE "/v1/cues/{cue_id}"                        Key cues::delete,
-    POST   "/v1/cues/{cue_id}/fire"                   Key cues::fire,
-    GET    "/v1/cues/{cue_id}/upcoming"               Key cues::upcoming,
-    GET    "/v1/cues/{cue_id}/missed"                 Key cues::missed,
-    POST   "/v1/schedule/preview"                     Key cues::preview,
+    POST   "/v1/cues"                                 ApiKey    cues::create,
+    GET    "/v1/cues"                                 ApiKey    cues::list,
+    GET    "/v1/cues/{cue_id}"                        ApiKey    cues::show,
+    PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
+    DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,
+    POST   "/v1/cues/{cue_id}/fire"                   ApiKey    cues::fire,
+    GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    cues::upcoming,
+    GET    "/v1/cues/{cue_id}/missed"                 ApiKey    cues::missed,
+    POST   "/v1/schedule/preview"                     ApiKey    cues::preview,
 
-    GET    "/v1/executions"                           Key executions::list,
-    GET    "/v1/executions/claimable"                 Key claims::list,
-    POST   "/v1/executions/claim"                     Key claims::claim_next,
-    GET    "/v1/executions/{execution_id}"            Key executions::show,
-    POST   "/v1/executions/{execution_id}/replay"     Key executions::replay,
-    POST   "/v1/executions/{execution_id}/claim"      Key claims::claim,
-    POST   "/v1/executions/{execution_id}/outcome"    Key executions::report,
-    PATCH  "/v1/executions/{execution_id}/evidence"   Key verification::append_evidence,
-    POST   "/v1/executions/{execution_id}/verify"     Key verification::verify,
-    POST   "/v1/executions/{execution_id}/verification-pending"  Key verification::make_pending,
-    POST   "/v1/executions/{execution_id}/heartbeat"  Key executions::extend,
-    POST   "/v1/worker/heartbeat"                     Key workers::beat,
-    GET    "/v1/workers"                              Key workers::list,
-    DELETE "/v1/workers/{worker_id}"                  Key workers::remove,
+    GET    "/v1/executions"                           ApiKey    executions::list,
+    GET    "/v1/executions/claimable"                 ApiKey    claims::list,
+    POST   "/v1/executions/claim"                     ApiKey    claims::claim_next,
+    GET    "/v1/executions/{execution_id}"            ApiKey    executions::show,
+    POST   "/v1/executions/{execution_id}/replay"     ApiKey    executions::replay,
+    POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
+    POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,
+    PATCH  "/v1/executions/{execution_id}/evidence"   ApiKey    verification::append_evidence,
+    POST   "/v1/executions/{execution_id}/verify"     ApiKey    verification::verify,
+    POST   "/v1/executions/{execution_id}/verification-pending"  ApiKey    verification::make_pending,
+    POST   "/v1/executions/{execution_id}/heartbeat"  ApiKey    executions::extend,
+    POST   "/v1/worker/heartbeat"                     ApiKey    workers::beat,
+    GET    "/v1/workers"                              ApiKey    workers::list,
+    DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
 
-    GET    "/v1/alerts"                               Key alerts::list,
+    GET    "/v1/alerts"                               ApiKey    alerts::list,
 
-    GET    "/v1/usage"                                Key  usage::usage,
+    GET    "/v1/usage"                                ApiKey    usage::usage,
 
-    POST   "/v1/echo/{token}"                         Open echo::receive; MAX_PAYLOAD,
-    GET    "/v1/echo/{token}"                         Key  echo::show,
+    POST   "/v1/echo/{token}"                         Public    echo::receive; MAX_PAYLOAD,
+    GET    "/v1/echo/{token}"                         ApiKey    echo::show,
 
-    POST   "/v1/billing/checkout"                     Key billing::checkout,
-    POST   "/v1/billing/portal"                       Key billing::portal,
-    POST   "/v1/billing/webhook"                      Open billing::webhook,
-    GET    "/billing/checkout"                        Page manual_billing::checkout,
-    POST   "/billing/checkout"                        Page manual_billing::confirm; FORM_LIMIT,
-    GET    "/billing/portal"                          Page manual_billing::portal,
-    POST   "/billing/portal"                          Page manual_billing::cancel; FORM_LIMIT,
-    GET    "/billing/thanks"                          Page manual_billing::thanks,
-    GET    "/billing/closed"                          Page manual_billing::closed,
+    POST   "/v1/billing/checkout"                     ApiKey    billing::checkout,
+    POST   "/v1/billing/portal"                       ApiKey    billing::portal,
+    POST   "/v1/billing/webhook"                      Public    billing::webhook,
+    GET    "/billing/checkout"                        Page      manual_billing::checkout,
+    POST   "/billing/checkout"                        Page      manual_billing::confirm; FORM_LIMIT,
+    GET    "/billing/portal"                          Page      manual_billing::portal,
+    POST   "/billing/portal"                          Page      manual_billing::cancel; FORM_LIMIT,
+    GET    "/billing/thanks"                          Page      manual_billing::thanks,
+    GET    "/billing/closed"                          Page      manual_billing::closed,
 
-    GET    "/v1/test/clock"                           Free test_clock::show,
-    POST   "/v1/test/clock"                           Free test_clock::advance,
+    GET    "/v1/test/clock"                           Unmetered test_clock::show,
+    POST   "/v1/test/clock"                           Unmetered test_clock::advance,
 };
 
 /// What the listener for metrics serves, and nobody else: to the API `/metrics` is an unknown path.
 #[rustfmt::skip]
 pub static METRICS: &[Route] = routes! {
-    GET    "/metrics"                                 Free metrics::metrics,
+    GET    "/metrics"                                 Unmetered metrics::metrics,
 };
 
 /// What a method and a path lead to.
 #[derive(Debug)]
-pub enum Match {
+pub enum RouteMatch {
     /// A row, with the decoded values of its parameters.
-    Found(&'static Route, Params),
+    Found(&'static Route, PathParams),
     /// The path is known, for these methods (as `Allow` writes them).
     WrongMethod(String),
     /// No row has this path.
@@ -160,16 +160,16 @@ pub enum Match {
 }
 
 /// Names and decoded values of a path's parameters.
-pub type Params = Vec<(&'static str, String)>;
+pub type PathParams = Vec<(&'static str, String)>;
 
 /// Finds the row of a request; where several fit, the one with the fewest parameters.
 ///
 /// Segments are compared as they are written: a trailing slash or an escaped letter is another path.
 #[must_use]
-pub fn match_route(table: &'static [Route], method: &Method, path: &str) -> Match {
+pub fn match_route(table: &'static [Route], method: &Method, path: &str) -> RouteMatch {
     let wanted = if method == Method::HEAD { &Method::GET } else { method };
     let slashes = count_slashes(path);
-    let fitting: Vec<(&Route, Params)> = table
+    let fitting: Vec<(&Route, PathParams)> = table
         .iter()
         .filter(|route| may_match(route.path, path, slashes))
         .filter_map(|route| Some((route, match_path(route.path, path)?)))
@@ -180,12 +180,12 @@ pub fn match_route(table: &'static [Route], method: &Method, path: &str) -> Matc
     for (route, params) in fitting.into_iter().filter(|(_, params)| Some(params.len()) == fewest) {
         allowed.push(&route.method);
         if route.method == wanted {
-            found = Some(Match::Found(route, params));
+            found = Some(RouteMatch::Found(route, params));
         }
     }
-    found.unwrap_or_else(
-        || if allowed.is_empty() { Match::NoPath } else { Match::WrongMethod(allow(&allowed)) },
-    )
+    found.unwrap_or_else(|| {
+        if allowed.is_empty() { RouteMatch::NoPath } else { RouteMatch::WrongMethod(allow(&allowed)) }
+    })
 }
 
 /// Whether `path` begins as `pattern` does up to its first parameter, and has as many segments: what tells most rows of
@@ -200,8 +200,8 @@ fn count_slashes(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-fn match_path(pattern: &'static str, path: &str) -> Option<Params> {
-    let mut params = Params::new();
+fn match_path(pattern: &'static str, path: &str) -> Option<PathParams> {
+    let mut params = PathParams::new();
     let mut segments = path.split('/');
     for expected in pattern.split('/') {
         let segment = segments.next()?;
@@ -233,30 +233,30 @@ fn allow(methods: &[&Method]) -> String {
 mod tests {
     use super::*;
 
-    async fn ok(_: Request) -> Result<Reply> {
-        Ok(Reply::no_content())
+    async fn ok(_: Request) -> Result<Response> {
+        Ok(Response::no_content())
     }
 
     static TABLE: &[Route] = routes! {
-        GET    "/v1/cues"                       Key  ok,
-        POST   "/v1/cues"                       Key  ok,
-        GET    "/v1/cues/{cue_id}"              Key  ok,
-        DELETE "/v1/cues/{cue_id}"              Key  ok,
-        GET    "/v1/executions/{execution_id}"  Key  ok,
-        GET    "/v1/executions/claimable"       Key  ok,
-        POST   "/v1/echo/{token}"               Open ok; 1_000_000,
-        GET    "/v1/a/{b}/c/{d}"                Page ok,
+        GET    "/v1/cues"                       ApiKey    ok,
+        POST   "/v1/cues"                       ApiKey    ok,
+        GET    "/v1/cues/{cue_id}"              ApiKey    ok,
+        DELETE "/v1/cues/{cue_id}"              ApiKey    ok,
+        GET    "/v1/executions/{execution_id}"  ApiKey    ok,
+        GET    "/v1/executions/claimable"       ApiKey    ok,
+        POST   "/v1/echo/{token}"               Public    ok; 1_000_000,
+        GET    "/v1/a/{b}/c/{d}"                Page      ok,
     };
 
     fn find(method: Method, path: &str) -> String {
         match match_route(TABLE, &method, path) {
-            Match::Found(route, params) => {
+            RouteMatch::Found(route, params) => {
                 let params: Vec<String> =
                     params.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 format!("{} {}", route.path, params.join("&"))
             }
-            Match::WrongMethod(allow) => allow,
-            Match::NoPath => "404".to_owned(),
+            RouteMatch::WrongMethod(allow) => allow,
+            RouteMatch::NoPath => "404".to_owned(),
         }
     }
 

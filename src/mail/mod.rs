@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use smtp::{Smtp, SmtpFault};
+pub use smtp::{Smtp, SmtpError};
 
 use crate::clock::Clock;
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Mail {
 
 /// Where mail goes.
 #[derive(Debug, Clone)]
-pub enum MailRoute {
+pub enum MailTransport {
     /// To a server.
     Smtp(Box<Smtp>),
     /// Into the log, and to standard output as well.
@@ -65,7 +65,7 @@ pub enum MailRoute {
     },
 }
 
-impl MailRoute {
+impl MailTransport {
     /// The word for it.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -79,7 +79,7 @@ impl MailRoute {
     ///
     /// # Errors
     /// Says why not.
-    pub fn send(&self, mail: &Mail) -> Result<(), SmtpFault> {
+    pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         match self {
             Self::Smtp(_) if mail.stays => show(mail, "this copy is held", false),
             Self::Smtp(smtp) => {
@@ -93,36 +93,36 @@ impl MailRoute {
 }
 
 /// The box that mails are put into, and the thread that empties it.
-pub struct Post {
-    queue: SyncSender<Job>,
+pub struct LoginMailer {
+    queue: SyncSender<MailJob>,
     /// For pauses only: what a mail says about time is in it.
     clock: Arc<Clock>,
     /// When the last round is over, once there is one.
     end: Arc<OnceLock<Duration>>,
-    thread: Mutex<Option<Thread>>,
+    thread: Mutex<Option<MailThread>>,
 }
 
-struct Thread {
+struct MailThread {
     handle: JoinHandle<()>,
     /// Is closed when the thread ends.
     ended: Receiver<()>,
 }
 
-enum Job {
+enum MailJob {
     Send(Mail),
     Nothing,
 }
 
-impl Post {
+impl LoginMailer {
     /// Starts the thread.
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(route: MailRoute) -> io::Result<Self> {
+    pub fn start(route: MailTransport) -> io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE);
         let (alive, ended) = sync_channel(0);
         let (clock, end) = (Arc::new(Clock::system()), Arc::default());
-        let postman = Postman {
+        let postman = MailWorker {
             route,
             clock: Arc::clone(&clock),
             end: Arc::clone(&end),
@@ -130,15 +130,15 @@ impl Post {
             _alive: alive,
         };
         let handle = std::thread::Builder::new().name("mail".to_owned()).spawn(move || postman.run(&jobs))?;
-        Ok(Self { queue, clock, end, thread: Mutex::new(Some(Thread { handle, ended })) })
+        Ok(Self { queue, clock, end, thread: Mutex::new(Some(MailThread { handle, ended })) })
     }
 
     /// Hands a mail over without waiting for anything. `None` takes the same steps and sends nothing: how long this
     /// takes tells nobody whether there was a mail.
     pub fn hand_over(&self, mail: Option<Mail>) {
-        match self.queue.try_send(mail.map_or(Job::Nothing, Job::Send)) {
-            Ok(()) | Err(TrySendError::Full(Job::Nothing)) => {}
-            Err(TrySendError::Full(Job::Send(_))) => {
+        match self.queue.try_send(mail.map_or(MailJob::Nothing, MailJob::Send)) {
+            Ok(()) | Err(TrySendError::Full(MailJob::Nothing)) => {}
+            Err(TrySendError::Full(MailJob::Send(_))) => {
                 tracing::warn!("a mail was dropped: {QUEUE} are waiting")
             }
             Err(TrySendError::Disconnected(_)) => tracing::warn!("a mail was dropped: the program stops"),
@@ -148,7 +148,7 @@ impl Post {
     /// Tries what is left once more, and ends the thread. Returns after 10 s or `within` at most, whatever the server
     /// does.
     pub fn stop(&self, within: Duration) {
-        let Some(Thread { handle, ended }) =
+        let Some(MailThread { handle, ended }) =
             self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
         else {
             return;
@@ -156,7 +156,7 @@ impl Post {
         let last_round = LAST_ROUND.min(within);
         self.end.get_or_init(|| self.clock.monotonic() + last_round);
         // To wake the thread. Where the queue is full it is awake.
-        drop(self.queue.try_send(Job::Nothing));
+        drop(self.queue.try_send(MailJob::Nothing));
         match ended.recv_timeout(last_round + LAST_WORD) {
             Err(RecvTimeoutError::Timeout) => {
                 tracing::warn!(
@@ -169,32 +169,32 @@ impl Post {
     }
 }
 
-struct Postman {
-    route: MailRoute,
+struct MailWorker {
+    route: MailTransport,
     clock: Arc<Clock>,
     end: Arc<OnceLock<Duration>>,
     /// Mails that failed, in the order in which they are due.
-    again: VecDeque<Waiting>,
+    again: VecDeque<RetryEntry>,
     /// Goes with the thread.
     _alive: SyncSender<()>,
 }
 
-struct Waiting {
+struct RetryEntry {
     mail: Mail,
     failures: usize,
     due: Duration,
 }
 
-impl Postman {
-    fn run(mut self, jobs: &Receiver<Job>) {
+impl MailWorker {
+    fn run(mut self, jobs: &Receiver<MailJob>) {
         while self.end.get().is_none() {
             match self.next(jobs) {
-                Ok(Job::Send(mail)) => self.deliver(mail, 0),
-                Ok(Job::Nothing) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(MailJob::Send(mail)) => self.deliver(mail, 0),
+                Ok(MailJob::Nothing) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             while self.end.get().is_none()
-                && let Some(Waiting { mail, failures, .. }) = self.next_again()
+                && let Some(RetryEntry { mail, failures, .. }) = self.next_again()
             {
                 self.deliver(mail, failures);
             }
@@ -202,12 +202,12 @@ impl Postman {
         self.last_round(jobs);
     }
 
-    fn next_again(&mut self) -> Option<Waiting> {
+    fn next_again(&mut self) -> Option<RetryEntry> {
         let is_due = self.again.front().is_some_and(|first| first.due <= self.clock.monotonic());
         if is_due { self.again.pop_front() } else { None }
     }
 
-    fn next(&self, jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+    fn next(&self, jobs: &Receiver<MailJob>) -> Result<MailJob, RecvTimeoutError> {
         match self.again.front() {
             Some(first) => jobs.recv_timeout(first.due.saturating_sub(self.clock.monotonic())),
             None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -221,18 +221,18 @@ impl Postman {
                 tracing::warn!("a mail could not be sent, next try in {} s: {fault}", pause.as_secs());
                 let due = self.clock.monotonic() + *pause;
                 let place = self.again.partition_point(|other| other.due <= due);
-                self.again.insert(place, Waiting { mail, failures: failures + 1, due });
+                self.again.insert(place, RetryEntry { mail, failures: failures + 1, due });
             }
             _ => tracing::error!("a mail could not be sent and is given up: {fault}"),
         }
     }
 
-    fn last_round(mut self, jobs: &Receiver<Job>) {
+    fn last_round(mut self, jobs: &Receiver<MailJob>) {
         let end = self.end.get().copied().unwrap_or_else(|| self.clock.monotonic() + LAST_ROUND);
         let mut left: VecDeque<Mail> = self.again.drain(..).map(|waiting| waiting.mail).collect();
         left.extend(jobs.try_iter().filter_map(|job| match job {
-            Job::Send(mail) => Some(mail),
-            Job::Nothing => None,
+            MailJob::Send(mail) => Some(mail),
+            MailJob::Nothing => None,
         }));
         while self.clock.monotonic() < end
             && let Some(mail) = left.pop_front()

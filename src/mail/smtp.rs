@@ -29,13 +29,13 @@ pub struct Smtp {
 
 /// Why a mail was not sent, in words that say nothing of the mail.
 #[derive(Debug)]
-pub struct SmtpFault {
+pub struct SmtpError {
     /// Whether another try may go better.
     pub passes: bool,
     reason: String,
 }
 
-impl SmtpFault {
+impl SmtpError {
     /// A fault that no other try mends.
     #[must_use]
     pub fn lasting(reason: &str) -> Self {
@@ -56,7 +56,7 @@ impl Smtp {
         let from = from.parse::<Mailbox>().map_err(|_| {
             format!("{from:?} is no sender: write it as cued@example.com or Name <cued@example.com>")
         })?;
-        let server = Server::parse(url)?;
+        let server = SmtpServer::parse(url)?;
         let tls = TlsParameters::new(server.host.clone())
             .map_err(|_| format!("{:?} is no host that TLS can check", server.host))?;
         let tls = match (server.implicit_tls, server.is_on_this_machine(), &server.login) {
@@ -77,17 +77,17 @@ impl Smtp {
     ///
     /// # Errors
     /// Says why not.
-    pub fn send(&self, mail: &Mail) -> Result<(), SmtpFault> {
+    pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         let message = self.message(mail)?;
-        self.transport.send(&message).map_err(SmtpFault::from)?;
+        self.transport.send(&message).map_err(SmtpError::from)?;
         Ok(())
     }
 
-    fn message(&self, mail: &Mail) -> Result<Message, SmtpFault> {
+    fn message(&self, mail: &Mail) -> Result<Message, SmtpError> {
         let to = mail
             .to
             .parse()
-            .map_err(|_| SmtpFault::lasting("the address of the reader has no form that mail knows"))?;
+            .map_err(|_| SmtpError::lasting("the address of the reader has no form that mail knows"))?;
         // An answer by a machine, an absence note for one, is of no use here (RFC 3834).
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
@@ -100,7 +100,7 @@ impl Smtp {
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
             .body(body(&mail.text))
-            .map_err(|_| SmtpFault::lasting("it could not be put into the form of a mail"))
+            .map_err(|_| SmtpError::lasting("it could not be put into the form of a mail"))
     }
 }
 
@@ -110,13 +110,13 @@ impl fmt::Debug for Smtp {
     }
 }
 
-impl fmt::Display for SmtpFault {
+impl fmt::Display for SmtpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
 
-impl From<Error> for SmtpFault {
+impl From<Error> for SmtpError {
     fn from(error: Error) -> Self {
         // The text of an answer may repeat what it was sent: its code says enough.
         let reason = match error.status() {
@@ -143,14 +143,14 @@ fn body(text: &str) -> Body {
 
 /// What a URL says of a server.
 #[derive(PartialEq, Eq)]
-struct Server {
+struct SmtpServer {
     implicit_tls: bool,
     host: String,
     port: u16,
     login: Option<(String, String)>,
 }
 
-impl Server {
+impl SmtpServer {
     fn parse(url: &str) -> Result<Self, String> {
         let form =
             "--smtp-url: write it as smtps://user:password@host:port, user and password percent-encoded";
@@ -222,8 +222,8 @@ mod tests {
             ("smtps://a:p@ss:w@h", true, "h", 465, login("a", "p@ss:w")),
         ];
         for (url, implicit_tls, host, port, login) in table {
-            let expected = Server { implicit_tls, host: host.to_owned(), port, login };
-            assert!(Server::parse(url) == Ok(expected), "{url}");
+            let expected = SmtpServer { implicit_tls, host: host.to_owned(), port, login };
+            assert!(SmtpServer::parse(url) == Ok(expected), "{url}");
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_password_is_shown_only_under_tls_or_on_this_machine() {
-        let server = |url: &str| Server::parse(url).ok().unwrap();
+        let server = |url: &str| SmtpServer::parse(url).ok().unwrap();
         assert!(server("smtp://a:b@localhost:25").is_on_this_machine());
         assert!(server("smtp://[::1]").is_on_this_machine());
         assert!(!server("smtp://mail.example.com").is_on_this_machine());

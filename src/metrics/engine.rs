@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::clock::Bell;
+use crate::clock::Notifier;
 use crate::metrics::{Counter, Family, Histogram, TIME};
 
 /// How long the scheduler may stand still before it counts as down (contract §8).
@@ -36,24 +36,24 @@ fn attempts() -> Vec<[&'static str; 2]> {
 
 /// What the engine did, for health and for the test clock. Figures since the start.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct EngineStats {
     fired: AtomicU64,
     delivered: AtomicU64,
     passes: AtomicUsize,
     seen: AtomicI64,
-    cycle: Mutex<Cycle>,
+    cycle: Mutex<SchedulerPass>,
     turns: Counter,
     // Milliseconds of the monotonic clock.
     alive: AtomicU64,
     /// What became of deliveries.
-    pub deliveries: Deliveries,
+    pub deliveries: DeliveryMetrics,
     /// Attempts to tell of failures, by what became of the notice: `success`, `retrying` or `failed`.
     pub notices: Family<Counter, 1>,
 }
 
 /// The figures of webhook deliveries.
 #[derive(Debug)]
-pub struct Deliveries {
+pub struct DeliveryMetrics {
     /// From the instant that a run was scheduled for to the start of its first attempt.
     pub lateness: Histogram,
     /// How long attempts take.
@@ -65,7 +65,7 @@ pub struct Deliveries {
 
 /// The scheduler's last pass.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Cycle {
+pub struct SchedulerPass {
     /// When it began, by the wall clock.
     pub last_run: Option<Timestamp>,
     /// When it ended, by the monotonic clock: a scheduler is down when this stands still.
@@ -76,7 +76,7 @@ pub struct Cycle {
     pub took: Duration,
 }
 
-impl Default for Pulse {
+impl Default for EngineStats {
     fn default() -> Self {
         Self {
             fired: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl Default for Pulse {
             cycle: Mutex::default(),
             turns: Counter::default(),
             alive: AtomicU64::new(0),
-            deliveries: Deliveries {
+            deliveries: DeliveryMetrics {
                 lateness: Histogram::of(&TIME),
                 durations: Histogram::of(&TIME),
                 attempts: Family::of(Counter::default, &attempts()),
@@ -97,7 +97,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl EngineStats {
     /// Notes executions that were made.
     pub fn add_fired(&self, executions: u64) {
         self.fired.fetch_add(executions, Ordering::Relaxed);
@@ -119,13 +119,13 @@ impl Pulse {
     }
 
     /// Notes a pass of the scheduler.
-    pub fn turn(&self, cycle: Cycle) {
+    pub fn turn(&self, cycle: SchedulerPass) {
         self.turns.add(1);
         *self.cycle.lock().unwrap_or_else(PoisonError::into_inner) = cycle;
     }
 
     /// The scheduler's last pass.
-    pub fn cycle(&self) -> Cycle {
+    pub fn cycle(&self) -> SchedulerPass {
         *self.cycle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,9 +147,9 @@ impl Pulse {
 
     /// Notes that a pass of the engine begins; it ends, and rings `progress`, when the answer is dropped.
     #[must_use]
-    pub fn pass<'a>(&'a self, progress: &'a Bell) -> Pass<'a> {
+    pub fn pass<'a>(&'a self, progress: &'a Notifier) -> PassGuard<'a> {
         self.passes.fetch_add(1, Ordering::SeqCst);
-        Pass { passes: &self.passes, progress }
+        PassGuard { passes: &self.passes, progress }
     }
 
     /// Whether no pass is under way: the figures then hold all that is in the file.
@@ -170,12 +170,12 @@ impl Pulse {
 
 /// A pass of the engine that is under way.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct PassGuard<'a> {
     passes: &'a AtomicUsize,
-    progress: &'a Bell,
+    progress: &'a Notifier,
 }
 
-impl Drop for Pass<'_> {
+impl Drop for PassGuard<'_> {
     fn drop(&mut self) {
         self.passes.fetch_sub(1, Ordering::SeqCst);
         self.progress.ring();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
-        let pulse = Pulse::default();
+        let pulse = EngineStats::default();
         pulse.live(Duration::from_secs(100));
         for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {
             assert_eq!(pulse.is_alive(Duration::from_secs(seconds)), alive, "{seconds}");

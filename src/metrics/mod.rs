@@ -53,7 +53,7 @@ impl Counter {
 
 /// What a histogram measures, and up to which values its buckets go, each counting what the one before does not.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Scale {
+pub struct Buckets {
     /// The highest value of each bucket, ascending; one without a bound comes after them.
     pub bounds: &'static [u64],
     /// How many of what is measured make one of what is shown.
@@ -65,7 +65,7 @@ const SECOND: u64 = 1_000_000;
 
 /// How long something takes or how late it is: from a millisecond over the 30 s of the longest exchange to the hour of
 /// a server that was down.
-pub const TIME: Scale = Scale {
+pub const TIME: Buckets = Buckets {
     bounds: &[
         1_000,
         2_500,
@@ -88,7 +88,7 @@ pub const TIME: Scale = Scale {
 };
 
 /// How long the disk takes for a commit: from memory that says that it is a disk to a card that is about to fail.
-pub const COMMIT: Scale = Scale {
+pub const COMMIT: Buckets = Buckets {
     bounds: &[
         100,
         250,
@@ -108,12 +108,12 @@ pub const COMMIT: Scale = Scale {
 };
 
 /// How many things come at once.
-pub const BATCH: Scale = Scale { bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], per_unit: 1 };
+pub const BATCH: Buckets = Buckets { bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], per_unit: 1 };
 
 /// How many of the measured values lie in which range, and their sum.
 #[derive(Debug)]
 pub struct Histogram {
-    scale: &'static Scale,
+    scale: &'static Buckets,
     /// One for each bound, and the last one for what is above them all.
     buckets: Vec<AtomicU64>,
     sum: AtomicU64,
@@ -122,7 +122,7 @@ pub struct Histogram {
 impl Histogram {
     /// One without values.
     #[must_use]
-    pub fn of(scale: &'static Scale) -> Self {
+    pub fn of(scale: &'static Buckets) -> Self {
         let buckets = (0..=scale.bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { scale, buckets, sum: AtomicU64::new(0) }
     }
@@ -140,7 +140,7 @@ impl Histogram {
     }
 
     /// How many values there are up to each bound and in all, and their sum in what is shown.
-    fn read(&self) -> Reading {
+    fn read(&self) -> HistogramSnapshot {
         let mut count = 0;
         let up_to = |bucket: &AtomicU64| {
             count += bucket.load(Ordering::Relaxed);
@@ -149,12 +149,12 @@ impl Histogram {
         let counts: Vec<u64> = self.buckets.iter().map(up_to).collect();
         let bounds = self.scale.bounds.iter().map(|bound| Some(shown(*bound, self.scale)));
         let buckets = bounds.chain([None]).zip(counts).collect();
-        Reading { buckets, count, sum: shown(self.sum.load(Ordering::Relaxed), self.scale) }
+        HistogramSnapshot { buckets, count, sum: shown(self.sum.load(Ordering::Relaxed), self.scale) }
     }
 }
 
 /// A histogram at one moment.
-struct Reading {
+struct HistogramSnapshot {
     /// Bounds (none: without) and how many values are at or below each.
     buckets: Vec<(Option<f64>, u64)>,
     count: u64,
@@ -162,7 +162,7 @@ struct Reading {
 }
 
 #[allow(clippy::cast_precision_loss)] // of what is added up in days, not of what is counted
-fn shown(value: u64, scale: &Scale) -> f64 {
+fn shown(value: u64, scale: &Buckets) -> f64 {
     value as f64 / scale.per_unit as f64
 }
 

@@ -9,9 +9,9 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page of figures that is being written. Each name comes once, with all its members.
 #[derive(Debug, Default)]
-pub struct Page(String);
+pub struct TextEncoder(String);
 
-impl Page {
+impl TextEncoder {
     /// A figure that only grows; its name ends in `_total`.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
@@ -127,7 +127,7 @@ mod tests {
         family.with(["GET", "a\"b\\c\nd"]).add(7);
         let histogram = Histogram::of(&BATCH);
         histogram.note(300);
-        let mut page = Page::default();
+        let mut page = TextEncoder::default();
         page.counter_family("x_total", "What x is.", ["method", "route"], &family);
         page.gauge("y", "What y is.", Some(0.5));
         page.gauge("z", "Not known.", None::<u64>);

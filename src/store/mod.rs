@@ -19,15 +19,15 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 
 pub use crate::store::db::open::error::OpenError;
-pub use crate::store::db::readers::{Pending, Read};
-pub use crate::store::db::writer::{Rings, Tx};
+pub use crate::store::db::readers::{Pending, ReadTx};
+pub use crate::store::db::writer::{WakeSet, WriteTx};
 
 use crate::error::Result;
-use crate::store::db::corruption::Damage;
+use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::open::server_lock::ServerLock;
 use crate::store::db::open::{self, migrations};
-use crate::store::db::readers::{Pool, Readers};
-use crate::store::db::write_stats::Deeds;
+use crate::store::db::readers::{ConnectionPool, ReaderThreads};
+use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
 use crate::store::db::{meta, readers};
 use crate::store::maintenance::{quick_check, schema_check};
@@ -41,17 +41,17 @@ const LOOKS: usize = 3;
 /// The open database file.
 pub struct Store {
     path: PathBuf,
-    lanes: Option<Lanes>,
-    damage: Damage,
+    lanes: Option<StoreThreads>,
+    damage: CorruptionFlag,
     // Held until the store is gone: its lock keeps a second server out.
     _lock: Option<ServerLock>,
 }
 
-struct Lanes {
+struct StoreThreads {
     writer: Writer,
-    looks: Pool,
-    readers: Readers,
-    patient: Readers,
+    looks: ConnectionPool,
+    readers: ReaderThreads,
+    patient: ReaderThreads,
     writer_thread: JoinHandle<Connection>,
     reader_threads: Vec<JoinHandle<()>>,
 }
@@ -63,7 +63,10 @@ impl Store {
     ///
     /// # Errors
     /// [`OpenError`] says what the file is and what to do; a refused file is left as it was.
-    pub fn open(path: &Path, ring: Arc<dyn Fn(Rings) + Send + Sync>) -> std::result::Result<Self, OpenError> {
+    pub fn open(
+        path: &Path,
+        ring: Arc<dyn Fn(WakeSet) + Send + Sync>,
+    ) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::take(path)?;
         quick_check::check(path)?;
@@ -89,20 +92,20 @@ impl Store {
 
     fn start(
         path: &Path,
-        ring: Arc<dyn Fn(Rings) + Send + Sync>,
+        ring: Arc<dyn Fn(WakeSet) + Send + Sync>,
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
-        let damage = Damage::default();
+        let damage = CorruptionFlag::default();
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READERS + 1)?;
         let looks = open::open_readers(path, LOOKS)?;
         let (writer, writer_thread) = Writer::start(connection, damage.clone(), ring)?;
-        let (readers, mut reader_threads) = Readers::start(&pool, READERS, &damage)?;
-        let (patient, patient_threads) = Readers::start(&pool, 1, &damage)?;
+        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READERS, &damage)?;
+        let (patient, patient_threads) = ReaderThreads::start(&pool, 1, &damage)?;
         reader_threads.extend(patient_threads);
         Ok(Self {
             path: path.to_owned(),
-            lanes: Some(Lanes { writer, looks, readers, patient, writer_thread, reader_threads }),
+            lanes: Some(StoreThreads { writer, looks, readers, patient, writer_thread, reader_threads }),
             damage,
             _lock: lock,
         })
@@ -112,7 +115,7 @@ impl Store {
     pub fn write<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     {
         match &self.lanes {
             Some(lanes) => lanes.writer.submit(job),
@@ -155,7 +158,7 @@ impl Store {
     }
 
     /// What was written since the start; none of a store that is being closed.
-    pub fn deeds(&self) -> Option<&Deeds> {
+    pub fn deeds(&self) -> Option<&WriteStats> {
         self.lanes.as_ref().map(|lanes| lanes.writer.deeds())
     }
 
@@ -163,7 +166,7 @@ impl Store {
     pub fn read<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
         match &self.lanes {
             Some(lanes) => lanes.readers.submit(job),
@@ -176,7 +179,7 @@ impl Store {
     pub fn read_at_length<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
         match &self.lanes {
             Some(lanes) => lanes.patient.submit(job),
@@ -189,7 +192,7 @@ impl Store {
     ///
     /// # Errors
     /// What the job answers, and when the file cannot be read.
-    pub fn look<T>(&self, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+    pub fn look<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
         match &self.lanes {
             Some(lanes) => self.damage.noted(readers::read(&lanes.looks, job)),
             None => Err(readers::ended()),
@@ -200,9 +203,9 @@ impl Store {
     pub fn read_once<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        self.at_once(job, |connection, job| job(&Read::new(connection)))
+        self.at_once(job, |connection, job| job(&ReadTx::new(connection)))
     }
 
     /// As [`Store::read`], for what touches a few rows by their keys and is asked with almost every request. It is done
@@ -211,7 +214,7 @@ impl Store {
     pub fn read_a_row<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
         self.at_once(job, |connection, job| readers::read_on(connection, job))
     }
@@ -220,7 +223,7 @@ impl Store {
     fn at_once<T, F>(&self, job: F, on: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
@@ -241,7 +244,7 @@ fn is_earlier(version: i64) -> bool {
 impl Drop for Store {
     /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
     fn drop(&mut self) {
-        let Some(Lanes { writer, looks, readers, patient, writer_thread, reader_threads }) =
+        let Some(StoreThreads { writer, looks, readers, patient, writer_thread, reader_threads }) =
             self.lanes.take()
         else {
             return;

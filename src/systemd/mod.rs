@@ -16,19 +16,19 @@ use crate::app::App;
 
 /// This program as a service: what it has to tell, and to whom.
 #[derive(Debug)]
-pub struct Service {
-    manager: Option<Arc<Manager>>,
+pub struct SystemdService {
+    manager: Option<Arc<NotifySocket>>,
     watchdog: Option<Watchdog>,
 }
 
-impl Service {
+impl SystemdService {
     /// Tells the service manager of the environment, if there is one, that callers are served, and from now on that
     /// the program is alive, if it asked for that.
     ///
     /// # Errors
     /// When the system starts no more threads.
     pub fn ready(app: &Arc<App>, status: &str) -> io::Result<Self> {
-        let manager = Manager::of_environment().map(Arc::new);
+        let manager = NotifySocket::of_environment().map(Arc::new);
         let Some(manager) = manager else { return Ok(Self { manager, watchdog: None }) };
         manager.tell(&format!("READY=1\nSTATUS={status}"));
         let watchdog =
@@ -56,12 +56,12 @@ impl Service {
 
 /// The service manager that started this program.
 #[derive(Debug)]
-pub struct Manager {
+pub struct NotifySocket {
     socket: UnixDatagram,
     address: SocketAddr,
 }
 
-impl Manager {
+impl NotifySocket {
     /// The one that `NOTIFY_SOCKET` names.
     #[must_use]
     pub fn of_environment() -> Option<Self> {

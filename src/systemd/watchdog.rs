@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::systemd::Manager;
+use crate::systemd::NotifySocket;
 
 /// The thread that sends them.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Watchdog {
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, manager: Arc<Manager>, patience: Duration) -> io::Result<Self> {
+    pub fn start(app: &Arc<App>, manager: Arc<NotifySocket>, patience: Duration) -> io::Result<Self> {
         let (tell, told) = channel();
         let app = Arc::clone(app);
         let thread = std::thread::Builder::new()
@@ -47,7 +47,7 @@ impl Watchdog {
     }
 }
 
-fn run(app: &App, manager: &Manager, pause: Duration, told: &Receiver<()>) {
+fn run(app: &App, manager: &NotifySocket, pause: Duration, told: &Receiver<()>) {
     let (mut was_alive, mut is_stopping) = (true, false);
     loop {
         let is_alive =

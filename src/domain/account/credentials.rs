@@ -95,7 +95,7 @@ pub struct Email(String);
 
 /// Why a text is no e-mail address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EmailFault {
+pub enum EmailError {
     /// Nothing but blanks.
     Empty,
     /// More than 254 bytes.
@@ -114,27 +114,27 @@ impl Email {
     /// The address in this text.
     ///
     /// # Errors
-    /// The first [`EmailFault`] of it.
-    pub fn parse(text: &str) -> Result<Self, EmailFault> {
+    /// The first [`EmailError`] of it.
+    pub fn parse(text: &str) -> Result<Self, EmailError> {
         let address = text.trim().to_lowercase();
         if address.is_empty() {
-            return Err(EmailFault::Empty);
+            return Err(EmailError::Empty);
         }
         if address.len() > EMAIL_BYTES {
-            return Err(EmailFault::TooLong);
+            return Err(EmailError::TooLong);
         }
         if address.contains(is_forbidden) {
-            return Err(EmailFault::ForbiddenCharacter);
+            return Err(EmailError::ForbiddenCharacter);
         }
-        let (local, domain) = address.split_once('@').ok_or(EmailFault::NotOneAt)?;
+        let (local, domain) = address.split_once('@').ok_or(EmailError::NotOneAt)?;
         if domain.contains('@') {
-            return Err(EmailFault::NotOneAt);
+            return Err(EmailError::NotOneAt);
         }
         if local.is_empty() {
-            return Err(EmailFault::NoLocalPart);
+            return Err(EmailError::NoLocalPart);
         }
         if domain.split('.').any(str::is_empty) {
-            return Err(EmailFault::NoDomain);
+            return Err(EmailError::NoDomain);
         }
         Ok(Self(address))
     }
@@ -156,7 +156,7 @@ impl fmt::Display for Email {
     }
 }
 
-impl fmt::Display for EmailFault {
+impl fmt::Display for EmailError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "The e-mail address is empty",
@@ -169,7 +169,7 @@ impl fmt::Display for EmailFault {
     }
 }
 
-impl std::error::Error for EmailFault {}
+impl std::error::Error for EmailError {}
 
 /// SHA-256, for what is stored hashed: keys and the tokens of the device login.
 #[must_use]
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_for_its_reason() {
-        use EmailFault as F;
+        use EmailError as F;
         let longest = format!("{}@example.com", "a".repeat(242));
         assert!(Email::parse(&longest).is_ok());
         let too_long = format!("a{longest}");

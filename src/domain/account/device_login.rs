@@ -131,7 +131,7 @@ impl fmt::Debug for LinkToken {
 
 /// How far a stored login came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum LoginState {
     /// Nobody has given an address.
     Pending,
     /// An address was given.
@@ -142,7 +142,7 @@ pub enum State {
     Claimed,
 }
 
-impl State {
+impl LoginState {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Pending, Self::EmailSent, Self::Approved, Self::Claimed];
 
@@ -166,9 +166,9 @@ impl State {
 
 /// A stored login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct DeviceLogin {
     /// How far it came.
-    pub state: State,
+    pub state: LoginState,
     /// When its code was made.
     pub created_at: Timestamp,
     /// The address that the newest link was mailed to.
@@ -183,7 +183,7 @@ pub struct Login {
 
 /// What a mailed link is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkStatus {
     /// It may be confirmed.
     Valid,
     /// It was confirmed before.
@@ -194,7 +194,7 @@ pub enum Link {
     Unknown,
 }
 
-impl Login {
+impl DeviceLogin {
     /// When the code and its link can no longer be used.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
@@ -203,26 +203,26 @@ impl Login {
 
     /// The state at `now`; `None` when it has expired. What was claimed stays so.
     #[must_use]
-    pub fn state_at(&self, now: Timestamp) -> Option<State> {
-        (self.state == State::Claimed || now < self.expires_at()).then_some(self.state)
+    pub fn state_at(&self, now: Timestamp) -> Option<LoginState> {
+        (self.state == LoginState::Claimed || now < self.expires_at()).then_some(self.state)
     }
 
     /// Whether an address may be given at `now`: again, too, when the first mail did not arrive.
     #[must_use]
     pub fn takes_email(&self, now: Timestamp) -> bool {
-        matches!(self.state_at(now), Some(State::Pending | State::EmailSent))
+        matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))
     }
 
     /// What a link with a token of this hash is worth at `now`.
     #[must_use]
-    pub fn link(&self, token_hash: &[u8; 32], now: Timestamp) -> Link {
+    pub fn link(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
         if self.token_hash.as_ref() != Some(token_hash) {
-            return Link::Unknown;
+            return LinkStatus::Unknown;
         }
         match self.state_at(now) {
-            _ if matches!(self.state, State::Approved | State::Claimed) => Link::Used,
-            None => Link::Expired,
-            Some(_) => Link::Valid,
+            _ if matches!(self.state, LoginState::Approved | LoginState::Claimed) => LinkStatus::Used,
+            None => LinkStatus::Expired,
+            Some(_) => LinkStatus::Valid,
         }
     }
 }
@@ -233,21 +233,21 @@ mod tests {
 
     const TOKEN: [u8; 32] = [7; 32];
 
-    fn login(state: State) -> (Login, Timestamp) {
+    fn login(state: LoginState) -> (DeviceLogin, Timestamp) {
         let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
-        let token_hash = (state != State::Pending).then_some(TOKEN);
-        (Login { state, created_at, email: None, token_hash, mails: 0, user_key: None }, created_at)
+        let token_hash = (state != LoginState::Pending).then_some(TOKEN);
+        (DeviceLogin { state, created_at, email: None, token_hash, mails: 0, user_key: None }, created_at)
     }
 
     #[test]
     fn every_state_answers_every_question_before_and_after_its_end() {
-        use State::{Approved, Claimed, EmailSent, Pending};
+        use LoginState::{Approved, Claimed, EmailSent, Pending};
         // State; then before its end and from it on: what a poll says, whether it takes an address, its link.
         let table = [
-            (Pending, Some(Pending), true, Link::Unknown, None, Link::Unknown),
-            (EmailSent, Some(EmailSent), true, Link::Valid, None, Link::Expired),
-            (Approved, Some(Approved), false, Link::Used, None, Link::Used),
-            (Claimed, Some(Claimed), false, Link::Used, Some(Claimed), Link::Used),
+            (Pending, Some(Pending), true, LinkStatus::Unknown, None, LinkStatus::Unknown),
+            (EmailSent, Some(EmailSent), true, LinkStatus::Valid, None, LinkStatus::Expired),
+            (Approved, Some(Approved), false, LinkStatus::Used, None, LinkStatus::Used),
+            (Claimed, Some(Claimed), false, LinkStatus::Used, Some(Claimed), LinkStatus::Used),
         ];
         for (state, polled, takes, link, polled_late, link_late) in table {
             let (login, begin) = login(state);
@@ -261,16 +261,16 @@ mod tests {
             assert_eq!(login.state_at(late), polled_late, "{state:?}");
             assert!(!login.takes_email(late), "{state:?}");
             assert_eq!(login.link(&TOKEN, late), link_late, "{state:?}");
-            assert_eq!(login.link(&[8; 32], begin), Link::Unknown, "{state:?}");
+            assert_eq!(login.link(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
         }
     }
 
     #[test]
     fn states_are_read_back_from_their_words() {
-        for state in State::ALL {
-            assert_eq!(State::parse(state.word()), Some(state));
+        for state in LoginState::ALL {
+            assert_eq!(LoginState::parse(state.word()), Some(state));
         }
-        assert_eq!(State::parse("expired"), None);
+        assert_eq!(LoginState::parse("expired"), None);
     }
 
     #[test]

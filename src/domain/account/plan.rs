@@ -10,7 +10,7 @@ pub const NO_LIMIT: u32 = 1_000_000_000;
 /// What one plan allows. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct PlanLimits {
     /// Active cues at a time.
     pub cues: Option<u32>,
     /// Executions in a UTC calendar month.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub requests_per_minute: Option<u32>,
 }
 
-impl Limits {
+impl PlanLimits {
     /// No limit at all, as under `--limits off`.
     pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None };
 }
@@ -27,7 +27,7 @@ impl Limits {
 /// The table of plans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plans {
-    table: BTreeMap<String, Limits>,
+    table: BTreeMap<String, PlanLimits>,
     default: String,
     limited: bool,
 }
@@ -46,7 +46,7 @@ impl std::error::Error for PlansError {}
 
 impl Default for Plans {
     fn default() -> Self {
-        let limits = |cues, executions, requests| Limits {
+        let limits = |cues, executions, requests| PlanLimits {
             cues: Some(cues),
             executions: Some(executions),
             requests_per_minute: Some(requests),
@@ -68,7 +68,7 @@ impl Plans {
     /// When it is not an object of plans with exactly the three limits, or has no plan `free`, which every account
     /// falls back to.
     pub fn from_json(json: &str) -> Result<Self, PlansError> {
-        let table: BTreeMap<String, Limits> = serde_json::from_str(json).map_err(|error| {
+        let table: BTreeMap<String, PlanLimits> = serde_json::from_str(json).map_err(|error| {
             PlansError(format!(
                 "not a table of plans: {error}. Write {{\"free\": {{\"cues\": 10, \"executions\": 300, \
                  \"requests_per_minute\": 60}}, …}}, with null for no limit"
@@ -111,11 +111,11 @@ impl Plans {
 
     /// What `plan` allows. A plan that the table no longer has counts as `free`.
     #[must_use]
-    pub fn limits(&self, plan: &str) -> Limits {
+    pub fn limits(&self, plan: &str) -> PlanLimits {
         if !self.limited {
-            return Limits::NONE;
+            return PlanLimits::NONE;
         }
-        self.table.get(plan).or_else(|| self.table.get("free")).copied().unwrap_or(Limits::NONE)
+        self.table.get(plan).or_else(|| self.table.get("free")).copied().unwrap_or(PlanLimits::NONE)
     }
 
     /// Nothing where the table has the plan `name`, else an error that lists those it has.
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn limits_off_lifts_all_three_for_everyone() {
-        assert_eq!(Plans::default().limited(false).limits("free"), Limits::NONE);
+        assert_eq!(Plans::default().limited(false).limits("free"), PlanLimits::NONE);
     }
 
     #[test]

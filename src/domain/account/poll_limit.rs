@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use crate::domain::account::device_login::MOST_POLLS;
-use crate::domain::account::sliding_window::Window;
+use crate::domain::account::sliding_window::SlidingWindow;
 
 /// Codes whose windows are kept before those that are over are looked for.
 const SWEEP_ABOVE: usize = 1_000;
@@ -13,12 +13,12 @@ const SWEEP_ABOVE: usize = 1_000;
 /// The polls of the last minute, by the hash of their code. Count only those of codes that exist: their number is
 /// bounded by what may be made.
 #[derive(Debug, Default)]
-pub struct Polls {
-    windows: HashMap<[u8; 32], Window>,
+pub struct PollLimiter {
+    windows: HashMap<[u8; 32], SlidingWindow>,
     sweep_at: usize,
 }
 
-impl Polls {
+impl PollLimiter {
     /// Counts a poll at `now`; or refuses it, which does not count, and answers the seconds until one passes.
     pub fn admit(&mut self, code: [u8; 32], now: Timestamp) -> Option<u32> {
         if self.windows.len() >= self.sweep_at.max(SWEEP_ABOVE) {
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_31st_poll_in_a_minute_waits_for_the_first_to_be_a_minute_old() {
-        let mut polls = Polls::default();
+        let mut polls = PollLimiter::default();
         for second in 0..30 {
             assert_eq!(polls.admit([1; 32], at(second * 1000)), None);
         }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn windows_that_are_over_do_not_pile_up() {
-        let mut polls = Polls::default();
+        let mut polls = PollLimiter::default();
         for number in 0..100_000_i64 {
             let mut code = [0; 32];
             code[..8].copy_from_slice(&number.to_le_bytes());

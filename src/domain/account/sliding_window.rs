@@ -12,7 +12,7 @@ const SLACK: i64 = 5_000;
 
 /// The requests that one caller made in the last 60 seconds. Never holds more instants than its limit.
 #[derive(Debug, Default)]
-pub struct Window {
+pub struct SlidingWindow {
     /// What the offsets count from, in milliseconds since 1970.
     epoch: i64,
     /// Milliseconds, oldest first.
@@ -21,7 +21,7 @@ pub struct Window {
 
 /// Where a caller stands in its window, as every response tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     /// Requests in any 60 seconds; `None` is no limit, and nothing is counted then.
     pub limit: Option<u32>,
     /// Requests in the last 60 seconds, this one included where it was counted.
@@ -32,7 +32,7 @@ pub struct Standing {
     pub refused_for: Option<u32>,
 }
 
-impl Standing {
+impl RateLimitStatus {
     /// That of a caller who has made no request that counts.
     #[must_use]
     pub fn unused(limit: Option<u32>, now: Timestamp) -> Self {
@@ -46,19 +46,19 @@ impl Standing {
     }
 }
 
-impl Window {
+impl SlidingWindow {
     /// Counts a request at `now`, unless it is one too many for `limit`: then it is refused and does not count.
-    pub fn admit(&mut self, limit: u32, now: Timestamp) -> Standing {
+    pub fn admit(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
         let present = self.settle(now);
         let refused_for = (self.used() >= limit).then(|| self.wait(limit, now.as_millisecond()));
         if refused_for.is_none() {
             self.push(present, limit);
         }
-        Standing { refused_for, ..self.standing(limit, now) }
+        RateLimitStatus { refused_for, ..self.standing(limit, now) }
     }
 
     /// Where the caller stands at `now`; counts nothing.
-    pub fn look(&mut self, limit: u32, now: Timestamp) -> Standing {
+    pub fn look(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
         self.settle(now);
         self.standing(limit, now)
     }
@@ -132,9 +132,9 @@ impl Window {
         u32::try_from(self.offsets.len()).unwrap_or(u32::MAX)
     }
 
-    fn standing(&self, limit: u32, now: Timestamp) -> Standing {
+    fn standing(&self, limit: u32, now: Timestamp) -> RateLimitStatus {
         let empty = if self.offsets.is_empty() { now.as_millisecond() } else { self.newest() + SPAN };
-        Standing { limit: Some(limit), used: self.used(), reset: seconds_up(empty), refused_for: None }
+        RateLimitStatus { limit: Some(limit), used: self.used(), reset: seconds_up(empty), refused_for: None }
     }
 }
 
@@ -151,15 +151,15 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + millis).unwrap()
     }
 
-    fn full(limit: u32, at: Timestamp) -> Window {
-        let mut window = Window::default();
+    fn full(limit: u32, at: Timestamp) -> SlidingWindow {
+        let mut window = SlidingWindow::default();
         (0..limit).for_each(|_| assert_eq!(window.admit(limit, at).refused_for, None));
         window
     }
 
     #[test]
     fn any_sixty_seconds_hold_the_limit_and_no_request_more() {
-        let mut window = Window::default();
+        let mut window = SlidingWindow::default();
         for second in 0..60 {
             let standing = window.admit(60, at(second * 1_000));
             assert_eq!((standing.used, standing.refused_for), (u32::try_from(second).unwrap() + 1, None));
@@ -179,7 +179,7 @@ mod tests {
         }
         assert_eq!(
             window.admit(3, at(60_000)),
-            Standing { limit: Some(3), used: 1, reset: 1_800_000_120, refused_for: None }
+            RateLimitStatus { limit: Some(3), used: 1, reset: 1_800_000_120, refused_for: None }
         );
     }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn under_a_lower_limit_as_many_must_leave_as_are_too_many() {
-        let mut window = Window::default();
+        let mut window = SlidingWindow::default();
         for second in 0..5 {
             window.admit(5, at(second * 1_000));
         }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_never_empty_goes_on_after_its_offsets_end() {
-        let mut window = Window::default();
+        let mut window = SlidingWindow::default();
         let (step, days) = (40_000, 60);
         for turn in 0..days * 86_400_000 / step {
             assert_eq!(window.admit(3, at(turn * step)).used, if turn == 0 { 1 } else { 2 }, "turn {turn}");
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(full(1, at(0)).heap(), 4);
         assert_eq!(full(5, at(0)).heap(), 20);
         assert_eq!(full(60, at(0)).heap(), 240);
-        let mut window = Window::default();
+        let mut window = SlidingWindow::default();
         window.admit(1_000_000, at(0));
         assert_eq!(window.heap(), 16);
     }

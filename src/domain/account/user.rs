@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
-use crate::domain::account::plan::Limits;
+use crate::domain::account::plan::PlanLimits;
 
 /// How long the old webhook secret signs beside the new one (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
@@ -29,7 +29,7 @@ pub struct Caller {
     /// The user's plan by name.
     pub plan: String,
     /// What the plan allows.
-    pub limits: Limits,
+    pub limits: PlanLimits,
     /// Executions that count in this month.
     pub executions: i64,
 }
@@ -55,7 +55,7 @@ pub struct User {
 /// An API key as it may be shown: the key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct KeyEntry {
+pub struct ApiKeyInfo {
     /// Its row.
     pub key: i64,
     pub id: String,
@@ -67,7 +67,7 @@ pub struct KeyEntry {
 
 /// Who may register over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Registration {
+pub enum RegistrationPolicy {
     /// Anyone, until one user exists.
     FirstUser,
     /// Anyone.
@@ -76,7 +76,7 @@ pub enum Registration {
     Closed,
 }
 
-impl Registration {
+impl RegistrationPolicy {
     /// The word for it, as `--registration` takes it.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -121,15 +121,15 @@ mod tests {
 
     #[test]
     fn first_user_registration_closes_behind_the_first() {
-        assert!(Registration::FirstUser.admits(false));
-        assert!(!Registration::FirstUser.admits(true));
+        assert!(RegistrationPolicy::FirstUser.admits(false));
+        assert!(!RegistrationPolicy::FirstUser.admits(true));
     }
 
     #[test]
     fn open_and_closed_registration_do_not_look_at_who_is_there() {
         for users_exist in [false, true] {
-            assert!(Registration::Open.admits(users_exist));
-            assert!(!Registration::Closed.admits(users_exist));
+            assert!(RegistrationPolicy::Open.admits(users_exist));
+            assert!(!RegistrationPolicy::Closed.admits(users_exist));
         }
     }
 

@@ -4,7 +4,7 @@
 
 use jiff::SignedDuration;
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 
 /// The plan that every account falls back to.
 pub const FREE: &str = "free";
@@ -85,9 +85,10 @@ impl Offer {
     /// `invalid_plan`, `invalid_interval`.
     pub fn asked_for(plan: &str, interval: &str) -> Result<Self, Refusal> {
         let plan = PaidPlan::parse(plan)
-            .ok_or_else(|| Refusal::new(Code::InvalidPlan, "The plan must be pro or scale"))?;
-        let interval = Interval::parse(interval)
-            .ok_or_else(|| Refusal::new(Code::InvalidInterval, "The interval must be monthly or annual"))?;
+            .ok_or_else(|| Refusal::new(ErrorCode::InvalidPlan, "The plan must be pro or scale"))?;
+        let interval = Interval::parse(interval).ok_or_else(|| {
+            Refusal::new(ErrorCode::InvalidInterval, "The interval must be monthly or annual")
+        })?;
         Ok(Self { plan, interval })
     }
 
@@ -173,14 +174,14 @@ mod tests {
             assert_eq!(Offer::asked_for(offer.plan.as_str(), offer.interval.as_str()), Ok(offer));
         }
         for plan in ["free", "gold", "", "Pro", "pro "] {
-            assert_eq!(Offer::asked_for(plan, "monthly").unwrap_err().code, Code::InvalidPlan, "{plan}");
+            assert_eq!(Offer::asked_for(plan, "monthly").unwrap_err().code, ErrorCode::InvalidPlan, "{plan}");
         }
         for interval in ["yearly", "", "Monthly", "month"] {
             let refusal = Offer::asked_for("pro", interval).unwrap_err();
-            assert_eq!(refusal.code, Code::InvalidInterval, "{interval}");
+            assert_eq!(refusal.code, ErrorCode::InvalidInterval, "{interval}");
         }
         // The plan is looked at first: the spec names that code for any other plan.
-        assert_eq!(Offer::asked_for("gold", "never").unwrap_err().code, Code::InvalidPlan);
+        assert_eq!(Offer::asked_for("gold", "never").unwrap_err().code, ErrorCode::InvalidPlan);
     }
 
     #[test]

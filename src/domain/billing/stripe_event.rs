@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use ring::hmac;
 use serde_json::Value;
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::Offer;
-use crate::domain::billing::subscription::News;
+use crate::domain::billing::subscription::SubscriptionUpdate;
 use crate::domain::json;
 
 /// How far the time in a signature may be from the present, in seconds (contract §8).
@@ -14,20 +14,20 @@ const TOLERANCE_SECS: i64 = 300;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PaymentEvent {
+pub struct StripeEvent {
     /// Its id: it may be sent again under the same one.
     pub id: String,
     /// What has happened.
-    pub what: Happening,
+    pub what: StripeEventKind,
 }
 
 /// What an event says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum StripeEventKind {
     /// Somebody has been through the checkout.
-    Bought(Purchase),
+    Bought(CheckoutCompleted),
     /// A subscription was made, changed or ended.
-    Subscription(News),
+    Subscription(SubscriptionUpdate),
     /// A payment has failed; what that means for the subscription comes as news of its own.
     PaymentFailed {
         /// The provider's id of who should have paid.
@@ -39,7 +39,7 @@ pub enum Happening {
 
 /// A checkout that was gone through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Purchase {
+pub struct CheckoutCompleted {
     /// The account's id, as it was given with the checkout.
     pub user_id: String,
     /// The provider's id of who pays.
@@ -55,7 +55,7 @@ pub struct Purchase {
 /// # Errors
 /// `invalid_signature`.
 pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
-    let refusal = |why| Err(Refusal::new(Code::InvalidSignature, why));
+    let refusal = |why| Err(Refusal::new(ErrorCode::InvalidSignature, why));
     let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };
     let values = |name: &'static str| {
         let fields = header.split(',').filter_map(|field| field.trim().split_once('='));
@@ -82,33 +82,33 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
 ///
 /// # Errors
 /// `invalid_json`, or `bad_request` for what is no event.
-pub fn read(body: &[u8]) -> Result<PaymentEvent, Refusal> {
+pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
     let event = json::read(body)?;
-    let lacks = |what: &str| Refusal::new(Code::BadRequest, format!("The event has no {what}"));
+    let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
     let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
     let kind = text(&event, "/type").ok_or_else(|| lacks("type"))?;
     let what = match kind.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
-            purchase(&event).map(Happening::Bought)
+            purchase(&event).map(StripeEventKind::Bought)
         }
         "customer.subscription.created" | "customer.subscription.updated" => {
-            news(&event, None).map(Happening::Subscription)
+            news(&event, None).map(StripeEventKind::Subscription)
         }
-        "customer.subscription.deleted" => news(&event, Some("canceled")).map(Happening::Subscription),
+        "customer.subscription.deleted" => news(&event, Some("canceled")).map(StripeEventKind::Subscription),
         "invoice.payment_failed" => {
-            text(&event, "/data/object/customer").map(|customer| Happening::PaymentFailed { customer })
+            text(&event, "/data/object/customer").map(|customer| StripeEventKind::PaymentFailed { customer })
         }
         _ => None,
     };
     // One of a kind that is known without what is needed is not one of ours: a payment without a subscription, say.
-    Ok(PaymentEvent { id, what: what.unwrap_or(Happening::Other(kind)) })
+    Ok(StripeEvent { id, what: what.unwrap_or(StripeEventKind::Other(kind)) })
 }
 
-fn purchase(event: &Value) -> Option<Purchase> {
+fn purchase(event: &Value) -> Option<CheckoutCompleted> {
     let at = |path: &str| text(event, &format!("/data/object{path}"));
     let word = |path: &str| at(path).unwrap_or_default();
     let offer = Offer::parse(&word("/metadata/plan"), &word("/metadata/interval"));
-    Some(Purchase {
+    Some(CheckoutCompleted {
         user_id: at("/client_reference_id")?,
         customer: at("/customer")?,
         subscription: at("/subscription"),
@@ -116,11 +116,11 @@ fn purchase(event: &Value) -> Option<Purchase> {
     })
 }
 
-fn news(event: &Value, status: Option<&str>) -> Option<News> {
+fn news(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
     let at = |path: &str| text(event, &format!("/data/object{path}"));
     let items = event.pointer("/data/object/items/data").and_then(Value::as_array);
     let prices = items.into_iter().flatten().filter_map(|item| text(item, "/price/id")).collect();
-    Some(News {
+    Some(SubscriptionUpdate {
         id: at("/id")?,
         customer: at("/customer")?,
         user_id: at("/metadata/user_id"),
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    fn happening(kind: &str, object: &Value) -> Happening {
+    fn happening(kind: &str, object: &Value) -> StripeEventKind {
         let event = json!({"id": "evt_1", "type": kind, "created": 7, "data": {"object": object}});
         read(event.to_string().as_bytes()).unwrap().what
     }
@@ -207,7 +207,8 @@ mod tests {
         let offer = Offer { plan: PaidPlan::Pro, interval: Interval::Annual };
         for (status, paid) in [("paid", Some(offer)), ("no_payment_required", Some(offer)), ("unpaid", None)]
         {
-            let Happening::Bought(purchase) = happening("checkout.session.completed", &object(status)) else {
+            let StripeEventKind::Bought(purchase) = happening("checkout.session.completed", &object(status))
+            else {
                 panic!("no purchase");
             };
             assert_eq!((purchase.user_id.as_str(), purchase.paid), ("u1", paid), "{status}");
@@ -218,7 +219,7 @@ mod tests {
     fn a_deleted_subscription_is_canceled_whatever_its_status_says() {
         let object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "metadata": {"user_id": "u1"},
                             "items": {"data": [{"price": {"id": "pm"}}]}});
-        let Happening::Subscription(news) = happening("customer.subscription.deleted", &object) else {
+        let StripeEventKind::Subscription(news) = happening("customer.subscription.deleted", &object) else {
             panic!("no news");
         };
         assert_eq!((news.status.as_str(), news.created), ("canceled", 7));
@@ -233,7 +234,7 @@ mod tests {
             ("customer.subscription.updated", json!({"id": 5})),
             ("invoice.payment_failed", json!({})),
         ] {
-            assert_eq!(happening(kind, &object), Happening::Other(kind.to_owned()));
+            assert_eq!(happening(kind, &object), StripeEventKind::Other(kind.to_owned()));
         }
         assert!(read(b"[]").is_err());
         assert!(read(b"{").is_err());

@@ -14,14 +14,14 @@ pub struct Subscription {
     /// What it pays for.
     pub offer: Offer,
     /// Whether it counts.
-    pub standing: Standing,
+    pub standing: SubscriptionState,
     /// When the newest news of it were made, in epoch seconds; none where only the purchase is known.
     pub as_of: Option<i64>,
 }
 
 /// Whether a subscription gives its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SubscriptionState {
     /// It does.
     Live,
     /// It does not, but may again.
@@ -30,7 +30,7 @@ pub enum Standing {
     Over,
 }
 
-impl Standing {
+impl SubscriptionState {
     /// The word for it in a column.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -50,7 +50,7 @@ impl Standing {
 
 /// What the provider says of a subscription at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct SubscriptionUpdate {
     /// The provider's id of the subscription.
     pub id: String,
     /// The provider's id of who pays for it.
@@ -68,8 +68,14 @@ pub struct News {
 /// The subscription after `news`, where they change what is `known` of it. They do not when they are older than what
 /// is known, when it is over, or when it was never one of our prices.
 #[must_use]
-pub fn after(known: Option<&Subscription>, news: &News, prices: &Prices) -> Option<Subscription> {
-    if known.is_some_and(|known| known.standing == Standing::Over || known.as_of > Some(news.created)) {
+pub fn after(
+    known: Option<&Subscription>,
+    news: &SubscriptionUpdate,
+    prices: &Prices,
+) -> Option<Subscription> {
+    if known
+        .is_some_and(|known| known.standing == SubscriptionState::Over || known.as_of > Some(news.created))
+    {
         return None;
     }
     // A price that was taken out of the flags still means what it meant when it was bought.
@@ -87,19 +93,19 @@ pub fn after(known: Option<&Subscription>, news: &News, prices: &Prices) -> Opti
 /// What these subscriptions of one account give it; nothing is the free plan. Of several the dearest counts.
 #[must_use]
 pub fn offer_of(subscriptions: &[Subscription]) -> Option<Offer> {
-    let live = subscriptions.iter().filter(|subscription| subscription.standing == Standing::Live);
+    let live = subscriptions.iter().filter(|subscription| subscription.standing == SubscriptionState::Live);
     live.map(|subscription| subscription.offer).max()
 }
 
-fn standing(status: &str, known: Option<Standing>) -> Standing {
+fn standing(status: &str, known: Option<SubscriptionState>) -> SubscriptionState {
     match status {
-        "active" | "trialing" => Standing::Live,
-        "canceled" | "incomplete_expired" => Standing::Over,
-        "unpaid" | "paused" => Standing::Lapsed,
+        "active" | "trialing" => SubscriptionState::Live,
+        "canceled" | "incomplete_expired" => SubscriptionState::Over,
+        "unpaid" | "paused" => SubscriptionState::Lapsed,
         // A payment is late and tried again. It was live before: that news may still be on its way.
-        "past_due" => known.unwrap_or(Standing::Live),
+        "past_due" => known.unwrap_or(SubscriptionState::Live),
         // The first payment is under way.
-        _ => known.unwrap_or(Standing::Lapsed),
+        _ => known.unwrap_or(SubscriptionState::Lapsed),
     }
 }
 
@@ -115,8 +121,8 @@ mod tests {
         Prices::new(["pm", "pa", "sm", "sa"].map(str::to_owned)).unwrap()
     }
 
-    fn news(created: i64, status: &str, price: &str) -> News {
-        News {
+    fn news(created: i64, status: &str, price: &str) -> SubscriptionUpdate {
+        SubscriptionUpdate {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
             user_id: None,
@@ -127,7 +133,7 @@ mod tests {
     }
 
     /// What all of the news make of a subscription that was not known.
-    fn told(all: &[News]) -> Option<(Offer, Standing)> {
+    fn told(all: &[SubscriptionUpdate]) -> Option<(Offer, SubscriptionState)> {
         let mut known = None;
         for news in all {
             known = after(known.as_ref(), news, &prices()).or(known);
@@ -137,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_status_decides_whether_the_plan_is_given() {
-        use Standing as S;
+        use SubscriptionState as S;
         for (before, status, then) in [
             ("", "active", S::Live),
             ("", "trialing", S::Live),
@@ -153,7 +159,7 @@ mod tests {
             ("active", "canceled", S::Over),
             ("incomplete", "incomplete_expired", S::Over),
         ] {
-            let all: Vec<News> = [before, status]
+            let all: Vec<SubscriptionUpdate> = [before, status]
                 .into_iter()
                 .filter(|word| !word.is_empty())
                 .zip(1..)
@@ -166,19 +172,22 @@ mod tests {
     #[test]
     fn older_news_never_override_newer_ones() {
         let (pro, scale) = (news(1, "active", "pm"), news(2, "active", "sa"));
-        assert_eq!(told(&[pro.clone(), scale.clone()]), Some((SCALE, Standing::Live)));
-        assert_eq!(told(&[scale, pro]), Some((SCALE, Standing::Live)));
+        assert_eq!(told(&[pro.clone(), scale.clone()]), Some((SCALE, SubscriptionState::Live)));
+        assert_eq!(told(&[scale, pro]), Some((SCALE, SubscriptionState::Live)));
     }
 
     #[test]
     fn what_is_over_stays_over_even_within_the_same_second() {
         let (active, canceled) = (news(5, "active", "pm"), news(5, "canceled", "pm"));
-        assert_eq!(told(&[canceled, active]), Some((PRO, Standing::Over)));
+        assert_eq!(told(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
     fn of_one_second_what_arrives_later_counts() {
-        assert_eq!(told(&[news(5, "active", "pm"), news(5, "active", "sa")]), Some((SCALE, Standing::Live)));
+        assert_eq!(
+            told(&[news(5, "active", "pm"), news(5, "active", "sa")]),
+            Some((SCALE, SubscriptionState::Live))
+        );
     }
 
     #[test]
@@ -189,8 +198,8 @@ mod tests {
     #[test]
     fn a_price_that_is_not_known_any_more_keeps_its_plan_and_can_end() {
         let bought = news(1, "active", "pm");
-        assert_eq!(told(&[bought.clone(), news(2, "active", "old")]), Some((PRO, Standing::Live)));
-        assert_eq!(told(&[bought, news(2, "canceled", "old")]), Some((PRO, Standing::Over)));
+        assert_eq!(told(&[bought.clone(), news(2, "active", "old")]), Some((PRO, SubscriptionState::Live)));
+        assert_eq!(told(&[bought, news(2, "canceled", "old")]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
@@ -199,7 +208,7 @@ mod tests {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
             offer: PRO,
-            standing: Standing::Live,
+            standing: SubscriptionState::Live,
             as_of: None,
         };
         let then = after(Some(&purchase), &news(1, "active", "sa"), &prices()).unwrap();
@@ -215,9 +224,15 @@ mod tests {
             standing,
             as_of: None,
         };
-        assert_eq!(offer_of(&[of(PRO, Standing::Live), of(SCALE, Standing::Live)]), Some(SCALE));
-        assert_eq!(offer_of(&[of(PRO, Standing::Live), of(SCALE, Standing::Over)]), Some(PRO));
-        assert_eq!(offer_of(&[of(SCALE, Standing::Lapsed)]), None);
+        assert_eq!(
+            offer_of(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),
+            Some(SCALE)
+        );
+        assert_eq!(
+            offer_of(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Over)]),
+            Some(PRO)
+        );
+        assert_eq!(offer_of(&[of(SCALE, SubscriptionState::Lapsed)]), None);
         assert_eq!(offer_of(&[]), None);
     }
 }

@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::domain::api_error::{Code, Refusal};
-use crate::domain::cue::patch::{CueChange, WantedStatus};
-use crate::domain::execution::Retry;
-use crate::domain::execution::verification::Mode;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::cue::patch::{CuePatch, RequestedStatus};
+use crate::domain::execution::RetryPolicy;
+use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, Timing};
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
 use crate::domain::webhook::callback::Callback;
 
 /// Where a cue stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum CueStatus {
     /// Its schedule runs, or its only run is under way.
     Active,
     /// Its schedule rests until it is resumed.
@@ -28,7 +28,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl CueStatus {
     /// The words of the spec, in its order.
     pub const WORDS: [&'static str; 4] = ["active", "paused", "completed", "failed"];
 
@@ -76,11 +76,11 @@ impl Transport {
     }
 }
 
-/// The schedule as it is stored and shown; [`ScheduleText::read`] makes it able to compute.
+/// The schedule as it is stored and shown; [`StoredSchedule::read`] makes it able to compute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScheduleText {
+pub struct StoredSchedule {
     /// What it runs on.
-    pub when: When,
+    pub when: ScheduleSpec,
     /// The zone's name.
     pub timezone: String,
     /// What becomes of runs that were missed.
@@ -89,24 +89,24 @@ pub struct ScheduleText {
 
 /// A cron line, or one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum When {
+pub enum ScheduleSpec {
     /// The cron line as the user wrote it.
     Recurring(String),
     /// The only instant.
     Once(Timestamp),
 }
 
-impl ScheduleText {
+impl StoredSchedule {
     /// The schedule behind the text.
     ///
     /// # Errors
     /// When the zone or the cron line is not known (any more).
     pub fn read(&self) -> Result<Schedule, ScheduleError> {
         match &self.when {
-            When::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
-            When::Once(at) => {
+            ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
+            ScheduleSpec::Once(at) => {
                 let zone = Zone::find(&self.timezone)?;
-                Ok(Schedule { timing: Timing::Once(*at), zone, catch_up: self.catch_up })
+                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
             }
         }
     }
@@ -115,8 +115,8 @@ impl ScheduleText {
     #[must_use]
     pub fn of(schedule: &Schedule) -> Self {
         let when = match &schedule.timing {
-            Timing::Recurring(cron) => When::Recurring(cron.text().to_owned()),
-            Timing::Once(at) => When::Once(*at),
+            ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
+            ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
         };
         Self { when, timezone: schedule.zone.name().to_owned(), catch_up: schedule.catch_up }
     }
@@ -150,21 +150,21 @@ pub struct Cue {
     pub user_key: i64,
     pub name: String,
     pub description: Option<String>,
-    pub status: Status,
+    pub status: CueStatus,
     pub next_run: Option<Timestamp>,
     pub last_run: Option<Timestamp>,
     pub run_count: i64,
     pub missed_count: i64,
-    pub schedule: ScheduleText,
+    pub schedule: StoredSchedule,
     pub transport: Transport,
     /// None for worker cues.
     pub callback: Option<Callback>,
     /// The row of its payload.
     pub payload_key: Option<i64>,
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     /// Who or what verifies the successes of its runs.
-    pub verification: Mode,
+    pub verification: VerificationMode,
     /// What the owner should know: unknown fields of its creation, or why it failed.
     pub warning: Option<String>,
     pub created_at: Timestamp,
@@ -181,9 +181,9 @@ pub struct NewCue {
     pub transport: Transport,
     pub callback: Option<Callback>,
     pub payload: Option<Value>,
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     pub on_failure: OnFailure,
-    pub verification: Mode,
+    pub verification: VerificationMode,
     pub warning: Option<String>,
 }
 
@@ -205,12 +205,12 @@ impl NewCue {
             user_key,
             name: self.name,
             description: self.description,
-            status: Status::Active,
+            status: CueStatus::Active,
             next_run: Some(next_run),
             last_run: None,
             run_count: 0,
             missed_count: 0,
-            schedule: ScheduleText::of(&self.schedule),
+            schedule: StoredSchedule::of(&self.schedule),
             transport: self.transport,
             callback: self.callback,
             payload_key: None,
@@ -231,7 +231,7 @@ impl Cue {
     /// # Errors
     /// `invalid_schedule` when the cue would be active and never due, `invalid_state` for the pause of an ended one,
     /// `invalid_callback` for a callback of a worker cue.
-    pub fn apply(&mut self, change: &CueChange, now: Timestamp) -> Result<(), Refusal> {
+    pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         if let Some(name) = &change.name {
             self.name.clone_from(name);
         }
@@ -243,7 +243,10 @@ impl Cue {
         }
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {
-                return Err(Refusal::new(Code::InvalidCallback, "A worker cue has no callback to change"));
+                return Err(Refusal::new(
+                    ErrorCode::InvalidCallback,
+                    "A worker cue has no callback to change",
+                ));
             };
             change.callback.apply_to(callback);
         }
@@ -254,7 +257,7 @@ impl Cue {
         Ok(())
     }
 
-    fn apply_schedule(&mut self, change: &CueChange, now: Timestamp) -> Result<(), Refusal> {
+    fn apply_schedule(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         let rescheduled = !change.schedule.is_empty();
         if rescheduled {
             let schedule = change.schedule.applied_to(&self.schedule)?;
@@ -262,22 +265,24 @@ impl Cue {
             if change.schedule.at.is_some() {
                 schedule.first_run(now)?;
             }
-            self.schedule = ScheduleText::of(&schedule);
+            self.schedule = StoredSchedule::of(&schedule);
         }
-        let over = matches!(self.status, Status::Completed | Status::Failed);
+        let over = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
         let revived = over && rescheduled;
         match change.status {
-            Some(WantedStatus::Paused) if over && !revived => Err(Refusal::new(
-                Code::InvalidState,
+            Some(RequestedStatus::Paused) if over && !revived => Err(Refusal::new(
+                ErrorCode::InvalidState,
                 "The cue is over: give it a new schedule to make it run again",
             )),
-            Some(WantedStatus::Paused) => {
-                self.status = Status::Paused;
+            Some(RequestedStatus::Paused) => {
+                self.status = CueStatus::Paused;
                 self.next_run = None;
                 Ok(())
             }
-            Some(WantedStatus::Active) if self.status != Status::Active || rescheduled => self.activate(now),
-            None if rescheduled && self.status != Status::Paused => self.activate(now),
+            Some(RequestedStatus::Active) if self.status != CueStatus::Active || rescheduled => {
+                self.activate(now)
+            }
+            None if rescheduled && self.status != CueStatus::Paused => self.activate(now),
             _ => Ok(()),
         }
     }
@@ -285,7 +290,7 @@ impl Cue {
     /// Makes the schedule run from `now`.
     fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
         self.next_run = Some(self.schedule.read()?.first_run(now)?);
-        self.status = Status::Active;
+        self.status = CueStatus::Active;
         Ok(())
     }
 }
@@ -298,7 +303,7 @@ pub fn after_only_run(
     is_due: bool,
     scheduled_for: Timestamp,
     success: bool,
-) -> Option<Status> {
+) -> Option<CueStatus> {
     let its_only_run = at == scheduled_for && !is_due;
-    its_only_run.then_some(if success { Status::Completed } else { Status::Failed })
+    its_only_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
 }

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::domain::api_error::{Code, Refusal};
-use crate::domain::cue::{OnFailure, ScheduleText, When};
-use crate::domain::execution::Retry;
-use crate::domain::execution::verification::Mode;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::cue::{OnFailure, ScheduleSpec, StoredSchedule};
+use crate::domain::execution::RetryPolicy;
+use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, Timing, parse_instant};
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};
 use crate::domain::webhook::callback::{Callback, Method};
 
 /// What a PATCH may ask of a cue's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WantedStatus {
+pub enum RequestedStatus {
     /// Resume.
     Active,
     /// Pause.
@@ -22,30 +22,30 @@ pub enum WantedStatus {
 /// Changes to a cue: what is `None` or empty is left alone.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)]
-pub struct CueChange {
-    pub status: Option<WantedStatus>,
+pub struct CuePatch {
+    pub status: Option<RequestedStatus>,
     pub name: Option<String>,
     /// `Some(None)` takes the description away.
     pub description: Option<Option<String>>,
-    pub schedule: ScheduleParts,
-    pub callback: CallbackParts,
+    pub schedule: SchedulePatch,
+    pub callback: CallbackPatch,
     /// `Some(None)` takes the payload away.
     pub payload: Option<Option<Value>>,
-    pub retry: RetryParts,
-    pub on_failure: OnFailureParts,
-    pub verification: Option<Mode>,
+    pub retry: RetryPatch,
+    pub on_failure: OnFailurePatch,
+    pub verification: Option<VerificationMode>,
 }
 
 /// The two types of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ScheduleKind {
     /// By a cron line.
     Recurring,
     /// At one instant.
     Once,
 }
 
-impl Kind {
+impl ScheduleKind {
     /// The words of the spec.
     pub const WORDS: [&'static str; 2] = ["recurring", "once"];
 
@@ -63,8 +63,8 @@ impl Kind {
 /// The parts of a schedule that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct ScheduleParts {
-    pub kind: Option<Kind>,
+pub struct SchedulePatch {
+    pub kind: Option<ScheduleKind>,
     pub cron: Option<String>,
     /// As the caller wrote it: without an offset it is read in the zone.
     pub at: Option<String>,
@@ -72,7 +72,7 @@ pub struct ScheduleParts {
     pub catch_up: Option<CatchUp>,
 }
 
-impl ScheduleParts {
+impl SchedulePatch {
     /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -83,16 +83,16 @@ impl ScheduleParts {
     ///
     /// # Errors
     /// `invalid_schedule` or `invalid_timezone`.
-    pub fn schedule(&self, kind: Kind) -> Result<Schedule, Refusal> {
+    pub fn schedule(&self, kind: ScheduleKind) -> Result<Schedule, Refusal> {
         let zone = self.timezone.as_deref().unwrap_or("UTC");
         let catch_up = self.catch_up.unwrap_or_default();
         match (kind, &self.cron, &self.at) {
-            (Kind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
-            (Kind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
-            (Kind::Recurring, None, _) => {
+            (ScheduleKind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
+            (ScheduleKind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
+            (ScheduleKind::Recurring, None, _) => {
                 Err(lacking("A recurring schedule needs schedule.cron, such as \"0 9 * * *\""))
             }
-            (Kind::Once, _, None) => {
+            (ScheduleKind::Once, _, None) => {
                 Err(lacking("A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
             }
         }
@@ -103,52 +103,55 @@ impl ScheduleParts {
     ///
     /// # Errors
     /// `invalid_schedule` or `invalid_timezone`.
-    pub fn applied_to(&self, current: &ScheduleText) -> Result<Schedule, Refusal> {
+    pub fn applied_to(&self, current: &StoredSchedule) -> Result<Schedule, Refusal> {
         let timezone = self.timezone.as_deref().unwrap_or(&current.timezone);
         let catch_up = self.catch_up.unwrap_or(current.catch_up);
         if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
             return Err(lacking("Both schedule.cron and schedule.at: give schedule.type, or one of them"));
         }
         let kind = self.kind.unwrap_or(match (&self.cron, &self.at, &current.when) {
-            (Some(_), _, _) => Kind::Recurring,
-            (None, Some(_), _) => Kind::Once,
-            (None, None, When::Recurring(_)) => Kind::Recurring,
-            (None, None, When::Once(_)) => Kind::Once,
+            (Some(_), _, _) => ScheduleKind::Recurring,
+            (None, Some(_), _) => ScheduleKind::Once,
+            (None, None, ScheduleSpec::Recurring(_)) => ScheduleKind::Recurring,
+            (None, None, ScheduleSpec::Once(_)) => ScheduleKind::Once,
         });
         match (kind, &self.cron, &self.at, &current.when) {
-            (Kind::Recurring, Some(cron), _, _) | (Kind::Recurring, None, _, When::Recurring(cron)) => {
+            (ScheduleKind::Recurring, Some(cron), _, _)
+            | (ScheduleKind::Recurring, None, _, ScheduleSpec::Recurring(cron)) => {
                 Ok(Schedule::recurring(cron, timezone, catch_up)?)
             }
-            (Kind::Once, _, Some(at), _) => {
+            (ScheduleKind::Once, _, Some(at), _) => {
                 let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
-                Ok(Schedule { timing: Timing::Once(parse_instant(at, &zone)?), zone, catch_up })
+                Ok(Schedule { timing: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
             }
-            (Kind::Once, _, None, When::Once(at)) => {
+            (ScheduleKind::Once, _, None, ScheduleSpec::Once(at)) => {
                 let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
-                Ok(Schedule { timing: Timing::Once(*at), zone, catch_up })
+                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up })
             }
-            (Kind::Recurring, None, _, When::Once(_)) => {
+            (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
                 Err(lacking("A recurring schedule needs schedule.cron"))
             }
-            (Kind::Once, _, None, When::Recurring(_)) => Err(lacking("A once schedule needs schedule.at")),
+            (ScheduleKind::Once, _, None, ScheduleSpec::Recurring(_)) => {
+                Err(lacking("A once schedule needs schedule.at"))
+            }
         }
     }
 }
 
 fn lacking(message: &'static str) -> Refusal {
-    Refusal::new(Code::InvalidSchedule, message)
+    Refusal::new(ErrorCode::InvalidSchedule, message)
 }
 
 /// The parts of a callback that a request gives; each has been checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct CallbackParts {
+pub struct CallbackPatch {
     pub url: Option<String>,
     pub method: Option<Method>,
     pub headers: Option<Vec<(String, String)>>,
 }
 
-impl CallbackParts {
+impl CallbackPatch {
     /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -179,14 +182,14 @@ impl CallbackParts {
 /// The parts of a retry policy that a request gives.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
-pub struct RetryParts {
+pub struct RetryPatch {
     pub max_attempts: Option<u32>,
     pub backoff_minutes: Option<Vec<f64>>,
 }
 
-impl RetryParts {
+impl RetryPatch {
     /// Puts the given parts in place of `retry`'s own.
-    pub fn apply_to(&self, retry: &mut Retry) {
+    pub fn apply_to(&self, retry: &mut RetryPolicy) {
         if let Some(max_attempts) = self.max_attempts {
             retry.max_attempts = max_attempts;
         }
@@ -199,14 +202,14 @@ impl RetryParts {
 /// The parts of `on_failure` that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct OnFailureParts {
+pub struct OnFailurePatch {
     pub email: Option<bool>,
     /// `Some(None)` takes the URL away.
     pub webhook: Option<Option<String>>,
     pub pause: Option<bool>,
 }
 
-impl OnFailureParts {
+impl OnFailurePatch {
     /// Puts the given parts in place of `on_failure`'s own.
     pub fn apply_to(&self, on_failure: &mut OnFailure) {
         if let Some(email) = self.email {

@@ -25,7 +25,7 @@ impl Default for Retention {
 
 /// A text that says nothing about what to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadRetention;
+pub struct ParseRetentionError;
 
 impl Retention {
     /// What was over at this instant or before is not kept; none where age does not count.
@@ -53,10 +53,10 @@ impl Retention {
 }
 
 impl FromStr for Retention {
-    type Err = BadRetention;
+    type Err = ParseRetentionError;
 
     /// Reads `90d,1000`, one of the two alone, or `off`. Hours are written `12h`.
-    fn from_str(text: &str) -> Result<Self, BadRetention> {
+    fn from_str(text: &str) -> Result<Self, ParseRetentionError> {
         let mut retention = Self { age: None, runs: None };
         if text == "off" {
             return Ok(retention);
@@ -67,14 +67,14 @@ impl FromStr for Retention {
                 None => retention.runs.replace(whole(part)?).is_some(),
             };
             if again {
-                return Err(BadRetention);
+                return Err(ParseRetentionError);
             }
         }
         Ok(retention)
     }
 }
 
-impl fmt::Display for BadRetention {
+impl fmt::Display for ParseRetentionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; \
@@ -83,18 +83,18 @@ impl fmt::Display for BadRetention {
     }
 }
 
-impl std::error::Error for BadRetention {}
+impl std::error::Error for ParseRetentionError {}
 
-fn age(number: &str, in_days: bool) -> Result<SignedDuration, BadRetention> {
+fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
-    if hours > LONGEST * 24 { Err(BadRetention) } else { Ok(SignedDuration::from_hours(hours)) }
+    if hours > LONGEST * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
 }
 
 /// A number of at least one.
-fn whole(text: &str) -> Result<u32, BadRetention> {
+fn whole(text: &str) -> Result<u32, ParseRetentionError> {
     match text.parse() {
         Ok(number) if number > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err(BadRetention),
+        _ => Err(ParseRetentionError),
     }
 }
 

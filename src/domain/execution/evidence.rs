@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::domain::webhook::callback_url::Destination;
+use crate::domain::webhook::callback_url::CallbackTarget;
 
 /// The texts of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
@@ -44,7 +44,7 @@ impl Evidence {
     #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.0.get(field).and_then(Value::as_str);
-        text.is_some_and(|text| Destination::parse(text.trim()).is_ok())
+        text.is_some_and(|text| CallbackTarget::parse(text.trim()).is_ok())
     }
 
     /// Whether `field` was given and shows nothing.

@@ -8,7 +8,7 @@ pub mod worker;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::FRESH;
 use crate::domain::ids::ExecutionId;
@@ -18,7 +18,7 @@ pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
 
 /// Where an execution stands (`contract.md` §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Status {
+pub enum ExecutionStatus {
     /// Made; nobody has taken it up.
     Pending,
     /// A delivery is under way, or a worker holds a claim.
@@ -31,7 +31,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl ExecutionStatus {
     /// The words of the contract.
     pub const WORDS: [&'static str; 5] = ["pending", "delivering", "retrying", "success", "failed"];
 
@@ -96,20 +96,20 @@ impl Trigger {
 
 /// How often, and after which pauses, a failed attempt is followed by another (contract §4).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// All attempts, the first included: 1 to 10.
     pub max_attempts: u32,
     /// Minutes before the second, third, … attempt; the last repeats. Never empty, no entry negative.
     pub backoff_minutes: Vec<f64>,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self { max_attempts: 4, backoff_minutes: vec![1.0, 5.0, 15.0] }
     }
 }
 
-impl Retry {
+impl RetryPolicy {
     /// The pause after the failed attempt number `attempt` (from 1).
     #[must_use]
     pub fn backoff(&self, attempt: u32) -> SignedDuration {
@@ -121,7 +121,7 @@ impl Retry {
 
 /// How an attempt to deliver ended, as far as the rules care.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AttemptResult {
     /// The receiver answered.
     Answered {
         /// Its HTTP status.
@@ -135,7 +135,7 @@ pub enum Attempt {
 
 /// What follows an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Delivered.
     Success,
     /// Another attempt at this instant.
@@ -144,38 +144,38 @@ pub enum Next {
     Failed,
 }
 
-impl Next {
+impl NextStep {
     /// What the execution is then.
     #[must_use]
-    pub fn status(self) -> Status {
+    pub fn status(self) -> ExecutionStatus {
         match self {
-            Self::Success => Status::Success,
-            Self::RetryAt(_) => Status::Retrying,
-            Self::Failed => Status::Failed,
+            Self::Success => ExecutionStatus::Success,
+            Self::RetryAt(_) => ExecutionStatus::Retrying,
+            Self::Failed => ExecutionStatus::Failed,
         }
     }
 }
 
 /// What follows attempt number `attempt` (from 1), ended at `now` (contract §6).
 #[must_use]
-pub fn after_attempt(retry: &Retry, attempt: u32, ended: &Attempt, now: Timestamp) -> Next {
+pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
     let asked = match ended {
-        Attempt::Answered { http_status: 200..=299, .. } => return Next::Success,
-        Attempt::Answered { http_status: 410, .. } => return Next::Failed,
-        Attempt::Answered { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
-        Attempt::Unanswered => SignedDuration::ZERO,
+        AttemptResult::Answered { http_status: 200..=299, .. } => return NextStep::Success,
+        AttemptResult::Answered { http_status: 410, .. } => return NextStep::Failed,
+        AttemptResult::Answered { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
+        AttemptResult::Unanswered => SignedDuration::ZERO,
     };
     if attempt >= retry.max_attempts {
-        return Next::Failed;
+        return NextStep::Failed;
     }
     // At the end of representable time there is no later instant: give up rather than wrap.
-    now.checked_add(retry.backoff(attempt).max(asked)).map_or(Next::Failed, Next::RetryAt)
+    now.checked_add(retry.backoff(attempt).max(asked)).map_or(NextStep::Failed, NextStep::RetryAt)
 }
 
 /// What follows a claim that was lost with attempt number `attempt`, of `max_attempts` (contract §7).
 #[must_use]
-pub fn after_lost_claim(max_attempts: u32, attempt: u32) -> Status {
-    if attempt >= max_attempts { Status::Failed } else { Status::Pending }
+pub fn after_lost_claim(max_attempts: u32, attempt: u32) -> ExecutionStatus {
+    if attempt >= max_attempts { ExecutionStatus::Failed } else { ExecutionStatus::Pending }
 }
 
 /// The first instant at which a claim is lost: its lease is over, and its worker, if it ever sent a heartbeat, has
@@ -198,25 +198,29 @@ pub fn lease_from(now: Timestamp) -> Timestamp {
 ///
 /// # Errors
 /// `already_claimed` unless it is a pending worker execution.
-pub fn may_claim(is_worker: bool, status: Status) -> Result<(), Refusal> {
-    if is_worker && status == Status::Pending {
+pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal> {
+    if is_worker && status == ExecutionStatus::Pending {
         return Ok(());
     }
     let message =
         if is_worker { "Execution is already claimed or not pending" } else { "Not a worker execution" };
-    Err(Refusal::new(Code::AlreadyClaimed, message))
+    Err(Refusal::new(ErrorCode::AlreadyClaimed, message))
 }
 
 /// Whether `worker`, or a caller who does not say which worker it is, may extend the claim that `holder` has.
 ///
 /// # Errors
 /// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another one does.
-pub fn may_extend(status: Status, holder: Option<&str>, worker: Option<&str>) -> Result<(), Refusal> {
-    let (Status::Delivering, Some(holder)) = (status, holder) else {
-        return Err(Refusal::new(Code::ExecutionNotClaiming, "No worker holds this execution"));
+pub fn may_extend(
+    status: ExecutionStatus,
+    holder: Option<&str>,
+    worker: Option<&str>,
+) -> Result<(), Refusal> {
+    let (ExecutionStatus::Delivering, Some(holder)) = (status, holder) else {
+        return Err(Refusal::new(ErrorCode::ExecutionNotClaiming, "No worker holds this execution"));
     };
     if worker.is_some_and(|worker| worker != holder) {
-        return Err(Refusal::new(Code::NotExecutionOwner, "Another worker holds this execution"));
+        return Err(Refusal::new(ErrorCode::NotExecutionOwner, "Another worker holds this execution"));
     }
     Ok(())
 }
@@ -224,11 +228,11 @@ pub fn may_extend(status: Status, holder: Option<&str>, worker: Option<&str>) ->
 /// The status after a report: an outcome ends a worker execution, whatever became of the claim meanwhile, and
 /// leaves a webhook one as it is (contract §5, §7).
 #[must_use]
-pub fn after_outcome(is_worker: bool, status: Status, success: bool) -> Status {
+pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) -> ExecutionStatus {
     match (is_worker, success) {
         (false, _) => status,
-        (true, true) => Status::Success,
-        (true, false) => Status::Failed,
+        (true, true) => ExecutionStatus::Success,
+        (true, false) => ExecutionStatus::Failed,
     }
 }
 
@@ -244,7 +248,7 @@ pub struct Execution {
     /// The owner's row.
     pub user_key: i64,
     pub is_worker: bool,
-    pub status: Status,
+    pub status: ExecutionStatus,
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     /// The row of its payload.
@@ -290,8 +294,13 @@ pub struct NewExecution {
 mod tests {
     use super::*;
 
-    const ALL: [Status; 5] =
-        [Status::Pending, Status::Delivering, Status::Retrying, Status::Success, Status::Failed];
+    const ALL: [ExecutionStatus; 5] = [
+        ExecutionStatus::Pending,
+        ExecutionStatus::Delivering,
+        ExecutionStatus::Retrying,
+        ExecutionStatus::Success,
+        ExecutionStatus::Failed,
+    ];
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -300,18 +309,18 @@ mod tests {
     #[test]
     fn words_and_statuses_name_each_other() {
         for status in ALL {
-            assert_eq!(Status::parse(status.as_str()), Some(status));
+            assert_eq!(ExecutionStatus::parse(status.as_str()), Some(status));
         }
-        assert_eq!(Status::parse("claimed"), None);
+        assert_eq!(ExecutionStatus::parse("claimed"), None);
     }
 
     #[test]
     fn only_a_pending_worker_execution_may_be_claimed() {
         for status in ALL {
             for is_worker in [true, false] {
-                let allowed = is_worker && status == Status::Pending;
+                let allowed = is_worker && status == ExecutionStatus::Pending;
                 let code = may_claim(is_worker, status).map_err(|refusal| refusal.code);
-                assert_eq!(code, if allowed { Ok(()) } else { Err(Code::AlreadyClaimed) }, "{status:?}");
+                assert_eq!(code, if allowed { Ok(()) } else { Err(ErrorCode::AlreadyClaimed) }, "{status:?}");
             }
         }
     }
@@ -327,9 +336,9 @@ mod tests {
                 (Some("a"), Some("b")),
             ] {
                 let expected = match (status, holder, worker) {
-                    (Status::Delivering, Some("a"), Some("b")) => Err(Code::NotExecutionOwner),
-                    (Status::Delivering, Some("a"), _) => Ok(()),
-                    _ => Err(Code::ExecutionNotClaiming),
+                    (ExecutionStatus::Delivering, Some("a"), Some("b")) => Err(ErrorCode::NotExecutionOwner),
+                    (ExecutionStatus::Delivering, Some("a"), _) => Ok(()),
+                    _ => Err(ErrorCode::ExecutionNotClaiming),
                 };
                 let code = may_extend(status, holder, worker).map_err(|refusal| refusal.code);
                 assert_eq!(code, expected, "{status:?} held by {holder:?}, extended by {worker:?}");
@@ -340,8 +349,8 @@ mod tests {
     #[test]
     fn a_report_ends_every_worker_execution_and_no_webhook_one() {
         for status in ALL {
-            assert_eq!(after_outcome(true, status, true), Status::Success);
-            assert_eq!(after_outcome(true, status, false), Status::Failed);
+            assert_eq!(after_outcome(true, status, true), ExecutionStatus::Success);
+            assert_eq!(after_outcome(true, status, false), ExecutionStatus::Failed);
             assert_eq!(after_outcome(false, status, true), status);
             assert_eq!(after_outcome(false, status, false), status);
         }
@@ -349,8 +358,16 @@ mod tests {
 
     #[test]
     fn a_lost_claim_is_pending_again_until_the_attempts_are_used_up() {
-        let after: Vec<Status> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
-        assert_eq!(after, [Status::Pending, Status::Pending, Status::Failed, Status::Failed]);
+        let after: Vec<ExecutionStatus> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
+        assert_eq!(
+            after,
+            [
+                ExecutionStatus::Pending,
+                ExecutionStatus::Pending,
+                ExecutionStatus::Failed,
+                ExecutionStatus::Failed
+            ]
+        );
     }
 
     #[test]
@@ -366,25 +383,25 @@ mod tests {
 
     #[test]
     fn an_attempt_is_followed_by_what_the_contract_says() {
-        let retry = Retry { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
+        let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
         let now = at("2026-01-01T10:00:00Z");
-        let answered = |http_status, secs: Option<i64>| Attempt::Answered {
+        let answered = |http_status, secs: Option<i64>| AttemptResult::Answered {
             http_status,
             retry_after: secs.map(SignedDuration::from_secs),
         };
-        let again = |text| Next::RetryAt(at(text));
+        let again = |text| NextStep::RetryAt(at(text));
         for (attempt, ended, expected) in [
-            (1, answered(200, None), Next::Success),
-            (3, answered(299, None), Next::Success),
+            (1, answered(200, None), NextStep::Success),
+            (3, answered(299, None), NextStep::Success),
             (1, answered(300, None), again("2026-01-01T10:01:00Z")),
             (1, answered(500, None), again("2026-01-01T10:01:00Z")),
             (2, answered(500, None), again("2026-01-01T10:05:00Z")),
-            (3, answered(500, None), Next::Failed),
-            (1, answered(410, None), Next::Failed),
+            (3, answered(500, None), NextStep::Failed),
+            (1, answered(410, None), NextStep::Failed),
             (1, answered(429, Some(3_600)), again("2026-01-01T11:00:00Z")),
             (1, answered(503, Some(1)), again("2026-01-01T10:01:00Z")),
-            (1, Attempt::Unanswered, again("2026-01-01T10:01:00Z")),
-            (3, Attempt::Unanswered, Next::Failed),
+            (1, AttemptResult::Unanswered, again("2026-01-01T10:01:00Z")),
+            (3, AttemptResult::Unanswered, NextStep::Failed),
         ] {
             assert_eq!(after_attempt(&retry, attempt, &ended, now), expected, "attempt {attempt}: {ended:?}");
         }
@@ -392,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_last_pause_repeats() {
-        let retry = Retry { max_attempts: 10, backoff_minutes: vec![0.5, 2.0] };
+        let retry = RetryPolicy { max_attempts: 10, backoff_minutes: vec![0.5, 2.0] };
         let pauses: Vec<i64> = (1..=4).map(|attempt| retry.backoff(attempt).as_secs()).collect();
         assert_eq!(pauses, [30, 120, 120, 120]);
     }

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::Evidence;
-use crate::domain::execution::verification::{Mode, Verdict};
+use crate::domain::execution::verification::{Verdict, VerificationMode};
 use crate::domain::json::compact;
 
 /// Most bytes of `metadata`, as compact JSON.
@@ -16,7 +16,7 @@ pub const TEXT_BYTES: usize = 65_536;
 
 /// What is reported.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
+pub struct OutcomeReport {
     /// Whether the work was done.
     pub success: bool,
     /// The success message or a summary of what came out.
@@ -29,7 +29,7 @@ pub struct Report {
     pub evidence: Evidence,
 }
 
-impl Report {
+impl OutcomeReport {
     /// The outcome that this makes at `now`.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Report {
         if bytes > METADATA_BYTES {
             let message =
                 format!("metadata has {bytes} bytes as compact JSON; at most {METADATA_BYTES} are kept");
-            return Err(Refusal::new(Code::MetadataTooLarge, message));
+            return Err(Refusal::new(ErrorCode::MetadataTooLarge, message));
         }
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
     }
@@ -49,7 +49,7 @@ impl Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// What was reported.
-    pub report: Report,
+    pub report: OutcomeReport,
     /// When it came.
     pub recorded_at: Timestamp,
     /// What a person found of it; none before that, and when it was opened again.
@@ -60,7 +60,7 @@ impl Outcome {
     /// Appends evidence. The answer is whether that proves the outcome: it is a success that no person has judged,
     /// and `more` brought what `mode` asks for and what was missing. Evidence that was complete before proves
     /// nothing new: who doubts it all the same waits for a person.
-    pub fn append(&mut self, mode: Mode, more: Evidence) -> bool {
+    pub fn append(&mut self, mode: VerificationMode, more: Evidence) -> bool {
         let evidence = &mut self.report.evidence;
         let was_missing = !mode.is_satisfied_by(evidence);
         evidence.append(more);
@@ -78,10 +78,10 @@ pub fn compact_object(object: &Map<String, Value>) -> String {
 mod tests {
     use super::*;
 
-    fn report_with_metadata_of(bytes: usize) -> Report {
+    fn report_with_metadata_of(bytes: usize) -> OutcomeReport {
         let text = "x".repeat(bytes - r#"{"a":""}"#.len());
         let metadata = Map::from_iter([("a".to_owned(), Value::from(text))]);
-        Report { metadata: Some(metadata), ..Report::default() }
+        OutcomeReport { metadata: Some(metadata), ..OutcomeReport::default() }
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         assert_eq!(report_with_metadata_of(10_240).record(now).unwrap().recorded_at, now);
         let refusal = report_with_metadata_of(10_241).record(now).unwrap_err();
-        assert_eq!(refusal.code, Code::MetadataTooLarge);
+        assert_eq!(refusal.code, ErrorCode::MetadataTooLarge);
         assert!(refusal.message.contains("10241"));
     }
 
@@ -99,16 +99,16 @@ mod tests {
         let evidence = |field: &str| Evidence::from(Map::from_iter([(field.to_owned(), "x".into())]));
         let (id, url) = ("external_id", "result_url");
         for (success, judged, mode, had, brought, proves) in [
-            (true, false, Mode::RequireExternalId, "summary", id, true),
-            (true, false, Mode::RequireExternalId, "summary", url, false),
-            (true, false, Mode::RequireExternalId, id, id, false),
-            (true, false, Mode::RequireExternalId, id, "summary", false),
-            (true, true, Mode::RequireExternalId, "summary", id, false),
-            (false, false, Mode::RequireExternalId, "summary", id, false),
-            (true, false, Mode::None, "summary", id, false),
-            (true, false, Mode::Manual, "summary", id, false),
+            (true, false, VerificationMode::RequireExternalId, "summary", id, true),
+            (true, false, VerificationMode::RequireExternalId, "summary", url, false),
+            (true, false, VerificationMode::RequireExternalId, id, id, false),
+            (true, false, VerificationMode::RequireExternalId, id, "summary", false),
+            (true, true, VerificationMode::RequireExternalId, "summary", id, false),
+            (false, false, VerificationMode::RequireExternalId, "summary", id, false),
+            (true, false, VerificationMode::None, "summary", id, false),
+            (true, false, VerificationMode::Manual, "summary", id, false),
         ] {
-            let report = Report { success, evidence: evidence(had), ..Report::default() };
+            let report = OutcomeReport { success, evidence: evidence(had), ..OutcomeReport::default() };
             let mut outcome = report.record(now).unwrap();
             outcome.verdict = judged.then_some(Verdict { valid: false, reason: None, verified_at: now });
             let what = format!("{mode:?}, success {success}, judged {judged}: {had} and then {brought}");

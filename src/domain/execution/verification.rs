@@ -7,12 +7,12 @@
 
 use jiff::Timestamp;
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
 
 /// Who or what verifies the successes of a cue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum VerificationMode {
     /// Nobody: the report stands as it is.
     #[default]
     None,
@@ -26,7 +26,7 @@ pub enum Mode {
     Manual,
 }
 
-impl Mode {
+impl VerificationMode {
     /// All of them, in the contract's order.
     pub const ALL: [Self; 5] =
         [Self::None, Self::RequireExternalId, Self::RequireResultUrl, Self::RequireArtifacts, Self::Manual];
@@ -67,13 +67,15 @@ impl Mode {
 
 /// Why an outcome is `verification_failed`, as a clause: a person's reason, or what the mode asks for and did not get.
 #[must_use]
-pub fn why_failed(mode: Mode, verdict: Option<&Verdict>) -> String {
+pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     let missing = match (verdict, mode) {
         (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
-        (Some(_), _) | (None, Mode::None | Mode::Manual) => return "it was found to be wrong".to_owned(),
-        (None, Mode::RequireExternalId) => "external_id",
-        (None, Mode::RequireResultUrl) => "result_url",
-        (None, Mode::RequireArtifacts) => ARTIFACTS,
+        (Some(_), _) | (None, VerificationMode::None | VerificationMode::Manual) => {
+            return "it was found to be wrong".to_owned();
+        }
+        (None, VerificationMode::RequireExternalId) => "external_id",
+        (None, VerificationMode::RequireResultUrl) => "result_url",
+        (None, VerificationMode::RequireArtifacts) => ARTIFACTS,
     };
     format!("its evidence has no {missing}")
 }
@@ -144,7 +146,7 @@ pub struct Verdict {
 
 /// What may befall an outcome after its report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum VerificationEvent {
     /// A person's verdict.
     Verdict {
         /// Whether the work was done.
@@ -161,11 +163,11 @@ pub enum Event {
 
 /// The state of an outcome that was just reported.
 #[must_use]
-pub fn after_report(mode: Mode, success: bool, evidence: &Evidence) -> OutcomeState {
+pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) -> OutcomeState {
     match mode {
         _ if !success => OutcomeState::ReportedFailure,
-        Mode::None => OutcomeState::ReportedSuccess,
-        Mode::Manual => OutcomeState::VerificationPending,
+        VerificationMode::None => OutcomeState::ReportedSuccess,
+        VerificationMode::Manual => OutcomeState::VerificationPending,
         _ if mode.is_satisfied_by(evidence) => OutcomeState::VerifiedSuccess,
         _ => OutcomeState::VerificationFailed,
     }
@@ -175,32 +177,33 @@ pub fn after_report(mode: Mode, success: bool, evidence: &Evidence) -> OutcomeSt
 ///
 /// # Errors
 /// `invalid_state` for a verdict where there is a decision already.
-pub fn after(state: OutcomeState, event: Event) -> Result<OutcomeState, Refusal> {
+pub fn after(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
     use OutcomeState::{ReportedFailure, ReportedSuccess};
     use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
     match (state, event) {
-        (VerifiedSuccess | VerificationFailed, Event::Verdict { .. }) => Err(decided(state)),
-        (_, Event::Verdict { valid: true }) => Ok(VerifiedSuccess),
-        (_, Event::Verdict { valid: false }) => Ok(VerificationFailed),
-        (_, Event::Reopened) => Ok(VerificationPending),
-        (ReportedSuccess | VerificationPending | VerificationFailed, Event::Evidence { proves: true }) => {
-            Ok(VerifiedSuccess)
-        }
-        (ReportedFailure | VerifiedSuccess, Event::Evidence { .. })
-        | (_, Event::Evidence { proves: false }) => Ok(state),
+        (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => Err(decided(state)),
+        (_, VerificationEvent::Verdict { valid: true }) => Ok(VerifiedSuccess),
+        (_, VerificationEvent::Verdict { valid: false }) => Ok(VerificationFailed),
+        (_, VerificationEvent::Reopened) => Ok(VerificationPending),
+        (
+            ReportedSuccess | VerificationPending | VerificationFailed,
+            VerificationEvent::Evidence { proves: true },
+        ) => Ok(VerifiedSuccess),
+        (ReportedFailure | VerifiedSuccess, VerificationEvent::Evidence { .. })
+        | (_, VerificationEvent::Evidence { proves: false }) => Ok(state),
     }
 }
 
 /// The answer to every event before there is an outcome.
 #[must_use]
 pub fn unreported() -> Refusal {
-    Refusal::new(Code::InvalidState, "The execution has no outcome yet: report one first")
+    Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet: report one first")
 }
 
 fn decided(state: OutcomeState) -> Refusal {
     let state = state.as_str();
     let message = format!("The outcome is {state} already: make it verification-pending for another verdict");
-    Refusal::new(Code::InvalidState, message)
+    Refusal::new(ErrorCode::InvalidState, message)
 }
 
 #[cfg(test)]
@@ -215,9 +218,9 @@ mod tests {
 
     #[test]
     fn words_and_what_they_name_name_each_other() {
-        assert_eq!(Mode::WORDS.map(Mode::parse), Mode::ALL.map(Some));
+        assert_eq!(VerificationMode::WORDS.map(VerificationMode::parse), VerificationMode::ALL.map(Some));
         assert_eq!(OutcomeState::WORDS.map(OutcomeState::parse), OutcomeState::ALL.map(Some));
-        assert_eq!((Mode::parse("psychic"), OutcomeState::parse("success")), (None, None));
+        assert_eq!((VerificationMode::parse("psychic"), OutcomeState::parse("success")), (None, None));
     }
 
     #[test]
@@ -228,18 +231,18 @@ mod tests {
         let artifacts = evidence(json!({"artifacts": [{"name": "a.csv"}]}));
         for no_address in ["not a url", "javascript:alert(1)", "/reports/7", "ftp://example.com/7"] {
             let text = evidence(json!({ "result_url": no_address }));
-            assert!(!Mode::RequireResultUrl.is_satisfied_by(&text), "{no_address}");
+            assert!(!VerificationMode::RequireResultUrl.is_satisfied_by(&text), "{no_address}");
         }
         let blank = evidence(json!({"external_id": " ", "result_url": "", "artifacts": []}));
         let other = evidence(json!({"result_ref": "1", "result_type": "report", "summary": "done"}));
         let all = [&nothing, &id, &url, &artifacts, &blank, &other];
         let (yes, no) = (VerifiedSuccess, VerificationFailed);
         for (mode, expected) in [
-            (Mode::None, [ReportedSuccess; 6]),
-            (Mode::RequireExternalId, [no, yes, no, no, no, no]),
-            (Mode::RequireResultUrl, [no, no, yes, no, no, no]),
-            (Mode::RequireArtifacts, [no, no, no, yes, no, no]),
-            (Mode::Manual, [VerificationPending; 6]),
+            (VerificationMode::None, [ReportedSuccess; 6]),
+            (VerificationMode::RequireExternalId, [no, yes, no, no, no, no]),
+            (VerificationMode::RequireResultUrl, [no, no, yes, no, no, no]),
+            (VerificationMode::RequireArtifacts, [no, no, no, yes, no, no]),
+            (VerificationMode::Manual, [VerificationPending; 6]),
         ] {
             assert_eq!(all.map(|it| after_report(mode, true, it)), expected, "{mode:?}");
             assert_eq!(all.map(|it| after_report(mode, false, it)), [ReportedFailure; 6], "{mode:?}");
@@ -249,16 +252,16 @@ mod tests {
     #[test]
     fn every_event_in_every_state_leads_where_it_must() {
         let events = [
-            Event::Verdict { valid: true },
-            Event::Verdict { valid: false },
-            Event::Reopened,
-            Event::Evidence { proves: true },
-            Event::Evidence { proves: false },
+            VerificationEvent::Verdict { valid: true },
+            VerificationEvent::Verdict { valid: false },
+            VerificationEvent::Reopened,
+            VerificationEvent::Evidence { proves: true },
+            VerificationEvent::Evidence { proves: false },
         ];
         let (success, failure) = (Ok(ReportedSuccess), Ok(ReportedFailure));
         let (verified, pending, failed) =
             (Ok(VerifiedSuccess), Ok(VerificationPending), Ok(VerificationFailed));
-        let refused = Err(Code::InvalidState);
+        let refused = Err(ErrorCode::InvalidState);
         for (state, expected) in [
             (ReportedSuccess, [verified, failed, pending, verified, success]),
             (ReportedFailure, [verified, failed, pending, failure, failure]),

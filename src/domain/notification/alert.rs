@@ -66,7 +66,7 @@ impl AlertType {
 
 /// An alert that is being raised about an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Alert {
+pub enum NewAlert {
     /// So many executions of the cue have failed in a row.
     ConsecutiveFailures {
         /// At least [`FAILURES_IN_A_ROW`].
@@ -86,7 +86,7 @@ pub enum Alert {
     },
 }
 
-impl Alert {
+impl NewAlert {
     /// Its type.
     #[must_use]
     pub fn alert_type(&self) -> AlertType {
@@ -130,7 +130,7 @@ impl Alert {
 /// An alert that was raised.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
-pub struct Raised {
+pub struct Alert {
     pub id: String,
     pub alert_type: AlertType,
     pub cue_id: String,
@@ -140,7 +140,7 @@ pub struct Raised {
     pub created_at: Timestamp,
 }
 
-impl Raised {
+impl Alert {
     /// The alert as a list shows it and as it is sent.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_message_stays_one_line_of_bounded_length_whatever_it_quotes() {
-        let alert = Alert::VerificationFailed { reason: "a\r\nb".repeat(1_000) };
+        let alert = NewAlert::VerificationFailed { reason: "a\r\nb".repeat(1_000) };
         let message = alert.message("c\nd");
         assert!(message.starts_with("An outcome of c d was not verified: a b"), "{message}");
         assert!(message.chars().count() < 600 && !message.contains(['\r', '\n']));

@@ -21,7 +21,7 @@ const MOST_MAILED: usize = 500;
 /// What failed. Its JSON form is the body of the POST (contract §6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub struct Failure {
+pub struct FailureReport {
     pub event: String,
     pub cue_id: String,
     pub cue_name: String,
@@ -32,7 +32,7 @@ pub struct Failure {
     pub failed_at: String,
 }
 
-impl Failure {
+impl FailureReport {
     /// The only `event`.
     pub const EVENT: &'static str = "cue.failed";
 
@@ -47,7 +47,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureMail {
     /// What failed.
-    pub failure: Failure,
+    pub failure: FailureReport,
     /// Failures since the mail before that were not mailed.
     pub held: u32,
     /// Where this is the last mail for now: until when.
@@ -82,7 +82,7 @@ impl FailureMail {
     /// Its text.
     #[must_use]
     pub fn text(&self, base: &str) -> String {
-        let Failure { cue_id, cue_name, execution_id, attempts, failed_at, .. } = &self.failure;
+        let FailureReport { cue_id, cue_name, execution_id, attempts, failed_at, .. } = &self.failure;
         let error = self.failure.last_error.as_deref().unwrap_or("none was given");
         let answer = self.failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
         let link = self.link(base);
@@ -134,9 +134,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn failure() -> Failure {
-        Failure {
-            event: Failure::EVENT.to_owned(),
+    fn failure() -> FailureReport {
+        FailureReport {
+            event: FailureReport::EVENT.to_owned(),
             cue_id: "cue_abcdefghijkl".to_owned(),
             cue_name: "nightly\r\nBcc: x@example.com".to_owned(),
             execution_id: "0190a5c0-0000-7000-8000-000000000001".to_owned(),

@@ -8,11 +8,11 @@ pub mod failure_report;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::sha256;
-use crate::domain::execution::{Attempt, Next, Retry, after_attempt};
+use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::AlertType;
-use crate::domain::webhook::request::Message;
-use crate::domain::webhook::signature::{Secrets, signature_headers};
+use crate::domain::webhook::request::SignedRequest;
+use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
 /// How long a notice is worth telling.
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
@@ -25,7 +25,7 @@ pub const FEW_WAITING: u32 = MOST_WAITING / 2;
 
 /// How a notice is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NotificationKind {
     /// A mail to the user.
     Mail,
     /// A POST to the cue's `on_failure.webhook`.
@@ -34,7 +34,7 @@ pub enum Kind {
     Alert(AlertType),
 }
 
-impl Kind {
+impl NotificationKind {
     /// The word that is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -58,7 +58,7 @@ impl Kind {
 
 /// The id of what `execution` gives rise to at `at`, a UUID: the same facts make the same id.
 #[must_use]
-pub fn notice_id(execution: ExecutionId, kind: Kind, at: Timestamp) -> String {
+pub fn notice_id(execution: ExecutionId, kind: NotificationKind, at: Timestamp) -> String {
     let facts = [execution.bytes(), kind.as_str().as_bytes(), &at.as_millisecond().to_be_bytes()].concat();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&sha256(&facts)[..16]);
@@ -68,22 +68,22 @@ pub fn notice_id(execution: ExecutionId, kind: Kind, at: Timestamp) -> String {
 /// What follows POST number `attempt` (from 1) of a notice made at `created_at`: three at most, a minute and five
 /// minutes apart, or as long as the receiver asks for, up to [`MAX_AGE`].
 #[must_use]
-pub fn after_post(attempt: u32, created_at: Timestamp, ended: &Attempt, now: Timestamp) -> Next {
-    let retry = Retry { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
+pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, now: Timestamp) -> NextStep {
+    let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
     unless_stale(after_attempt(&retry, attempt, ended, now), created_at)
 }
 
 /// What follows try number `attempt` (from 1) of a mail made at `created_at` that the mail server may yet take: another
 /// one, after a minute, five, fifteen, and then every half hour, up to [`MAX_AGE`].
 #[must_use]
-pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> Next {
-    let retry = Retry { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
-    unless_stale(after_attempt(&retry, attempt, &Attempt::Unanswered, now), created_at)
+pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> NextStep {
+    let retry = RetryPolicy { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
+    unless_stale(after_attempt(&retry, attempt, &AttemptResult::Unanswered, now), created_at)
 }
 
-fn unless_stale(next: Next, created_at: Timestamp) -> Next {
+fn unless_stale(next: NextStep, created_at: Timestamp) -> NextStep {
     match next {
-        Next::RetryAt(due) if is_stale(created_at, due) => Next::Failed,
+        NextStep::RetryAt(due) if is_stale(created_at, due) => NextStep::Failed,
         next => next,
     }
 }
@@ -96,18 +96,24 @@ pub fn is_stale(created_at: Timestamp, now: Timestamp) -> bool {
 
 /// The request that carries a notice, signed at `now` in both ways of a delivery.
 #[must_use]
-pub fn post(kind: Kind, id: &str, body: &str, secrets: Secrets<'_>, now: Timestamp) -> Message {
+pub fn post(
+    kind: NotificationKind,
+    id: &str,
+    body: &str,
+    secrets: SigningSecrets<'_>,
+    now: Timestamp,
+) -> SignedRequest {
     let mut headers = vec![
         ("Content-Type", "application/json".to_owned()),
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
     ];
-    if let Kind::Alert(alert_type) = kind {
+    if let NotificationKind::Alert(alert_type) = kind {
         headers.push(("X-CueAPI-Alert-Id", id.to_owned()));
         headers.push(("X-CueAPI-Alert-Type", alert_type.as_str().to_owned()));
     }
     headers.extend(signature_headers(secrets, id, now.as_second(), body.as_bytes()));
     let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Message { headers, body: Some(body.as_bytes().to_vec()) }
+    SignedRequest { headers, body: Some(body.as_bytes().to_vec()) }
 }
 
 #[cfg(test)]
@@ -121,9 +127,9 @@ mod tests {
     #[test]
     fn words_and_kinds_name_each_other() {
         for word in ["mail", "failure"].into_iter().chain(AlertType::WORDS) {
-            assert_eq!(Kind::parse(word).unwrap().as_str(), word);
+            assert_eq!(NotificationKind::parse(word).unwrap().as_str(), word);
         }
-        assert_eq!(Kind::parse("pigeon"), None);
+        assert_eq!(NotificationKind::parse("pigeon"), None);
     }
 
     #[test]
@@ -131,13 +137,13 @@ mod tests {
         let execution = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap();
         let other = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000002").unwrap();
         let (now, later) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T10:00:00.001Z"));
-        let id = notice_id(execution, Kind::Failure, now);
-        assert_eq!(id, notice_id(execution, Kind::Failure, now));
+        let id = notice_id(execution, NotificationKind::Failure, now);
+        assert_eq!(id, notice_id(execution, NotificationKind::Failure, now));
         assert_eq!((id.len(), id.as_bytes()[14]), (36, b'8'), "{id} is a UUID of version 8");
         for another in [
-            notice_id(other, Kind::Failure, now),
-            notice_id(execution, Kind::Mail, now),
-            notice_id(execution, Kind::Failure, later),
+            notice_id(other, NotificationKind::Failure, now),
+            notice_id(execution, NotificationKind::Mail, now),
+            notice_id(execution, NotificationKind::Failure, later),
         ] {
             assert_ne!(id, another);
         }
@@ -146,25 +152,25 @@ mod tests {
     #[test]
     fn a_post_is_tried_three_times_and_never_after_a_day() {
         let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
-        let answered = |http_status, hours: i64| Attempt::Answered {
+        let answered = |http_status, hours: i64| AttemptResult::Answered {
             http_status,
             retry_after: Some(SignedDuration::from_hours(hours)),
         };
         for (attempt, ended, next) in [
-            (1, answered(204, 0), Next::Success),
-            (1, answered(500, 0), Next::RetryAt(at("2026-01-01T12:01:00Z"))),
-            (2, Attempt::Unanswered, Next::RetryAt(at("2026-01-01T12:05:00Z"))),
-            (3, answered(500, 0), Next::Failed),
-            (1, answered(410, 0), Next::Failed),
-            (1, answered(429, 21), Next::RetryAt(at("2026-01-02T09:00:00Z"))),
-            (1, answered(429, 22), Next::Failed),
+            (1, answered(204, 0), NextStep::Success),
+            (1, answered(500, 0), NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
+            (2, AttemptResult::Unanswered, NextStep::RetryAt(at("2026-01-01T12:05:00Z"))),
+            (3, answered(500, 0), NextStep::Failed),
+            (1, answered(410, 0), NextStep::Failed),
+            (1, answered(429, 21), NextStep::RetryAt(at("2026-01-02T09:00:00Z"))),
+            (1, answered(429, 22), NextStep::Failed),
         ] {
             assert_eq!(after_post(attempt, made, &ended, now), next, "attempt {attempt}: {ended:?}");
         }
         for (attempt, now, next) in [
-            (1, "2026-01-01T12:00:00Z", Next::RetryAt(at("2026-01-01T12:01:00Z"))),
-            (9, "2026-01-01T12:00:00Z", Next::RetryAt(at("2026-01-01T12:30:00Z"))),
-            (40, "2026-01-02T09:30:00Z", Next::Failed),
+            (1, "2026-01-01T12:00:00Z", NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
+            (9, "2026-01-01T12:00:00Z", NextStep::RetryAt(at("2026-01-01T12:30:00Z"))),
+            (40, "2026-01-02T09:30:00Z", NextStep::Failed),
         ] {
             assert_eq!(after_mail(attempt, made, at(now)), next, "mail, attempt {attempt}");
         }

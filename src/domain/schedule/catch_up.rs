@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::schedule::{CatchUp, Occurrences, Schedule, Timing};
+use crate::domain::schedule::{CatchUp, Occurrences, Schedule, ScheduleRule};
 
 /// How many missed runs `catch_up: all` still fires.
 const NEWEST: usize = 100;
@@ -12,14 +12,14 @@ const JUMP: SignedDuration = SignedDuration::from_secs(60);
 
 /// Why nothing fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum MissReason {
     /// The server did not run.
     Downtime,
     /// The wall clock jumped over the time.
     Clock,
 }
 
-impl Reason {
+impl MissReason {
     /// The word of the contract.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -32,17 +32,17 @@ impl Reason {
 
 /// Time up to and including `until` in which nothing could fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
+pub struct Outage {
     /// The last instant of it.
     pub until: Timestamp,
     /// Why.
-    pub reason: Reason,
+    pub reason: MissReason,
 }
 
-impl Gap {
+impl Outage {
     /// The gap that ends just before `now`.
     #[must_use]
-    pub fn before(now: Timestamp, reason: Reason) -> Self {
+    pub fn before(now: Timestamp, reason: MissReason) -> Self {
         Self { until: now.checked_sub(SignedDuration::from_millis(1)).unwrap_or(now), reason }
     }
 }
@@ -56,17 +56,17 @@ pub fn jumped(wall: SignedDuration, real: SignedDuration) -> bool {
 /// The gap in which a cue lies that is due at `due` and has not fired by `now`: the one that is `known`, or one that
 /// nobody has noticed yet, for what runs in time is never as late as a jump.
 #[must_use]
-pub fn gap_of(known: Option<Gap>, due: Timestamp, now: Timestamp) -> Option<Gap> {
+pub fn gap_of(known: Option<Outage>, due: Timestamp, now: Timestamp) -> Option<Outage> {
     match known {
         Some(gap) if due <= gap.until => Some(gap),
-        _ if now.duration_since(due) > JUMP => Some(Gap::before(now, Reason::Clock)),
+        _ if now.duration_since(due) > JUMP => Some(Outage::before(now, MissReason::Clock)),
         known => known,
     }
 }
 
 /// What a due cue does: the runs to make now, those that are accounted for as missed, and when it is due again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct FirePlan {
     /// The instants that become executions, oldest first.
     pub runs: Vec<Timestamp>,
     /// The instants that do not.
@@ -77,16 +77,16 @@ pub struct Step {
 
 /// The step of a cue that was due at `due`, which may lie in a gap.
 #[must_use]
-pub fn step(schedule: &Schedule, due: Timestamp, gap: Option<Gap>) -> Step {
-    let recurring = matches!(schedule.timing, Timing::Recurring(_));
+pub fn step(schedule: &Schedule, due: Timestamp, gap: Option<Outage>) -> FirePlan {
+    let recurring = matches!(schedule.timing, ScheduleRule::Recurring(_));
     match gap {
         Some(gap) if recurring && due <= gap.until => catch_up(schedule, due, gap.until),
         // A `once` cue always fires, however late.
-        _ => Step { runs: vec![due], missed: Occurrences::default(), next_run: schedule.next_after(due) },
+        _ => FirePlan { runs: vec![due], missed: Occurrences::default(), next_run: schedule.next_after(due) },
     }
 }
 
-fn catch_up(schedule: &Schedule, due: Timestamp, until: Timestamp) -> Step {
+fn catch_up(schedule: &Schedule, due: Timestamp, until: Timestamp) -> FirePlan {
     let before_due = just_before(due);
     let runs = match schedule.catch_up {
         CatchUp::Latest => schedule.newest(before_due, until, 1),
@@ -95,7 +95,7 @@ fn catch_up(schedule: &Schedule, due: Timestamp, until: Timestamp) -> Step {
     };
     let missed_until = runs.first().map_or(until, |oldest| just_before(*oldest));
     let missed = schedule.occurrences(before_due, missed_until);
-    Step { runs, missed, next_run: schedule.next_after(until) }
+    FirePlan { runs, missed, next_run: schedule.next_after(until) }
 }
 
 fn just_before(at: Timestamp) -> Timestamp {
@@ -114,8 +114,8 @@ mod tests {
         Schedule::recurring("0 * * * *", "UTC", catch_up).unwrap()
     }
 
-    fn gap(until: &str) -> Option<Gap> {
-        Some(Gap { until: at(until), reason: Reason::Downtime })
+    fn gap(until: &str) -> Option<Outage> {
+        Some(Outage { until: at(until), reason: MissReason::Downtime })
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         let known = gap("04:00:00");
         assert_eq!(gap_of(known, at("03:59:00"), at("09:00:00")), known);
         assert_eq!(gap_of(known, at("08:59:30"), at("09:00:00")), known);
-        let unnoticed = Some(Gap { until: at("08:59:59.999"), reason: Reason::Clock });
+        let unnoticed = Some(Outage { until: at("08:59:59.999"), reason: MissReason::Clock });
         assert_eq!(gap_of(known, at("08:58:00"), at("09:00:00")), unnoticed);
         assert_eq!(gap_of(None, at("08:58:00"), at("09:00:00")), unnoticed);
         assert_eq!(gap_of(None, at("08:59:00"), at("09:00:00")), None);

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
-use crate::domain::schedule::cron::Cron;
+use crate::domain::schedule::cron::CronExpr;
 use crate::domain::schedule::time_zone::{Zone, last_nanosecond};
 
 /// A piece of real time without a change of the clock, in readings of the local clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stretch {
+pub(super) struct ClockSegment {
     offset: Offset,
     /// Times up to and including this one are not this piece's.
     floor: DateTime,
@@ -23,7 +23,7 @@ pub(super) struct Stretch {
 }
 
 /// The first run strictly after an instant.
-pub(super) fn next(cron: &Cron, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
+pub(super) fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
     for stretch in between(cron, zone, after, Timestamp::MAX) {
         // Without a time left in the calendar no later piece holds one either.
         let time = cron.next_civil(stretch.floor)?;
@@ -36,11 +36,11 @@ pub(super) fn next(cron: &Cron, zone: &Zone, after: Timestamp) -> Option<Timesta
 
 /// The pieces of (`after`, `until`] in their order, with what this cron may count in each.
 pub(super) fn between(
-    cron: &Cron,
+    cron: &CronExpr,
     zone: &Zone,
     after: Timestamp,
     until: Timestamp,
-) -> impl Iterator<Item = Stretch> {
+) -> impl Iterator<Item = ClockSegment> {
     // A job of every hour runs at each real minute whose reading matches. All others run when the clock first
     // reaches or passes a time: what has been reached before does not run again, what is skipped runs on landing.
     let every_hour = cron.covers_every_hour();
@@ -57,25 +57,25 @@ pub(super) fn between(
         // Not simply the top: a further change may come before a repetition is over.
         furthest = furthest.max(top);
         let landing = if every_hour { floor } else { landing };
-        Some(Stretch { offset, floor, landing, top })
+        Some(ClockSegment { offset, floor, landing, top })
     })
 }
 
-impl Stretch {
-    pub(super) fn first(&self, cron: &Cron) -> Option<Timestamp> {
+impl ClockSegment {
+    pub(super) fn first(&self, cron: &CronExpr) -> Option<Timestamp> {
         self.run_at(cron.next_civil(self.floor)?)
     }
 
-    pub(super) fn last(&self, cron: &Cron) -> Option<Timestamp> {
+    pub(super) fn last(&self, cron: &CronExpr) -> Option<Timestamp> {
         self.newest_first(cron).next()
     }
 
-    pub(super) fn count(&self, cron: &Cron) -> u64 {
+    pub(super) fn count(&self, cron: &CronExpr) -> u64 {
         let skipped = cron.count_civil(self.floor, self.landing).min(1);
         skipped + cron.count_civil(self.floor.max(self.landing), self.top)
     }
 
-    pub(super) fn newest_first(&self, cron: &Cron) -> impl Iterator<Item = Timestamp> {
+    pub(super) fn newest_first(&self, cron: &CronExpr) -> impl Iterator<Item = Timestamp> {
         let time_up_to = |top| cron.last_civil(self.floor, top);
         std::iter::successors(time_up_to(self.top), move |time| {
             // Times below the landing are one run with it.

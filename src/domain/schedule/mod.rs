@@ -11,9 +11,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::domain::api_error::{Code, Refusal};
-use crate::domain::schedule::clock_segment::Stretch;
-use crate::domain::schedule::cron::{Cron, CronError};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::schedule::clock_segment::ClockSegment;
+use crate::domain::schedule::cron::{CronError, CronExpr};
 use crate::domain::schedule::time_zone::{UnknownZone, Zone};
 
 pub use self::instant::parse_instant;
@@ -22,7 +22,7 @@ pub use self::instant::parse_instant;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// The cron, or the one instant.
-    pub timing: Timing,
+    pub timing: ScheduleRule,
     /// The zone in which the cron is read, and an instant that names no offset.
     pub zone: Zone,
     /// What becomes of runs that were missed.
@@ -31,9 +31,9 @@ pub struct Schedule {
 
 /// Again and again, or once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Timing {
+pub enum ScheduleRule {
     /// At every time that the cron names.
-    Recurring(Cron),
+    Recurring(CronExpr),
     /// At this instant.
     Once(Timestamp),
 }
@@ -83,11 +83,11 @@ impl Schedule {
     /// A cron that cannot be read or never comes true, a zone that is not known.
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
-        let cron = Cron::parse(cron)?;
+        let cron = CronExpr::parse(cron)?;
         if !cron.comes_true() {
             return Err(ScheduleError::NeverComesTrue);
         }
-        Ok(Self { timing: Timing::Recurring(cron), zone, catch_up })
+        Ok(Self { timing: ScheduleRule::Recurring(cron), zone, catch_up })
     }
 
     /// A schedule of one run; see `parse_instant` for its text.
@@ -97,7 +97,7 @@ impl Schedule {
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;
-        Ok(Self { timing: Timing::Once(at), zone, catch_up: CatchUp::default() })
+        Ok(Self { timing: ScheduleRule::Once(at), zone, catch_up: CatchUp::default() })
     }
 
     /// The run that comes next, for a schedule that is about to start.
@@ -106,8 +106,8 @@ impl Schedule {
     /// There is none: the one instant is not in the future, or the cron does not come true any more.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
         self.next_after(now).ok_or(match self.timing {
-            Timing::Recurring(_) => ScheduleError::NeverComesTrue,
-            Timing::Once(at) => ScheduleError::NotInFuture(at),
+            ScheduleRule::Recurring(_) => ScheduleError::NeverComesTrue,
+            ScheduleRule::Once(at) => ScheduleError::NotInFuture(at),
         })
     }
 
@@ -115,8 +115,8 @@ impl Schedule {
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.timing {
-            Timing::Once(at) => Some(*at).filter(|at| *at > after),
-            Timing::Recurring(cron) => clock_segment::next(cron, &self.zone, after),
+            ScheduleRule::Once(at) => Some(*at).filter(|at| *at > after),
+            ScheduleRule::Recurring(cron) => clock_segment::next(cron, &self.zone, after),
         }
     }
 
@@ -130,11 +130,11 @@ impl Schedule {
     #[must_use]
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
         match &self.timing {
-            Timing::Once(at) if after < *at && *at <= until => {
+            ScheduleRule::Once(at) if after < *at && *at <= until => {
                 Occurrences { first: Some(*at), last: Some(*at), count: 1 }
             }
-            Timing::Once(_) => Occurrences::default(),
-            Timing::Recurring(cron) => clock_segment::between(cron, &self.zone, after, until).fold(
+            ScheduleRule::Once(_) => Occurrences::default(),
+            ScheduleRule::Recurring(cron) => clock_segment::between(cron, &self.zone, after, until).fold(
                 Occurrences::default(),
                 |sum, stretch| Occurrences {
                     first: sum.first.or_else(|| stretch.first(cron)),
@@ -149,11 +149,11 @@ impl Schedule {
     #[must_use]
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
         let mut runs: Vec<Timestamp> = match &self.timing {
-            Timing::Once(at) => {
+            ScheduleRule::Once(at) => {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }
-            Timing::Recurring(cron) => {
-                let stretches: Vec<Stretch> =
+            ScheduleRule::Recurring(cron) => {
+                let stretches: Vec<ClockSegment> =
                     clock_segment::between(cron, &self.zone, after, until).collect();
                 stretches.iter().rev().flat_map(|stretch| stretch.newest_first(cron)).take(limit).collect()
             }
@@ -196,9 +196,9 @@ impl From<UnknownZone> for ScheduleError {
 impl From<ScheduleError> for Refusal {
     fn from(error: ScheduleError) -> Self {
         match error {
-            ScheduleError::UnknownZone(_) => Self::new(Code::InvalidTimezone, error.to_string()),
-            ScheduleError::BadInstant(..) => Self::new(Code::InvalidSchedule, format!("at: {error}")),
-            _ => Self::new(Code::InvalidSchedule, error.to_string()),
+            ScheduleError::UnknownZone(_) => Self::new(ErrorCode::InvalidTimezone, error.to_string()),
+            ScheduleError::BadInstant(..) => Self::new(ErrorCode::InvalidSchedule, format!("at: {error}")),
+            _ => Self::new(ErrorCode::InvalidSchedule, error.to_string()),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::webhook::ip_class::{AddressClass, classify};
 
 /// One value of `--allow-callbacks-to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowance {
+pub enum AllowRule {
     /// `public`: the public internet.
     Public,
     /// `private`: RFC 1918 and IPv6 unique local addresses; not link-local ones, where clouds keep credentials.
@@ -31,7 +31,7 @@ pub struct Cidr {
 
 /// A value of `--allow-callbacks-to` that is none, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadAllowance(String);
+pub struct ParseAllowRuleError(String);
 
 /// Which addresses callbacks may reach. The default is the public internet only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,17 +60,17 @@ impl Default for AddressPolicy {
 impl AddressPolicy {
     /// Exactly what the given values allow together; with none given, the default.
     #[must_use]
-    pub fn of(allowances: &[Allowance]) -> Self {
+    pub fn of(allowances: &[AllowRule]) -> Self {
         if allowances.is_empty() {
             return Self::default();
         }
         let mut policy = Self { public: false, ..Self::default() };
         for allowance in allowances {
             match allowance {
-                Allowance::Public => policy.public = true,
-                Allowance::Private => policy.private = true,
-                Allowance::Loopback => policy.loopback = true,
-                Allowance::Network(cidr) => policy.networks.push(*cidr),
+                AllowRule::Public => policy.public = true,
+                AllowRule::Private => policy.private = true,
+                AllowRule::Loopback => policy.loopback = true,
+                AllowRule::Network(cidr) => policy.networks.push(*cidr),
             }
         }
         policy
@@ -151,15 +151,15 @@ impl fmt::Display for Cidr {
 }
 
 impl FromStr for Cidr {
-    type Err = BadAllowance;
+    type Err = ParseAllowRuleError;
 
-    fn from_str(text: &str) -> Result<Self, BadAllowance> {
+    fn from_str(text: &str) -> Result<Self, ParseAllowRuleError> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
         let Ok(base) = address.parse::<IpAddr>() else {
-            return Err(BadAllowance(format!(
+            return Err(ParseAllowRuleError(format!(
                 "`{text}` is none of public, private, loopback or a network such as 192.168.1.0/24"
             )));
         };
@@ -170,32 +170,35 @@ impl FromStr for Cidr {
             Some(digits) => digits.and_then(|digits| digits.parse().ok()).filter(|length| *length <= longest),
         };
         let Some(length) = length else {
-            return Err(BadAllowance(format!(
+            return Err(ParseAllowRuleError(format!(
                 "the length after the slash in `{text}` must be 0 to {longest}"
             )));
         };
         let network = Self::new(base, length);
         if network.base != base {
-            return Err(BadAllowance(format!("`{text}` has bits set after its length; write {network}")));
+            return Err(ParseAllowRuleError(format!(
+                "`{text}` has bits set after its length; write {network}"
+            )));
         }
         mapped_as_v4(network)
     }
 }
 
 /// Addresses are looked up in their IPv4 form, so a network of IPv4-mapped ones has to be written in it too.
-fn mapped_as_v4(network: Cidr) -> Result<Cidr, BadAllowance> {
+fn mapped_as_v4(network: Cidr) -> Result<Cidr, ParseAllowRuleError> {
     match (network.base.to_canonical(), network.base) {
-        (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => {
-            Err(BadAllowance(format!("write `{network}` as {}", Cidr::new(v4.into(), network.length - 96))))
-        }
+        (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => Err(ParseAllowRuleError(format!(
+            "write `{network}` as {}",
+            Cidr::new(v4.into(), network.length - 96)
+        ))),
         _ => Ok(network),
     }
 }
 
-impl FromStr for Allowance {
-    type Err = BadAllowance;
+impl FromStr for AllowRule {
+    type Err = ParseAllowRuleError;
 
-    fn from_str(text: &str) -> Result<Self, BadAllowance> {
+    fn from_str(text: &str) -> Result<Self, ParseAllowRuleError> {
         match text {
             "public" => Ok(Self::Public),
             "private" => Ok(Self::Private),
@@ -205,20 +208,20 @@ impl FromStr for Allowance {
     }
 }
 
-impl fmt::Display for BadAllowance {
+impl fmt::Display for ParseAllowRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadAllowance {}
+impl std::error::Error for ParseAllowRuleError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn policy(values: &str) -> AddressPolicy {
-        let allowances: Vec<Allowance> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
+        let allowances: Vec<AllowRule> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
         AddressPolicy::of(&allowances)
     }
 
@@ -280,7 +283,7 @@ mod tests {
             ("fd00::1/8", "write fd00::/8"),
             ("::ffff:10.0.0.0/104", "as 10.0.0.0/8"),
         ] {
-            let error = text.parse::<Allowance>().unwrap_err().to_string();
+            let error = text.parse::<AllowRule>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
     }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 
 /// The most headers of its own that a callback may have.
 pub const MAX_HEADERS: usize = 32;
@@ -183,7 +183,7 @@ impl std::error::Error for CallbackError {}
 
 impl From<CallbackError> for Refusal {
     fn from(error: CallbackError) -> Self {
-        Self::new(Code::InvalidCallback, error.to_string())
+        Self::new(ErrorCode::InvalidCallback, error.to_string())
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_refusal_is_invalid_callback_and_says_what_to_do() {
         let refusal = Refusal::from(check("host", "x").unwrap_err());
-        assert_eq!(refusal.code, Code::InvalidCallback);
+        assert_eq!(refusal.code, ErrorCode::InvalidCallback);
         assert!(refusal.message.ends_with("leave it out"), "{}", refusal.message);
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::ip_class::{AddressClass, classify, ends_in_number, literal};
 
@@ -14,7 +14,7 @@ pub const MAX_URL: usize = 2048;
 
 /// The place that a callback URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Destination {
+pub struct CallbackTarget {
     /// Lower-case name without a dot at the end, or an address in its usual form without brackets.
     pub host: String,
     /// The port, written or implied by the scheme.
@@ -50,15 +50,15 @@ pub enum UrlError {
 ///
 /// # Errors
 /// Says what is wrong with the URL, as `invalid_callback_url`.
-pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<Destination, UrlError> {
-    let destination = Destination::parse(url)?;
+pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<CallbackTarget, UrlError> {
+    let destination = CallbackTarget::parse(url)?;
     if !policy.exempts(&destination.host, destination.port, &destination.path) {
         check_reach(&destination.host, policy)?;
     }
     Ok(destination)
 }
 
-impl Destination {
+impl CallbackTarget {
     /// Reads a URL; which addresses may be reached is not asked here.
     ///
     /// # Errors
@@ -121,13 +121,13 @@ impl Destination {
 /// Host and port of a URL that has been checked; empty for one that cannot be read.
 #[must_use]
 pub fn authority_of(url: &str) -> String {
-    Destination::parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
+    CallbackTarget::parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
 }
 
 /// The lane of a URL that has been checked; all URLs that cannot be read share one.
 #[must_use]
 pub fn lane_of(url: &str) -> i64 {
-    Destination::parse(url).map_or(0, |destination| destination.lane())
+    CallbackTarget::parse(url).map_or(0, |destination| destination.lane())
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
@@ -210,16 +210,16 @@ impl std::error::Error for UrlError {}
 
 impl From<UrlError> for Refusal {
     fn from(error: UrlError) -> Self {
-        Self::new(Code::InvalidCallbackUrl, error.to_string())
+        Self::new(ErrorCode::InvalidCallbackUrl, error.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::webhook::address_policy::Allowance;
+    use crate::domain::webhook::address_policy::AllowRule;
 
-    fn check(url: &str) -> Result<Destination, UrlError> {
+    fn check(url: &str) -> Result<CallbackTarget, UrlError> {
         check_url(url, &AddressPolicy::default())
     }
 
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_address_in_any_notation_is_refused_unless_allowed() {
-        let open = AddressPolicy::of(&[Allowance::Private, Allowance::Loopback]);
+        let open = AddressPolicy::of(&[AllowRule::Private, AllowRule::Loopback]);
         let list = "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. \
                     2130706433. 127.255.255.254 [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] \
                     [64:ff9b::7f00:1] [2002:7f00:1::] [0:0:0:0:0:0:0:1] localhost LOCALHOST localhost. \
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_flag_that_helps() {
         let refusal = Refusal::from(check("http://10.1/x").unwrap_err());
-        assert_eq!(refusal.code, Code::InvalidCallbackUrl);
+        assert_eq!(refusal.code, ErrorCode::InvalidCallbackUrl);
         assert_eq!(
             refusal.message,
             "callback.url leads to 10.0.0.1, a private address, which callbacks may not reach; \
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_one_per_host_and_port_and_never_changes() {
-        let open = AddressPolicy::of(&[Allowance::Public, Allowance::Loopback]);
+        let open = AddressPolicy::of(&[AllowRule::Public, AllowRule::Loopback]);
         let lane = |url| check_url(url, &open).unwrap().lane();
         assert_eq!(lane("http://example.com/a"), lane("http://EXAMPLE.com.:80/b?c"));
         assert_eq!(lane("http://example.com:443"), lane("https://example.com"));

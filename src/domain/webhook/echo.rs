@@ -37,7 +37,7 @@ pub struct Echo {
 ///
 /// Anyone may post, so refusing at the bounds would let one caller shut the others out for minutes.
 #[derive(Debug, Default)]
-pub struct Echoes {
+pub struct EchoStore {
     /// In the order in which they came.
     kept: VecDeque<(EchoToken, Arc<Echo>)>,
     bytes: usize,
@@ -69,7 +69,7 @@ impl Echo {
     }
 }
 
-impl Echoes {
+impl EchoStore {
     /// Keeps an echo in place of an earlier one of the same token.
     pub fn put(&mut self, token: EchoToken, echo: Echo) {
         let now = echo.received_at;
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn an_echo_is_there_for_five_minutes_whichever_way_the_clock_is_moved() {
-        let mut echoes = Echoes::default();
+        let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(1, 1_000));
         assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
         assert!(echoes.find(&token(1), at(1_300)).is_none());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_newest_echo_of_a_token_is_the_one_that_is_kept() {
-        let mut echoes = Echoes::default();
+        let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(7, 1_000));
         echoes.put(token(1), echo(9, 1_200));
         assert_eq!(echoes.find(&token(1), at(1_400)).unwrap().payload.len(), 9);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_there_are_too_many_or_too_large() {
-        let mut echoes = Echoes::default();
+        let mut echoes = EchoStore::default();
         for number in 0..3 * MOST {
             echoes.put(token(number), echo(1, 1_000));
         }

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use crate::domain::execution::Retry;
+use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
-use crate::domain::webhook::signature::{Secrets, signature_headers};
+use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
 /// One attempt of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
+pub struct AttemptRef {
     /// The execution's row.
     pub key: i64,
     /// The execution's id.
@@ -28,7 +28,7 @@ pub struct Ticket {
 
 /// What to send for a cue and by which rules. It holds secrets: never to be logged.
 #[derive(Clone)]
-pub struct Order {
+pub struct DeliverySpec {
     /// The cue's id.
     pub cue_id: String,
     /// Where to.
@@ -36,7 +36,7 @@ pub struct Order {
     /// The payload as it is stored: the canonical text that is sent.
     pub payload: Option<String>,
     /// What follows a failure.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// The user's secret.
     pub secret: String,
     /// The one before.
@@ -47,7 +47,7 @@ pub struct Order {
 
 /// The headers and body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct SignedRequest {
     /// All headers but `Host` and those that frame the body.
     pub headers: Vec<(String, String)>,
     /// The canonical JSON; none with GET and DELETE.
@@ -56,7 +56,7 @@ pub struct Message {
 
 /// The message of the attempt `ticket`, signed at `now`.
 #[must_use]
-pub fn message(ticket: &Ticket, order: &Order, now: Timestamp) -> Message {
+pub fn message(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> SignedRequest {
     let body = order.callback.method.has_body().then(|| body(order));
     let id = ticket.id.to_string();
     let signed = body.as_deref().unwrap_or_default();
@@ -73,15 +73,15 @@ pub fn message(ticket: &Ticket, order: &Order, now: Timestamp) -> Message {
     if body.is_some() {
         headers.insert(0, ("Content-Type", "application/json".to_owned()));
     }
-    Message { headers: delivery_headers(&order.callback.headers, headers), body }
+    SignedRequest { headers: delivery_headers(&order.callback.headers, headers), body }
 }
 
-fn body(order: &Order) -> Vec<u8> {
+fn body(order: &DeliverySpec) -> Vec<u8> {
     order.payload.as_deref().unwrap_or("{}").as_bytes().to_vec()
 }
 
-fn secrets(order: &Order, now: Timestamp) -> Secrets<'_> {
-    Secrets::at(now, &order.secret, order.previous_secret.as_deref(), order.previous_secret_expires)
+fn secrets(order: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
+    SigningSecrets::at(now, &order.secret, order.previous_secret.as_deref(), order.previous_secret_expires)
 }
 
 /// UTC, to the millisecond only where there is a fraction (contract §2).
@@ -102,8 +102,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn ticket() -> Ticket {
-        Ticket {
+    fn ticket() -> AttemptRef {
+        AttemptRef {
             key: 1,
             id: ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap(),
             cue_key: 1,
@@ -114,24 +114,24 @@ mod tests {
         }
     }
 
-    fn order(method: Method, payload: Option<&str>) -> Order {
+    fn order(method: Method, payload: Option<&str>) -> DeliverySpec {
         let callback = Callback { url: "https://example.com/".to_owned(), method, headers: Vec::new() };
-        Order {
+        DeliverySpec {
             cue_id: "cue_abcdefghijkl".to_owned(),
             callback,
             payload: payload.map(str::to_owned),
-            retry: Retry::default(),
+            retry: RetryPolicy::default(),
             secret: SECRET.to_owned(),
             previous_secret: None,
             previous_secret_expires: None,
         }
     }
 
-    fn made(order: &Order, now: &str) -> Message {
+    fn made(order: &DeliverySpec, now: &str) -> SignedRequest {
         message(&ticket(), order, at(now))
     }
 
-    fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    fn header<'a>(message: &'a SignedRequest, name: &str) -> Option<&'a str> {
         message.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
     }
 

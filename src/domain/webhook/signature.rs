@@ -9,14 +9,14 @@ use crate::domain::ids::hex;
 
 /// The secrets that sign now: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]
-pub struct Secrets<'a> {
+pub struct SigningSecrets<'a> {
     /// The user's secret.
     pub current: &'a str,
     /// The one before, while it still counts.
     pub previous: Option<&'a str>,
 }
 
-impl<'a> Secrets<'a> {
+impl<'a> SigningSecrets<'a> {
     /// Those that sign at `now`: the previous secret until it expires.
     #[must_use]
     pub fn at(
@@ -32,7 +32,7 @@ impl<'a> Secrets<'a> {
 /// The headers that sign a message in both ways, under the id that Standard Webhooks gives it.
 #[must_use]
 pub fn signature_headers(
-    secrets: Secrets<'_>,
+    secrets: SigningSecrets<'_>,
     id: &str,
     timestamp_secs: i64,
     body: &[u8],
@@ -59,7 +59,7 @@ pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
 /// The key is the base64 after `whsec_`, decoded. A secret that is not base64 signs with its bytes as they stand, so
 /// that a delivery is never unsigned; none that is made here is such.
 #[must_use]
-pub fn standard_signature(secrets: Secrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
+pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
     let sign = |secret| format!("v1,{}", STANDARD.encode(hmac_sha256(&standard_key(secret), &message)));
@@ -98,7 +98,7 @@ mod tests {
     const BODY: &[u8] = b"{\"a\": 1}";
 
     fn standard(current: &str, previous: Option<&str>) -> String {
-        standard_signature(Secrets { current, previous }, ID, AT, BODY)
+        standard_signature(SigningSecrets { current, previous }, ID, AT, BODY)
     }
 
     #[test]

@@ -8,18 +8,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::domain::execution::retry_after::honoured_retry_after;
-use crate::domain::execution::{Attempt, Next, after_attempt};
-use crate::domain::webhook::request::{Message, Order, Ticket, message};
-use crate::engine::delivery::dispatcher::Returned;
-use crate::engine::webhook_client::delivery_error::Mishap;
-use crate::engine::webhook_client::{Courier, MAX_KEPT_BODY, Parcel, Receipt};
+use crate::domain::execution::{AttemptResult, NextStep, after_attempt};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, message};
+use crate::engine::delivery::dispatcher::FinishedAttempt;
+use crate::engine::webhook_client::delivery_error::DeliveryError;
+use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use crate::metrics::milliseconds;
-use crate::store::executions::delivery_queue::{Ended, Taken};
+use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
 /// What sending brought.
-pub enum Outcome {
+pub enum SendResult {
     /// An answer.
-    Answered(Receipt),
+    Answered(WebhookResponse),
     /// No answer.
     Unanswered {
         /// Why.
@@ -33,16 +33,16 @@ pub enum Outcome {
     Unsendable(String),
 }
 
-impl Outcome {
+impl SendResult {
     /// What the rules have to know of it.
     #[must_use]
-    pub fn attempt(&self, now: Timestamp) -> Attempt {
+    pub fn attempt(&self, now: Timestamp) -> AttemptResult {
         match self {
-            Self::Answered(Receipt { http_status, retry_after, .. }) => Attempt::Answered {
+            Self::Answered(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Answered {
                 http_status: *http_status,
                 retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
             },
-            Self::Unanswered { .. } | Self::Unsendable(_) => Attempt::Unanswered,
+            Self::Unanswered { .. } | Self::Unsendable(_) => AttemptResult::Unanswered,
         }
     }
 
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 /// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
-pub fn send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
+pub fn send(courier: &dyn WebhookClient, taken: &ClaimedDelivery, now: Timestamp) -> SendResult {
     let write = || match &taken.order {
         Ok(order) => Ok(parcel(&taken.ticket, order, now)),
         Err(reason) => Err(format!("The delivery cannot be made: {reason}")),
@@ -65,37 +65,37 @@ pub fn send(courier: &dyn Courier, taken: &Taken, now: Timestamp) -> Outcome {
 /// Sends the parcel that `write` makes, or cannot make and says why, and waits for the answer; `id` says in the log
 /// what it was. Never panics.
 pub fn carry(
-    courier: &dyn Courier,
-    write: impl FnOnce() -> Result<Parcel, String>,
+    courier: &dyn WebhookClient,
+    write: impl FnOnce() -> Result<WebhookRequest, String>,
     id: &dyn Display,
-) -> Outcome {
+) -> SendResult {
     // The writing and signing too: a thread that panics is lost, and what it had under way until the next start.
     let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| courier.send(&parcel)) {
-        Ok(Ok(receipt)) => Outcome::Answered(receipt),
-        Ok(Err(mishap)) => Outcome::Unanswered {
+        Ok(Ok(receipt)) => SendResult::Answered(receipt),
+        Ok(Err(mishap)) => SendResult::Unanswered {
             reason: mishap.to_string(),
             cause: mishap.word(),
-            timed_out: matches!(mishap, Mishap::Timeout { .. }),
+            timed_out: matches!(mishap, DeliveryError::Timeout { .. }),
         },
-        Err(reason) => Outcome::Unsendable(reason),
+        Err(reason) => SendResult::Unsendable(reason),
     }));
     sent.unwrap_or_else(|_| {
         tracing::error!("the delivery of {id} panicked");
         let reason = "a fault inside cued; its log has more".to_owned();
-        Outcome::Unanswered { reason, cause: "fault", timed_out: false }
+        SendResult::Unanswered { reason, cause: "fault", timed_out: false }
     })
 }
 
 /// What an attempt that ended at `now` means for its execution.
 #[must_use]
-pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
+pub fn judge(taken: &ClaimedDelivery, outcome: SendResult, now: Timestamp) -> FinishedAttempt {
     let timed_out = outcome.timed_out();
     let next = match &taken.order {
         Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, &outcome.attempt(now), now),
-        Err(_) => Next::Failed,
+        Err(_) => NextStep::Failed,
     };
     let cause = cause(&outcome);
-    let mut ended = Ended {
+    let mut ended = AttemptRecord {
         ticket: taken.ticket,
         at: now,
         next,
@@ -104,21 +104,21 @@ pub fn judge(taken: &Taken, outcome: Outcome, now: Timestamp) -> Returned {
         error_message: None,
     };
     match outcome {
-        Outcome::Answered(receipt) => {
+        SendResult::Answered(receipt) => {
             let http_status = receipt.http_status;
             ended.http_status = Some(http_status);
             ended.response_body = Some(text(&receipt.body));
-            ended.error_message = (next != Next::Success).then(|| answered(http_status));
+            ended.error_message = (next != NextStep::Success).then(|| answered(http_status));
         }
-        Outcome::Unanswered { reason, .. } | Outcome::Unsendable(reason) => {
+        SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => {
             ended.error_message = Some(reason);
         }
     }
-    Returned { ended, timed_out, cause }
+    FinishedAttempt { ended, timed_out, cause }
 }
 
 /// Writes an attempt that took `took` to the log.
-pub fn log(taken: &Taken, Returned { ended, cause, .. }: &Returned, took: Duration) {
+pub fn log(taken: &ClaimedDelivery, FinishedAttempt { ended, cause, .. }: &FinishedAttempt, took: Duration) {
     tracing::debug!(
         execution_id = %taken.ticket.id,
         cue_id = taken.order.as_ref().ok().map(|order| order.cue_id.as_str()),
@@ -132,23 +132,23 @@ pub fn log(taken: &Taken, Returned { ended, cause, .. }: &Returned, took: Durati
 }
 
 /// Why an attempt was no success, in one word, as figures and the log name it.
-fn cause(outcome: &Outcome) -> &'static str {
+fn cause(outcome: &SendResult) -> &'static str {
     match outcome {
-        Outcome::Answered(receipt) => match receipt.http_status {
+        SendResult::Answered(receipt) => match receipt.http_status {
             200..=299 => "none",
             300..=399 => "status_3xx",
             400..=499 => "status_4xx",
             500..=599 => "status_5xx",
             _ => "status_other",
         },
-        Outcome::Unanswered { cause, .. } => cause,
-        Outcome::Unsendable(_) => "unsendable",
+        SendResult::Unanswered { cause, .. } => cause,
+        SendResult::Unsendable(_) => "unsendable",
     }
 }
 
-fn parcel(ticket: &Ticket, order: &Order, now: Timestamp) -> Parcel {
-    let Message { headers, body } = message(ticket, order, now);
-    Parcel { method: order.callback.method, url: order.callback.url.clone(), headers, body }
+fn parcel(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> WebhookRequest {
+    let SignedRequest { headers, body } = message(ticket, order, now);
+    WebhookRequest { method: order.callback.method, url: order.callback.url.clone(), headers, body }
 }
 
 fn answered(http_status: u16) -> String {
@@ -173,14 +173,14 @@ mod tests {
     use super::*;
     use crate::metrics::engine::CAUSES;
 
-    struct Answers(Result<u16, Mishap>);
+    struct Answers(Result<u16, DeliveryError>);
 
-    impl Courier for Answers {
-        fn send(&self, _: &Parcel) -> Result<Receipt, Mishap> {
+    impl WebhookClient for Answers {
+        fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
             match &self.0 {
                 Ok(0) => panic!("a courier that is broken"),
                 Ok(http_status) => {
-                    Ok(Receipt { http_status: *http_status, retry_after: None, body: Vec::new() })
+                    Ok(WebhookResponse { http_status: *http_status, retry_after: None, body: Vec::new() })
                 }
                 Err(mishap) => Err(mishap.clone()),
             }
@@ -191,16 +191,16 @@ mod tests {
     fn every_cause_of_a_failure_is_counted_from_the_start() {
         let why = || "why".to_owned();
         let mishaps = [
-            Mishap::Timeout { within: std::time::Duration::ZERO, status: None },
-            Mishap::Refused(why()),
-            Mishap::Unresolved(why()),
-            Mishap::Connection(why()),
-            Mishap::Tls(why()),
-            Mishap::Unsendable(why()),
+            DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },
+            DeliveryError::Refused(why()),
+            DeliveryError::Unresolved(why()),
+            DeliveryError::Connection(why()),
+            DeliveryError::Tls(why()),
+            DeliveryError::Unsendable(why()),
         ];
         let parcel = || {
             let (url, headers, body) = (String::new(), Vec::new(), None);
-            Parcel { method: crate::domain::webhook::callback::Method::Post, url, headers, body }
+            WebhookRequest { method: crate::domain::webhook::callback::Method::Post, url, headers, body }
         };
         let answers = mishaps.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> =

@@ -12,14 +12,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::engine::delivery::attempt::{judge, log, send};
-use crate::engine::delivery::dispatcher::{Dispatcher, Intake, Returned};
-use crate::engine::delivery::thread_pool::Pool;
+use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
+use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::scheduler::scheduler_thread::caught;
-use crate::engine::webhook_client::Courier;
+use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
-use crate::store::executions::delivery_queue::Taken;
+use crate::store::executions::delivery_queue::ClaimedDelivery;
 
 /// How long a stop waits for running deliveries (contract §1).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
@@ -31,20 +31,20 @@ const AFTER_FAULT: Duration = Duration::from_secs(1);
 const BATCH: u32 = 500;
 
 /// The running delivery of webhooks.
-pub struct Delivery {
+pub struct DeliveryService {
     app: Arc<App>,
-    desk: Arc<Desk>,
+    desk: Arc<DispatchHandle>,
     thread: JoinHandle<()>,
 }
 
 /// Where executions are taken up: by the dispatcher's thread, or by a write that makes them.
-pub struct Desk {
+pub struct DispatchHandle {
     dispatcher: Mutex<Dispatcher>,
-    pool: Pool<Taken>,
+    pool: ThreadPool<ClaimedDelivery>,
     stopping: Arc<AtomicBool>,
 }
 
-impl Desk {
+impl DispatchHandle {
     /// Does `first`, and unless a pass is under way takes up what is ready in the same write: a cue that is due alone
     /// is fired and taken up by one commit, not by two. Whoever calls this rings the bell for what is left.
     ///
@@ -53,7 +53,7 @@ impl Desk {
     pub fn write<T: Send + 'static>(
         &self,
         app: &App,
-        first: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+        first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let dispatcher = match self.dispatcher.try_lock() {
             Ok(dispatcher) => Some(dispatcher),
@@ -74,14 +74,14 @@ impl Desk {
     }
 }
 
-impl Delivery {
+impl DeliveryService {
     /// Starts the threads. [`recover`] comes before.
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> std::io::Result<Self> {
+    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let returned = Arc::new(Mutex::new(Vec::new()));
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(DispatchHandle {
             dispatcher: Mutex::new(Dispatcher::new(app.settings.delivery_threads)),
             pool: start_pool(app, courier, &returned)?,
             stopping: Arc::new(AtomicBool::new(false)),
@@ -96,7 +96,7 @@ impl Delivery {
     }
 
     /// Where the scheduler has what it fires taken up.
-    pub(in crate::engine) fn desk(&self) -> Arc<Desk> {
+    pub(in crate::engine) fn desk(&self) -> Arc<DispatchHandle> {
         Arc::clone(&self.desk)
     }
 
@@ -130,7 +130,7 @@ pub fn promote(app: &App) -> Result<u64> {
     Ok(promoted)
 }
 
-/// Makes ready again what an earlier process left under way; answers how many. Before [`Delivery::start`] only.
+/// Makes ready again what an earlier process left under way; answers how many. Before [`DeliveryService::start`] only.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -139,19 +139,19 @@ pub fn recover(app: &App) -> Result<usize> {
     app.store.write(move |tx| delivery_queue::recover(tx, now)).wait()
 }
 
-type Inbox = Mutex<Vec<Returned>>;
+type Inbox = Mutex<Vec<FinishedAttempt>>;
 
 fn start_pool(
     app: &Arc<App>,
-    courier: Arc<dyn Courier>,
+    courier: Arc<dyn WebhookClient>,
     returned: &Arc<Inbox>,
-) -> std::io::Result<Pool<Taken>> {
+) -> std::io::Result<ThreadPool<ClaimedDelivery>> {
     // Only for as long as it is needed: a delivery that a stop cuts short must not keep the database open.
     let (bells, app_while_it_runs) = (Arc::clone(&app.bells), Arc::downgrade(app));
     let returned = Arc::clone(returned);
     let reading =
         move || app_while_it_runs.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
-    Pool::start(app.settings.delivery_threads, move |taken: Taken| {
+    ThreadPool::start(app.settings.delivery_threads, move |taken: ClaimedDelivery| {
         let Some(begun) = reading().map(|(now, monotonic, app)| {
             note_lateness(&app, &taken, now);
             (now, monotonic)
@@ -173,17 +173,17 @@ fn start_pool(
 }
 
 /// Notes how late a run begins. A retry is late by what was agreed.
-fn note_lateness(app: &App, taken: &Taken, now: Timestamp) {
+fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
     if taken.ticket.attempt == 1 {
         let late = now.duration_since(taken.ticket.scheduled_for);
         app.pulse.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }
 
-fn run(app: &App, desk: &Desk, returned: &Inbox) {
+fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
     while !desk.stopping.load(Ordering::Acquire) {
         let seen = app.bells.send.rung();
-        let passed = caught(|| desk.lock().pass(app, drain(returned), Intake::Open));
+        let passed = caught(|| desk.lock().pass(app, drain(returned), DispatcherMode::Open));
         match passed {
             Ok(taken) if taken.is_empty() => app.clock.park(&app.bells.send, seen, None),
             Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
@@ -198,7 +198,7 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
         let seen = app.bells.send.rung();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match caught(|| dispatcher.pass(app, drain(returned), Intake::Closed)) {
+        match caught(|| dispatcher.pass(app, drain(returned), DispatcherMode::Closed)) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
             Ok(_) => app.clock.park(&app.bells.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),

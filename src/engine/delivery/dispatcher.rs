@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::engine::delivery::fair_share::Shares;
+use crate::engine::delivery::fair_share::FairShare;
 use crate::error::{Error, Result};
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
-use crate::store::executions::delivery_queue::{Ended, Taken};
+use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
 /// An attempt that has come back from a thread.
-pub struct Returned {
+pub struct FinishedAttempt {
     /// What is recorded of it.
-    pub ended: Ended,
+    pub ended: AttemptRecord,
     /// Whether the receiver kept its thread until the time was up.
     pub timed_out: bool,
     /// Why it was no success, in one word; `none` for one that was.
@@ -21,7 +21,7 @@ pub struct Returned {
 
 /// Whether a pass takes up new attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intake {
+pub enum DispatcherMode {
     /// It does.
     Open,
     /// It only records: the program is stopping.
@@ -30,18 +30,18 @@ pub enum Intake {
 
 /// The deliveries between two passes.
 pub struct Dispatcher {
-    shares: Shares,
+    shares: FairShare,
     /// The lane that was looked at last: the next pass goes on behind it.
     lane: i64,
     /// Attempts whose result is not on the disk yet.
-    unstored: Vec<Arc<Ended>>,
+    unstored: Vec<Arc<AttemptRecord>>,
 }
 
 impl Dispatcher {
     /// A dispatcher for this many delivery threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { shares: Shares::of(threads), lane: 0, unstored: Vec::new() }
+        Self { shares: FairShare::of(threads), lane: 0, unstored: Vec::new() }
     }
 
     /// Attempts that are under way or not recorded yet.
@@ -55,15 +55,20 @@ impl Dispatcher {
     ///
     /// # Errors
     /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
-    pub fn pass(&mut self, app: &App, returned: Vec<Returned>, intake: Intake) -> Result<Vec<Taken>> {
+    pub fn pass(
+        &mut self,
+        app: &App,
+        returned: Vec<FinishedAttempt>,
+        intake: DispatcherMode,
+    ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.pulse.pass(&app.bells.progress);
-        for Returned { ended, timed_out, cause } in returned {
+        for FinishedAttempt { ended, timed_out, cause } in returned {
             app.pulse.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
             self.shares.give_back(ended.ticket.lane, timed_out);
             self.unstored.push(Arc::new(ended));
         }
         // Where results are written anyway, a look for what is ready costs less there.
-        let takes = intake == Intake::Open
+        let takes = intake == DispatcherMode::Open
             && self.shares.free() > 0
             && (!self.unstored.is_empty() || app.store.look(delivery_queue::any_to_send)?);
         let taken = match (self.unstored.is_empty(), takes) {
@@ -86,8 +91,8 @@ impl Dispatcher {
         &mut self,
         app: &App,
         takes: bool,
-        first: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<(T, Vec<Taken>)> {
+        first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unstored) = (app.clock.now(), self.unstored.clone());
         let (mut shares, mut lane) = (self.shares.clone(), self.lane);
         let most = if takes { shares.free() } else { 0 };

@@ -16,20 +16,20 @@ const MOST_REMEMBERED: usize = 1_024;
 /// - A lane begins with few threads and earns one more with each attempt that comes back in time; after a time-out
 ///   it may have one at a time until an answer comes. So a host that hangs holds four threads once, then one.
 #[derive(Debug, Clone)]
-pub struct Shares {
+pub struct FairShare {
     threads: usize,
     under_way: usize,
-    lanes: HashMap<i64, Lane>,
+    lanes: HashMap<i64, DestinationSlots>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Lane {
+struct DestinationSlots {
     under_way: usize,
     /// The most that its conduct has earned it.
     earned: usize,
 }
 
-impl Shares {
+impl FairShare {
     /// Shares of this many threads, at least one.
     #[must_use]
     pub fn of(threads: usize) -> Self {
@@ -53,7 +53,7 @@ impl Shares {
         let (free, earned) = (self.free(), self.first_share());
         let half = |held: usize| (free + held).div_ceil(2);
         let reserve = self.threads / 4;
-        let lane = self.lanes.entry(lane).or_insert(Lane { under_way: 0, earned });
+        let lane = self.lanes.entry(lane).or_insert(DestinationSlots { under_way: 0, earned });
         let may_have = match lane.under_way {
             0 => free > 0,
             held => free > reserve && held < lane.earned.min(half(held)),
@@ -91,12 +91,12 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn claim_all(shares: &mut Shares, lane: i64) -> usize {
+    fn claim_all(shares: &mut FairShare, lane: i64) -> usize {
         std::iter::repeat_with(|| shares.claim(lane)).take_while(|got| *got).count()
     }
 
     /// A lane whose receiver has always answered.
-    fn trusted(shares: &mut Shares, lane: i64) {
+    fn trusted(shares: &mut FairShare, lane: i64) {
         for _ in 0..64 {
             assert!(shares.claim(lane));
             shares.give_back(lane, false);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_lane_begins_with_few_threads_and_earns_half_of_them() {
-        let mut shares = Shares::of(64);
+        let mut shares = FairShare::of(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
             shares.give_back(1, false);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_timed_out_has_one_thread_at_a_time_until_it_answers() {
-        let mut shares = Shares::of(64);
+        let mut shares = FairShare::of(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
             shares.give_back(1, true);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn busy_lanes_that_all_stall_leave_a_quarter_to_newcomers() {
-        let mut shares = Shares::of(64);
+        let mut shares = FairShare::of(64);
         for lane in 1..=5 {
             trusted(&mut shares, lane);
         }
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn few_threads_are_shared_too() {
-        let mut shares = Shares::of(2);
+        let mut shares = FairShare::of(2);
         assert_eq!(claim_all(&mut shares, 1), 1);
         assert_eq!(claim_all(&mut shares, 2), 1);
-        assert!(Shares::of(0).claim(1));
+        assert!(FairShare::of(0).claim(1));
     }
 
     #[test]
     fn idle_lanes_are_forgotten_and_those_that_hung_up_to_a_bound() {
-        let mut shares = Shares::of(64);
-        let hang = |shares: &mut Shares, lane| {
+        let mut shares = FairShare::of(64);
+        let hang = |shares: &mut FairShare, lane| {
             assert!(shares.claim(lane));
             shares.give_back(lane, true);
             shares.forget_idle();

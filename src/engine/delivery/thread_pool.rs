@@ -16,32 +16,32 @@ const IDLE: Duration = Duration::from_secs(30);
 const STACK: usize = 512 * 1024;
 
 /// A pool of threads for jobs of one kind. Dropping it lets running jobs end by themselves.
-pub struct Pool<J> {
-    shared: Arc<Shared<J>>,
+pub struct ThreadPool<J> {
+    shared: Arc<PoolShared<J>>,
     most: usize,
 }
 
-struct Shared<J> {
-    state: Mutex<State<J>>,
+struct PoolShared<J> {
+    state: Mutex<PoolState<J>>,
     changed: Condvar,
     carry: Box<dyn Fn(J) + Send + Sync>,
 }
 
-struct State<J> {
+struct PoolState<J> {
     jobs: VecDeque<J>,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
-impl<J: Send + 'static> Pool<J> {
+impl<J: Send + 'static> ThreadPool<J> {
     /// Starts the first threads of at most `most`; each carries one job after the other. `carry` must not panic.
     ///
     /// # Errors
     /// When the system starts no more threads.
     pub fn start(most: usize, carry: impl Fn(J) + Send + Sync + 'static) -> std::io::Result<Self> {
-        let state = State { jobs: VecDeque::new(), threads: 0, idle: 0, closed: false };
-        let shared = Shared { state: Mutex::new(state), changed: Condvar::new(), carry: Box::new(carry) };
+        let state = PoolState { jobs: VecDeque::new(), threads: 0, idle: 0, closed: false };
+        let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), carry: Box::new(carry) };
         let pool = Self { shared: Arc::new(shared), most: most.max(1) };
         for _ in 0..FEWEST.min(pool.most) {
             pool.grow(&mut pool.shared.lock())?;
@@ -62,7 +62,7 @@ impl<J: Send + 'static> Pool<J> {
         self.shared.changed.notify_one();
     }
 
-    fn grow(&self, state: &mut State<J>) -> std::io::Result<()> {
+    fn grow(&self, state: &mut PoolState<J>) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("delivery".to_owned()).stack_size(STACK);
         thread.spawn(move || shared.run())?;
@@ -71,14 +71,14 @@ impl<J: Send + 'static> Pool<J> {
     }
 }
 
-impl<J> Drop for Pool<J> {
+impl<J> Drop for ThreadPool<J> {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
     }
 }
 
-impl<J> Shared<J> {
+impl<J> PoolShared<J> {
     fn run(&self) {
         while let Some(job) = self.next() {
             (self.carry)(job);
@@ -108,7 +108,11 @@ impl<J> Shared<J> {
         None
     }
 
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State<J>>, spare: bool) -> (MutexGuard<'a, State<J>>, bool) {
+    fn wait<'a>(
+        &'a self,
+        state: MutexGuard<'a, PoolState<J>>,
+        spare: bool,
+    ) -> (MutexGuard<'a, PoolState<J>>, bool) {
         if !spare {
             return (self.changed.wait(state).unwrap_or_else(PoisonError::into_inner), false);
         }
@@ -116,7 +120,7 @@ impl<J> Shared<J> {
         (state, waited.timed_out())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<J>> {
         // Nothing that can panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +138,7 @@ mod tests {
         let (done, ends) = channel();
         let all = Barrier::new(9);
         // Nine jobs that wait for each other end only if each has a thread of its own.
-        let pool = Pool::start(9, move |job: u32| {
+        let pool = ThreadPool::start(9, move |job: u32| {
             all.wait();
             done.send(job).unwrap();
         })
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn jobs_beyond_the_most_threads_wait_for_one() {
         let (done, ends) = channel();
-        let pool = Pool::start(1, move |job: u32| done.send(job).unwrap()).unwrap();
+        let pool = ThreadPool::start(1, move |job: u32| done.send(job).unwrap()).unwrap();
         (0..100).for_each(|job| pool.submit(job));
         assert_eq!(ends.iter().take(100).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
         assert_eq!(pool.shared.lock().threads, 1);
@@ -157,7 +161,7 @@ mod tests {
     #[test]
     fn threads_end_when_the_pool_is_dropped() {
         let (done, ends) = channel();
-        let pool = Pool::start(4, move |job: u32| done.send(job).unwrap()).unwrap();
+        let pool = ThreadPool::start(4, move |job: u32| done.send(job).unwrap()).unwrap();
         pool.submit(7);
         drop(pool);
         // What was submitted is carried; then the channel closes with the last thread.

@@ -1,7 +1,7 @@
 //! What follows a last failure: the notices of the outbox are told by threads of their own, so that POSTs take none
 //! from the deliveries, and mails about failures never stand before those of a login.
 //!
-//! [`Desk::pass`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
+//! [`NotificationDispatcher::pass`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
 //! earlier; what a stop or a crash cuts short is told again after the next start.
 
 pub mod notification_sender;
@@ -15,19 +15,21 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::execution::Next;
+use crate::domain::execution::NextStep;
 use crate::engine::delivery::delivery_service::{DRAIN, drain};
-use crate::engine::delivery::dispatcher::Intake;
-use crate::engine::delivery::fair_share::Shares;
-use crate::engine::delivery::thread_pool::Pool;
-use crate::engine::notifier::notification_sender::{Told, is_worth, judge, judge_mail, send, send_mail};
+use crate::engine::delivery::dispatcher::DispatcherMode;
+use crate::engine::delivery::fair_share::FairShare;
+use crate::engine::delivery::thread_pool::ThreadPool;
+use crate::engine::notifier::notification_sender::{
+    NotificationResult, is_worth, judge, judge_mail, send, send_mail,
+};
 use crate::engine::scheduler::scheduler_thread::caught;
-use crate::engine::webhook_client::Courier;
+use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
 use crate::store::db::hold;
 use crate::store::notifications::outbox;
-use crate::store::notifications::outbox::Notice;
-use crate::store::{Read, Rings, Tx};
+use crate::store::notifications::outbox::Notification;
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// POSTs at a time.
 const THREADS: usize = 8;
@@ -42,21 +44,21 @@ const MAILS: usize = 2;
 const AFTER_FAULT: Duration = Duration::from_secs(1);
 
 /// The running escalation.
-pub struct Escalation {
+pub struct NotificationService {
     app: Arc<App>,
     stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 /// The threads that tell.
-struct Threads {
-    posts: Pool<Notice>,
-    mails: Pool<Notice>,
+struct NotificationThreads {
+    posts: ThreadPool<Notification>,
+    mails: ThreadPool<Notification>,
 }
 
 /// The escalation between two passes.
-pub struct Desk {
-    shares: Shares,
+pub struct NotificationDispatcher {
+    shares: FairShare,
     /// The lane that was looked at last: the next pass goes on behind it.
     lane: i64,
     /// The rows of notices that are being told, or whose end is not on the disk yet.
@@ -65,30 +67,30 @@ pub struct Desk {
     mails: usize,
     /// The rows that can not be read or recorded: let alone until the next start, so that they hold up nothing.
     aside: HashSet<i64>,
-    unstored: Vec<(i64, Next)>,
+    unstored: Vec<(i64, NextStep)>,
     /// When a notice is to be told again that waits for that.
     deadline: Option<Timestamp>,
 }
 
 /// What a pass finds in the outbox.
-struct Look {
+struct OutboxScan {
     waiting: Option<Timestamp>,
-    found: Vec<Notice>,
+    found: Vec<Notification>,
     /// Rows that cannot be read, and why.
     broken: Vec<(i64, Error)>,
     /// With a thread for each POST of `found`.
-    shares: Shares,
+    shares: FairShare,
     lane: i64,
 }
 
-impl Escalation {
+impl NotificationService {
     /// Starts the threads.
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn Courier>) -> std::io::Result<Self> {
+    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let threads = Threads::start(app, courier, &told)?;
+        let threads = NotificationThreads::start(app, courier, &told)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stopping));
         let thread = std::thread::Builder::new()
@@ -113,12 +115,12 @@ impl Escalation {
     }
 }
 
-impl Desk {
+impl NotificationDispatcher {
     /// A desk for this many POSTs at a time.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self {
-            shares: Shares::of(threads),
+            shares: FairShare::of(threads),
             lane: i64::MIN,
             under_way: HashSet::new(),
             mails: 0,
@@ -133,9 +135,14 @@ impl Desk {
     ///
     /// # Errors
     /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
-    pub fn pass(&mut self, app: &App, told: Vec<Told>, intake: Intake) -> Result<Vec<Notice>> {
+    pub fn pass(
+        &mut self,
+        app: &App,
+        told: Vec<NotificationResult>,
+        intake: DispatcherMode,
+    ) -> Result<Vec<Notification>> {
         let _pass = app.pulse.pass(&app.bells.progress);
-        for Told { key, lane, next, timed_out } in told {
+        for NotificationResult { key, lane, next, timed_out } in told {
             match lane {
                 Some(lane) => self.shares.give_back(lane, timed_out),
                 None => self.mails = self.mails.saturating_sub(1),
@@ -143,18 +150,18 @@ impl Desk {
             self.end(key, next);
         }
         self.record(app)?;
-        if intake == Intake::Closed {
+        if intake == DispatcherMode::Closed {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        let Look { waiting, found, broken, mut shares, lane } = self.look_at_all_due(app, now)?;
+        let OutboxScan { waiting, found, broken, mut shares, lane } = self.look_at_all_due(app, now)?;
         self.set_aside(app, broken);
         let (found, lapsed): (Vec<_>, Vec<_>) = found.into_iter().partition(|notice| is_worth(notice, now));
         for notice in lapsed {
             if let Some(lane) = notice.lane {
                 shares.give_back(lane, false);
             }
-            self.end(notice.key, Next::Failed);
+            self.end(notice.key, NextStep::Failed);
         }
         self.record(app)?;
         shares.forget_idle();
@@ -170,7 +177,7 @@ impl Desk {
         self.under_way.is_empty()
     }
 
-    fn end(&mut self, key: i64, next: Next) {
+    fn end(&mut self, key: i64, next: NextStep) {
         self.under_way.insert(key);
         self.unstored.push((key, next));
     }
@@ -216,7 +223,7 @@ impl Desk {
     }
 
     /// What is ready, once all that is due again has been made so.
-    fn look_at_all_due(&self, app: &App, now: Timestamp) -> Result<Look> {
+    fn look_at_all_due(&self, app: &App, now: Timestamp) -> Result<OutboxScan> {
         loop {
             let look = self.look(app)?;
             if look.waiting.is_none_or(|due| due > now) {
@@ -226,13 +233,13 @@ impl Desk {
         }
     }
 
-    fn look(&self, app: &App) -> Result<Look> {
+    fn look(&self, app: &App) -> Result<OutboxScan> {
         let skipped: HashSet<i64> = self.under_way.union(&self.aside).copied().collect();
         let (mut shares, mut lane, most_mails) =
             (self.shares.clone(), self.lane, MAILS.saturating_sub(self.mails));
-        let look = move |read: &Read<'_>| {
+        let look = move |read: &ReadTx<'_>| {
             if hold::is_held(read)? {
-                return Ok(Look { waiting: None, found: Vec::new(), broken: Vec::new(), shares, lane });
+                return Ok(OutboxScan { waiting: None, found: Vec::new(), broken: Vec::new(), shares, lane });
             }
             let (waiting, most) = (outbox::next_waiting(read)?, shares.free());
             let mut rows = outbox::mails(read, &skipped, most_mails)?;
@@ -248,26 +255,26 @@ impl Desk {
                     }
                 }
             }
-            Ok(Look { waiting, found, broken, shares, lane })
+            Ok(OutboxScan { waiting, found, broken, shares, lane })
         };
         app.store.look(look)
     }
 }
 
-fn record_all(tx: &Tx<'_>, ended: &[(i64, Next)]) -> Result<()> {
+fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
     for (key, next) in ended {
         outbox::record(tx, *key, *next)?;
     }
     // There may be more than one pass looked at, and the next instant is another one.
-    tx.ring(Rings { escalate: true, ..Rings::default() });
+    tx.ring(WakeSet { escalate: true, ..WakeSet::default() });
     Ok(())
 }
 
-impl Threads {
+impl NotificationThreads {
     fn start(
         app: &Arc<App>,
-        courier: Arc<dyn Courier>,
-        told: &Arc<Mutex<Vec<Told>>>,
+        courier: Arc<dyn WebhookClient>,
+        told: &Arc<Mutex<Vec<NotificationResult>>>,
     ) -> std::io::Result<Self> {
         let (route, base) = (app.settings.mail.clone(), app.settings.public_url.clone());
         let posts = start_pool(THREADS, app, told, move |notice, now| {
@@ -281,7 +288,7 @@ impl Threads {
         Ok(Self { posts, mails })
     }
 
-    fn submit(&self, notice: Notice) {
+    fn submit(&self, notice: Notification) {
         let pool = if notice.lane.is_some() { &self.posts } else { &self.mails };
         pool.submit(notice);
     }
@@ -290,13 +297,16 @@ impl Threads {
 fn start_pool(
     most: usize,
     app: &Arc<App>,
-    told: &Arc<Mutex<Vec<Told>>>,
-    tell: impl Fn(&Notice, &dyn Fn() -> Option<Timestamp>) -> Option<Told> + Send + Sync + 'static,
-) -> std::io::Result<Pool<Notice>> {
+    told: &Arc<Mutex<Vec<NotificationResult>>>,
+    tell: impl Fn(&Notification, &dyn Fn() -> Option<Timestamp>) -> Option<NotificationResult>
+    + Send
+    + Sync
+    + 'static,
+) -> std::io::Result<ThreadPool<Notification>> {
     // Only for as long as it is needed: what a stop cuts short must not keep the database open.
     let (bells, app_while_it_runs, told) = (Arc::clone(&app.bells), Arc::downgrade(app), Arc::clone(told));
     let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
-    Pool::start(most, move |notice: Notice| {
+    ThreadPool::start(most, move |notice: Notification| {
         if let Some(ended) = tell(&notice, &now) {
             told.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
             bells.escalate.ring();
@@ -304,21 +314,32 @@ fn start_pool(
     })
 }
 
-fn run(app: &App, stopping: &AtomicBool, threads: &Threads, told: &Mutex<Vec<Told>>) {
-    let mut desk = Desk::new(THREADS);
+fn run(
+    app: &App,
+    stopping: &AtomicBool,
+    threads: &NotificationThreads,
+    told: &Mutex<Vec<NotificationResult>>,
+) {
+    let mut desk = NotificationDispatcher::new(THREADS);
     while !stopping.load(Ordering::Acquire) {
-        turn(app, &mut desk, threads, told, Intake::Open);
+        turn(app, &mut desk, threads, told, DispatcherMode::Open);
     }
     let until = app.clock.monotonic() + DRAIN;
     while !desk.is_clear() && app.clock.monotonic() < until {
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
         desk.deadline = app.clock.now().checked_add(left).ok();
-        turn(app, &mut desk, threads, told, Intake::Closed);
+        turn(app, &mut desk, threads, told, DispatcherMode::Closed);
     }
 }
 
 /// A pass, and then what it found to do, or a wait.
-fn turn(app: &App, desk: &mut Desk, threads: &Threads, told: &Mutex<Vec<Told>>, intake: Intake) {
+fn turn(
+    app: &App,
+    desk: &mut NotificationDispatcher,
+    threads: &NotificationThreads,
+    told: &Mutex<Vec<NotificationResult>>,
+    intake: DispatcherMode,
+) {
     let seen = app.bells.escalate.rung();
     match caught(|| desk.pass(app, drain(told), intake)) {
         Ok(notices) if notices.is_empty() => app.clock.park(&app.bells.escalate, seen, desk.deadline),

@@ -10,16 +10,16 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::cue::retention::Retention;
-use crate::domain::schedule::catch_up::{Gap, Reason, jumped};
-use crate::engine::delivery::delivery_service::Desk;
+use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
+use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
-use crate::metrics::engine::Cycle;
+use crate::metrics::engine::SchedulerPass;
 use crate::random::ExecutionIdSource;
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
-use crate::store::cues::fire::{Firing, plan};
+use crate::store::cues::fire::{CueFirer, plan};
 use crate::store::db::{hold, meta};
 
 /// Cues fired in one transaction: larger ones are no faster and hold up other writes.
@@ -30,7 +30,7 @@ pub struct Scheduler {
     /// The newest instant that this file has seen; before it nothing fires by schedule (contract §4).
     seen: Timestamp,
     /// The time in which nothing could fire; cues still due from it catch up.
-    gap: Gap,
+    gap: Outage,
     wall: Timestamp,
     monotonic: Duration,
     /// Whether the file was held when it was last looked at.
@@ -39,7 +39,7 @@ pub struct Scheduler {
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fired {
+pub struct FireSummary {
     /// Cues that were due.
     pub cues: usize,
     /// Executions that were made of them.
@@ -72,7 +72,7 @@ impl Scheduler {
         }
         Ok(Self {
             seen,
-            gap: Gap::before(now, Reason::Downtime),
+            gap: Outage::before(now, MissReason::Downtime),
             wall: now,
             monotonic: app.clock.monotonic(),
             is_held: held_since.is_some(),
@@ -83,28 +83,36 @@ impl Scheduler {
     pub fn rest(&mut self, app: &App) {
         self.is_held = true;
         let ended = app.clock.monotonic();
-        app.pulse.turn(Cycle { last_run: Some(app.clock.now()), turned: ended, ..Cycle::default() });
+        app.pulse.turn(SchedulerPass {
+            last_run: Some(app.clock.now()),
+            turned: ended,
+            ..SchedulerPass::default()
+        });
     }
 
     /// Looks at the clock, then fires what is due, batch by batch, until nothing is.
     ///
     /// # Errors
     /// When the file cannot be read or written; what was not fired is fired by the next pass.
-    pub fn run_once(&mut self, app: &App) -> Result<Fired> {
+    pub fn run_once(&mut self, app: &App) -> Result<FireSummary> {
         self.run_once_at(app, None)
     }
 
     /// As [`Scheduler::run_once`]; what it fires is taken up at `desk`.
-    pub(in crate::engine) fn run_once_at(&mut self, app: &App, desk: Option<&Desk>) -> Result<Fired> {
+    pub(in crate::engine) fn run_once_at(
+        &mut self,
+        app: &App,
+        desk: Option<&DispatchHandle>,
+    ) -> Result<FireSummary> {
         let (now, begun) = (app.clock.now(), app.clock.monotonic());
         if std::mem::take(&mut self.is_held) {
             // Nobody fired in the meantime, whether or not this process ran.
             tracing::info!("the file was promoted: what was due while it was held catches up");
-            (self.gap, self.wall, self.monotonic) = (Gap::before(now, Reason::Downtime), now, begun);
+            (self.gap, self.wall, self.monotonic) = (Outage::before(now, MissReason::Downtime), now, begun);
         }
         self.look_at_the_clock(app, now);
         app.note_gap(self.gap);
-        let mut fired = Fired::default();
+        let mut fired = FireSummary::default();
         while now >= self.seen && app.store.look(due_cues::next)?.is_some_and(|next| next <= now) {
             let batch = fire_batch(app, desk, now, self.gap)?;
             fired.cues += batch.cues;
@@ -116,7 +124,12 @@ impl Scheduler {
         self.seen = self.seen.max(now);
         app.pulse.saw(self.seen);
         let ended = app.clock.monotonic();
-        app.pulse.turn(Cycle { last_run: Some(now), turned: ended, cues: fired.cues, took: ended - begun });
+        app.pulse.turn(SchedulerPass {
+            last_run: Some(now),
+            turned: ended,
+            cues: fired.cues,
+            took: ended - begun,
+        });
         Ok(fired)
     }
 
@@ -135,10 +148,10 @@ impl Scheduler {
         // A test clock is moved on purpose, instant by instant: what it passes fires.
         if !app.clock.is_test() && jumped(now.duration_since(self.wall), real) {
             tracing::warn!("the wall clock jumped from {} to {now}: missed runs catch up", self.wall);
-            self.gap = Gap::before(now, Reason::Clock);
+            self.gap = Outage::before(now, MissReason::Clock);
         } else if self.wall < self.seen && self.seen <= now {
             // What came due while the clock was behind could not fire either.
-            self.gap = Gap::before(now, Reason::Clock);
+            self.gap = Outage::before(now, MissReason::Clock);
         }
         if now < self.seen && self.wall >= self.seen {
             tracing::warn!(
@@ -150,9 +163,9 @@ impl Scheduler {
     }
 }
 
-fn fire_batch(app: &App, desk: Option<&Desk>, now: Timestamp, gap: Gap) -> Result<Fired> {
+fn fire_batch(app: &App, desk: Option<&DispatchHandle>, now: Timestamp, gap: Outage) -> Result<FireSummary> {
     let (ids, plans, retention) = (Arc::clone(&app.ids), app.settings.plans.clone(), app.settings.retention);
-    let fire = move |tx: &Tx<'_>| fire_due(tx, &ids, &plans, &retention, now, gap);
+    let fire = move |tx: &WriteTx<'_>| fire_due(tx, &ids, &plans, &retention, now, gap);
     match desk {
         Some(desk) => desk.write(app, fire),
         None => app.store.write(fire).wait(),
@@ -160,18 +173,18 @@ fn fire_batch(app: &App, desk: Option<&Desk>, now: Timestamp, gap: Gap) -> Resul
 }
 
 fn fire_due(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     ids: &ExecutionIdSource,
     plans: &Plans,
     retention: &Retention,
     now: Timestamp,
-    gap: Gap,
-) -> Result<Fired> {
+    gap: Outage,
+) -> Result<FireSummary> {
     let due_cues = due_cues::list(tx, now, BATCH)?;
-    let mut fired = Fired { cues: due_cues.len(), executions: 0 };
+    let mut fired = FireSummary { cues: due_cues.len(), executions: 0 };
     // One look per user and batch: a herd of one user is one row.
     let mut quotas = BTreeMap::new();
-    let firing = Firing { retention, next_id: &|| ids.next(now), now };
+    let firing = CueFirer { retention, next_id: &|| ids.next(now), now };
     for (key, cue) in due_cues {
         // A panic would take the whole batch along, and again at every pass.
         let planned = cue.map_err(|error| error.to_string()).and_then(|cue| {

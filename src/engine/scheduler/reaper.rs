@@ -4,17 +4,17 @@
 use jiff::Timestamp;
 
 use crate::domain::account::device_login::COUNTED_FOR;
-use crate::domain::execution::{Status, after_lost_claim};
-use crate::domain::notification::alert::Alert;
+use crate::domain::execution::{ExecutionStatus, after_lost_claim};
+use crate::domain::notification::alert::NewAlert;
 use crate::error::Result;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::KEPT_FOR;
 use crate::store::executions::claims;
-use crate::store::executions::claims::Lost;
+use crate::store::executions::claims::ExpiredClaim;
 use crate::store::executions::tell_cue;
 use crate::store::notifications::alerts;
-use crate::store::{Rings, Store, Tx};
+use crate::store::{Store, WakeSet, WriteTx};
 
 /// Claims taken back in one transaction: larger ones would hold up other writes.
 const BATCH: usize = 200;
@@ -71,25 +71,29 @@ pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     Ok([lost, answer, login].into_iter().flatten().min())
 }
 
-fn take_back_batch(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
+fn take_back_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let mut returned = 0;
     for claim in &claims::lost(tx, now, BATCH)? {
         returned += usize::from(take_back(tx, claim, now)?);
     }
-    tx.ring(Rings { claim: true, ..Rings::default() });
+    tx.ring(WakeSet { claim: true, ..WakeSet::default() });
     Ok(returned)
 }
 
-fn take_back(tx: &Tx<'_>, Lost { execution, max_attempts }: &Lost, now: Timestamp) -> Result<bool> {
+fn take_back(
+    tx: &WriteTx<'_>,
+    ExpiredClaim { execution, max_attempts }: &ExpiredClaim,
+    now: Timestamp,
+) -> Result<bool> {
     let status = after_lost_claim(*max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
         format!("The claim of worker {worker} was lost: its lease ended without a report or a sign of life");
     let returned = claims::take_back(tx, execution.key, status, &reason, now)?;
     if returned {
-        let lost = Alert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
+        let lost = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
         alerts::raise(tx, execution.key, &lost, now)?;
-        if status == Status::Failed {
+        if status == ExecutionStatus::Failed {
             tell_cue(tx, execution, false, now)?;
         }
     }

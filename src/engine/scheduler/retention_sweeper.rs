@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::cue::retention::Retention;
 use crate::error::Result;
-use crate::store::Read;
+use crate::store::ReadTx;
 use crate::store::cues::cue_deletion;
 use crate::store::maintenance::retention;
-use crate::store::maintenance::retention::{Looked, Space};
+use crate::store::maintenance::retention::{HistoryScan, PageUsage};
 
 /// How often what was too young or not over, when its turn came, is looked at again.
 const ROUND: SignedDuration = SignedDuration::from_hours(24);
@@ -27,7 +27,7 @@ const CUES: i64 = 2_000;
 
 /// The sweeper between two passes.
 #[derive(Debug, Default)]
-pub struct Sweeper {
+pub struct RetentionSweeper {
     /// The execution up to which all that had expired is gone, and since when the round goes on.
     aged: i64,
     round: Option<Timestamp>,
@@ -43,7 +43,7 @@ pub struct Sweeper {
 
 /// What a pass found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum SweepOutcome {
     /// There may be more to do at once.
     Again,
     /// There is nothing to do until then.
@@ -51,7 +51,7 @@ pub enum Next {
 }
 
 /// The beginning of a marked cue's history.
-struct History {
+struct CueHistory {
     cue_key: i64,
     /// Executions that may go.
     over: Vec<i64>,
@@ -62,23 +62,23 @@ struct History {
 }
 
 /// The first thing that there is to do.
-enum Work {
+enum SweepStep {
     /// What this cue has left behind is to be taken away.
     Erase(i64),
     /// The histories of these cues may have grown too long.
-    Trim(Vec<History>),
+    Trim(Vec<CueHistory>),
     /// These are the oldest executions.
-    Expire(Looked),
+    Expire(HistoryScan),
     /// Nothing is to be taken away; this is the room in the file, and when the oldest execution was made.
-    Rest(Space, Option<Timestamp>),
+    Rest(PageUsage, Option<Timestamp>),
 }
 
-impl Sweeper {
+impl RetentionSweeper {
     /// Does the next batch, if there is one.
     ///
     /// # Errors
     /// When the file cannot be read or written; what was left is there for the next pass.
-    pub fn pass(&mut self, app: &App) -> Result<Next> {
+    pub fn pass(&mut self, app: &App) -> Result<SweepOutcome> {
         let (now, retention) = (app.clock.now(), app.settings.retention);
         if !self.has_begun {
             self.begin(app, retention)?;
@@ -88,19 +88,19 @@ impl Sweeper {
         }
         self.start_round(now);
         match app.store.look(|read| self.look(read, retention, now))? {
-            Work::Erase(cue_key) => {
+            SweepStep::Erase(cue_key) => {
                 app.store.write(move |tx| cue_deletion::erase(tx, cue_key)).wait()?;
             }
-            Work::Trim(histories) => self.trimming = trim(app, retention, histories)?,
-            Work::Expire(oldest) => self.aged = delete(app, &oldest)?,
-            Work::Rest(space, oldest) => {
+            SweepStep::Trim(histories) => self.trimming = trim(app, retention, histories)?,
+            SweepStep::Expire(oldest) => self.aged = delete(app, &oldest)?,
+            SweepStep::Rest(space, oldest) => {
                 if !self.give_back(app, space)? {
                     let expires = oldest.and_then(|made| retention.expires(made));
-                    return Ok(Next::At([expires, self.next_round()].into_iter().flatten().min()));
+                    return Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()));
                 }
             }
         }
-        Ok(Next::Again)
+        Ok(SweepOutcome::Again)
     }
 
     /// Compares what is kept with what was kept before: histories that are too long now have no mark.
@@ -127,7 +127,7 @@ impl Sweeper {
         self.round.and_then(|round| round.checked_add(ROUND).ok())
     }
 
-    fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<Next> {
+    fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
         let runs = retention.runs.map(i64::from);
         let is_last = app.store.write(move |tx| {
             retention::mark_all(tx, after, after + CUES, runs.unwrap_or(i64::MAX))?;
@@ -138,30 +138,30 @@ impl Sweeper {
             Ok(is_last)
         });
         self.marking = if is_last.wait()? { None } else { Some(after + CUES) };
-        Ok(Next::Again)
+        Ok(SweepOutcome::Again)
     }
 
-    fn look(&self, read: &Read<'_>, retention: Retention, now: Timestamp) -> Result<Work> {
+    fn look(&self, read: &ReadTx<'_>, retention: Retention, now: Timestamp) -> Result<SweepStep> {
         if let Some(cue_key) = cue_deletion::first(read)? {
-            return Ok(Work::Erase(cue_key));
+            return Ok(SweepStep::Erase(cue_key));
         }
         let histories = self.look_at_marked(read, retention)?;
         if !histories.is_empty() {
-            return Ok(Work::Trim(histories));
+            return Ok(SweepStep::Trim(histories));
         }
         let oldest = match retention.expired(now) {
             Some(expired) => retention::by_age(read, self.aged, expired)?,
-            None => Looked::default(),
+            None => HistoryScan::default(),
         };
         Ok(match oldest.up_to {
-            Some(_) => Work::Expire(oldest),
-            None => Work::Rest(retention::space(read)?, oldest.young),
+            Some(_) => SweepStep::Expire(oldest),
+            None => SweepStep::Rest(retention::space(read)?, oldest.young),
         })
     }
 
     /// Marked cues, as many as have a batch of executions to take away between them: where little is kept of each, a
     /// write of its own for every one of them would fall behind the runs that are made.
-    fn look_at_marked(&self, read: &Read<'_>, retention: Retention) -> Result<Vec<History>> {
+    fn look_at_marked(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
         let (mut histories, mut found) = (Vec::new(), 0);
         for cue_key in retention::marked(read)? {
             let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
@@ -169,7 +169,7 @@ impl Sweeper {
             let looked = retention::of_cue(read, cue_key, after, surplus)?;
             found += looked.over.len();
             let history =
-                History { cue_key, over: looked.over, reached: looked.up_to.unwrap_or(after), surplus };
+                CueHistory { cue_key, over: looked.over, reached: looked.up_to.unwrap_or(after), surplus };
             let is_last = !history.is_whole() || found >= AT_A_TIME;
             histories.push(history);
             if is_last {
@@ -180,7 +180,7 @@ impl Sweeper {
     }
 
     /// Gives a few pages back, where many hold nothing; tells whether it did.
-    fn give_back(&mut self, app: &App, space: Space) -> Result<bool> {
+    fn give_back(&mut self, app: &App, space: PageUsage) -> Result<bool> {
         let slack = SLACK.max(space.pages / SLACK_PART);
         let has_given = self.gives_back;
         self.gives_back = !self.is_stiff && space.free > if has_given { slack } else { 2 * slack };
@@ -193,7 +193,7 @@ impl Sweeper {
     }
 }
 
-impl History {
+impl CueHistory {
     /// Whether all of it was looked at that is too much.
     fn is_whole(&self) -> bool {
         self.reached >= self.surplus
@@ -202,7 +202,7 @@ impl History {
 
 /// Takes away what may go of these histories, and the marks of those that are as they are to be; answers which is not
 /// yet, and how far it is done.
-fn trim(app: &App, retention: Retention, histories: Vec<History>) -> Result<Option<(i64, i64)>> {
+fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
     let write = app.store.write(move |tx| {
         let over: Vec<i64> = histories.iter().flat_map(|history| &history.over).copied().collect();
         let mut done = retention::delete(tx, &over)?;
@@ -223,7 +223,7 @@ fn trim(app: &App, retention: Retention, histories: Vec<History>) -> Result<Opti
 }
 
 /// Takes away what may go of what was looked at; answers up to which execution that is done.
-fn delete(app: &App, looked: &Looked) -> Result<i64> {
+fn delete(app: &App, looked: &HistoryScan) -> Result<i64> {
     let (keys, up_to) = (looked.over.clone(), looked.up_to.unwrap_or(0));
     if keys.is_empty() {
         return Ok(up_to);

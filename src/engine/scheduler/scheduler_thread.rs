@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::app::{App, Bells};
+use crate::app::{App, Notifiers};
 use crate::engine::delivery::delivery_service;
-use crate::engine::delivery::delivery_service::Desk;
+use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
-use crate::engine::scheduler::retention_sweeper::{Next, Sweeper};
+use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use crate::error::{Error, Result};
 use crate::store::db::hold;
 use crate::store::executions::delivery_queue;
@@ -20,19 +20,19 @@ use crate::store::executions::delivery_queue;
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
 /// The running thread.
-pub struct Clockwork {
+pub struct SchedulerThread {
     thread: JoinHandle<()>,
     stop: Arc<AtomicBool>,
     app: Arc<App>,
 }
 
-impl Clockwork {
+impl SchedulerThread {
     /// Starts the thread; what it fires is taken up at `desk`.
     ///
     /// # Errors
     /// When the file cannot be read, or the system starts no more threads.
-    pub fn start(app: &Arc<App>, desk: Arc<Desk>) -> Result<Self> {
-        let (mut scheduler, mut sweeper) = (Scheduler::start(app)?, Sweeper::default());
+    pub fn start(app: &Arc<App>, desk: Arc<DispatchHandle>) -> Result<Self> {
+        let (mut scheduler, mut sweeper) = (Scheduler::start(app)?, RetentionSweeper::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
@@ -47,7 +47,7 @@ impl Clockwork {
         Arc::clone(&self.stop)
     }
 
-    pub(in crate::engine) fn bells(&self) -> Arc<Bells> {
+    pub(in crate::engine) fn bells(&self) -> Arc<Notifiers> {
         Arc::clone(&self.app.bells)
     }
 
@@ -61,7 +61,13 @@ impl Clockwork {
     }
 }
 
-fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk, stop: &AtomicBool) {
+fn run(
+    app: &App,
+    scheduler: &mut Scheduler,
+    sweeper: &mut RetentionSweeper,
+    desk: &DispatchHandle,
+    stop: &AtomicBool,
+) {
     // One pass for a test clock's eyes as long as the sweeper has more to do: the clock is moved on when all is done.
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
@@ -71,8 +77,8 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
         pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
         app.store.try_again();
         match caught(|| turn(app, scheduler, sweeper, desk)) {
-            Ok(Next::Again) => {}
-            Ok(Next::At(deadline)) => {
+            Ok(SweepOutcome::Again) => {}
+            Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
                 app.bells.scheduler_looks(deadline);
                 app.clock.park(&app.bells.schedule, seen, deadline);
@@ -88,10 +94,15 @@ fn run(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk,
 
 /// One turn over everything that falls due by the clock; answers when the next thing does. Of a file that is held
 /// nothing does.
-fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk) -> Result<Next> {
+fn turn(
+    app: &App,
+    scheduler: &mut Scheduler,
+    sweeper: &mut RetentionSweeper,
+    desk: &DispatchHandle,
+) -> Result<SweepOutcome> {
     if app.store.look(hold::is_held)? {
         scheduler.rest(app);
-        return Ok(Next::At(None));
+        return Ok(SweepOutcome::At(None));
     }
     scheduler.run_once_at(app, Some(desk))?;
     while delivery_service::promote(app)? > 0 {}
@@ -100,10 +111,10 @@ fn turn(app: &App, scheduler: &mut Scheduler, sweeper: &mut Sweeper, desk: &Desk
     }
     reaper::forget_answers(&app.store, app.clock.now())?;
     reaper::forget_logins(&app.store, app.clock.now())?;
-    let Next::At(sweep) = sweeper.pass(app)? else { return Ok(Next::Again) };
+    let SweepOutcome::At(sweep) = sweeper.pass(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.look(delivery_queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
-    Ok(Next::At(deadlines.into_iter().flatten().min()))
+    Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }
 
 /// What `pass` answers; a panic in it is a fault like others. A thread that it ended would end all that it does for

@@ -26,16 +26,16 @@ pub const MAX_KEPT: usize = 1024;
 
 /// Looks names up, keeps the answers for a while, and checks every address on every call. Clones share what they keep.
 #[derive(Clone)]
-pub struct Guard {
+pub struct AddressGuard {
     inner: Arc<dyn Resolver>,
     policy: AddressPolicy,
     monotonic: Monotonic,
-    kept: Arc<Mutex<HashMap<String, Kept>>>,
+    kept: Arc<Mutex<HashMap<String, CachedLookup>>>,
 }
 
 /// Why the guard returned no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stopped {
+pub enum ResolveError {
     /// The host leads to this address only, or to others that are blocked too.
     Blocked {
         /// The host as it stands in the URL.
@@ -52,12 +52,12 @@ pub enum Stopped {
     },
 }
 
-struct Kept {
+struct CachedLookup {
     until: Duration,
     addresses: Vec<IpAddr>,
 }
 
-impl Guard {
+impl AddressGuard {
     /// A guard in front of `inner`, which is asked for names only.
     pub fn new(inner: impl Resolver, policy: AddressPolicy, monotonic: Monotonic) -> Self {
         Self { inner: Arc::new(inner), policy, monotonic, kept: Arc::default() }
@@ -78,8 +78,8 @@ impl Guard {
             return Ok(addresses);
         }
         let found = self.inner.resolve(uri, config, timeout).map_err(|error| match error {
-            ureq::Error::Io(error) => Stopped::unknown(host, &error),
-            ureq::Error::HostNotFound => Stopped::unknown(host, &"it has no address"),
+            ureq::Error::Io(error) => ResolveError::unknown(host, &error),
+            ureq::Error::HostNotFound => ResolveError::unknown(host, &"it has no address"),
             other => other,
         })?;
         let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
@@ -101,12 +101,12 @@ impl Guard {
         }
         // Still full of fresh names: this one is looked up each time, which is slower and no less safe.
         if kept.len() < MAX_KEPT {
-            kept.insert(name, Kept { until: now + KEEP_FOR, addresses });
+            kept.insert(name, CachedLookup { until: now + KEEP_FOR, addresses });
         }
     }
 }
 
-impl Resolver for Guard {
+impl Resolver for AddressGuard {
     fn resolve(
         &self,
         uri: &Uri,
@@ -124,8 +124,8 @@ impl Resolver for Guard {
             allowed.push(SocketAddr::new(*address, port));
         }
         match addresses.first() {
-            Some(first) if allowed.is_empty() => Err(Stopped::blocked(host, *first)),
-            None => Err(Stopped::unknown(host, &"it has no address")),
+            Some(first) if allowed.is_empty() => Err(ResolveError::blocked(host, *first)),
+            None => Err(ResolveError::unknown(host, &"it has no address")),
             Some(_) => Ok(allowed),
         }
     }
@@ -134,7 +134,7 @@ impl Resolver for Guard {
 /// The most addresses of a name that are tried: what the answer of a resolver can hold.
 const MAX_TRIED: usize = 16;
 
-impl Stopped {
+impl ResolveError {
     fn blocked(host: &str, address: IpAddr) -> ureq::Error {
         ureq::Error::Other(Box::new(Self::Blocked { host: host.to_owned(), address }))
     }
@@ -160,7 +160,7 @@ fn plain(host: &str) -> String {
     }
 }
 
-impl fmt::Display for Stopped {
+impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blocked { host, address } => {
@@ -181,9 +181,9 @@ impl fmt::Display for Stopped {
     }
 }
 
-impl std::error::Error for Stopped {}
+impl std::error::Error for ResolveError {}
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for AddressGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("inner", &self.inner)

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ureq::Error;
 
-use crate::engine::webhook_client::address_guard::Stopped;
+use crate::engine::webhook_client::address_guard::ResolveError;
 
 /// Why an attempt brought back no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mishap {
+pub enum DeliveryError {
     /// The exchange was not over in time.
     Timeout {
         /// The time that it had.
@@ -30,7 +30,7 @@ pub enum Mishap {
     Unsendable(String),
 }
 
-impl Mishap {
+impl DeliveryError {
     /// The mishap in one word, as figures and the log name it.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -48,9 +48,9 @@ impl Mishap {
     pub(in crate::engine) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {
             Error::Timeout(_) => Self::Timeout { within, status },
-            Error::Other(other) => match other.downcast_ref::<Stopped>() {
-                Some(stopped @ Stopped::Blocked { .. }) => Self::Refused(stopped.to_string()),
-                Some(stopped @ Stopped::Unknown { .. }) => Self::Unresolved(stopped.to_string()),
+            Error::Other(other) => match other.downcast_ref::<ResolveError>() {
+                Some(stopped @ ResolveError::Blocked { .. }) => Self::Refused(stopped.to_string()),
+                Some(stopped @ ResolveError::Unknown { .. }) => Self::Unresolved(stopped.to_string()),
                 None => Self::Connection(other.to_string()),
             },
             Error::Io(error) if error.kind() == ErrorKind::InvalidData => Self::Tls(tls(&error.to_string())),
@@ -97,7 +97,7 @@ fn after(status: Option<u16>, what: &str) -> String {
     }
 }
 
-impl fmt::Display for Mishap {
+impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout { within, status: None } => {
@@ -115,4 +115,4 @@ impl fmt::Display for Mishap {
     }
 }
 
-impl std::error::Error for Mishap {}
+impl std::error::Error for DeliveryError {}

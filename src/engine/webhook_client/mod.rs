@@ -1,4 +1,4 @@
-//! Who carries a webhook: the `Courier`, and the one that does it over HTTP.
+//! Who carries a webhook: the `WebhookClient`, and the one that does it over HTTP.
 //!
 //! One call is one attempt: no retry, no redirect, no judgement of the answer. What is sent is decided elsewhere.
 
@@ -15,9 +15,9 @@ use ureq::{AsSendBody, Body};
 
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
-use crate::engine::webhook_client::address_guard::{Guard, Monotonic};
-use crate::engine::webhook_client::delivery_error::Mishap;
-use crate::engine::webhook_client::tls::{BadCertificates, Trust};
+use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
+use crate::engine::webhook_client::delivery_error::DeliveryError;
+use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
 
 /// The most bytes of an answer's body that are kept.
 pub const MAX_KEPT_BODY: usize = 2000;
@@ -25,17 +25,17 @@ pub const MAX_KEPT_BODY: usize = 2000;
 pub const MAX_READ_BODY: u64 = 64 * 1024;
 
 /// Carries a parcel to its destination and brings back a receipt.
-pub trait Courier: Send + Sync {
+pub trait WebhookClient: Send + Sync {
     /// Sends one request and waits for its whole answer.
     ///
     /// # Errors
     /// There was no complete answer; whether the receiver saw the request is then unknown.
-    fn send(&self, parcel: &Parcel) -> Result<Receipt, Mishap>;
+    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError>;
 }
 
 /// One request, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parcel {
+pub struct WebhookRequest {
     /// The method; with GET and DELETE the body stays at home.
     pub method: Method,
     /// An absolute `http` or `https` URL.
@@ -48,7 +48,7 @@ pub struct Parcel {
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
+pub struct WebhookResponse {
     /// The status of the answer, redirects included.
     pub http_status: u16,
     /// The `Retry-After` header as it was sent; `domain::retry_after` reads it.
@@ -59,7 +59,7 @@ pub struct Receipt {
 
 /// What a courier may do and how long it may take.
 #[derive(Debug, Clone)]
-pub struct CourierOptions {
+pub struct ClientOptions {
     /// The addresses that may be reached.
     pub policy: AddressPolicy,
     /// The time for a whole exchange, name look-up included.
@@ -75,12 +75,12 @@ pub struct CourierOptions {
 }
 
 /// The courier that goes out over HTTP/1.1, with keep-alive; one for all threads.
-pub struct HttpCourier {
-    trust: Trust,
+pub struct HttpWebhookClient {
+    trust: TlsAgents,
     timeout: Duration,
 }
 
-impl Default for CourierOptions {
+impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             policy: AddressPolicy::default(),
@@ -93,12 +93,12 @@ impl Default for CourierOptions {
     }
 }
 
-impl HttpCourier {
+impl HttpWebhookClient {
     /// A courier that looks names up by the system's resolver.
     ///
     /// # Errors
     /// `ca_pem` holds no usable certificate.
-    pub fn new(options: &CourierOptions, monotonic: Monotonic) -> Result<Self, BadCertificates> {
+    pub fn new(options: &ClientOptions, monotonic: Monotonic) -> Result<Self, CertificateError> {
         Self::with_resolver(options, monotonic, DefaultResolver::default())
     }
 
@@ -107,15 +107,15 @@ impl HttpCourier {
     /// # Errors
     /// `ca_pem` holds no usable certificate.
     pub fn with_resolver(
-        options: &CourierOptions,
+        options: &ClientOptions,
         monotonic: Monotonic,
         resolver: impl Resolver,
-    ) -> Result<Self, BadCertificates> {
-        let guard = Guard::new(resolver, options.policy.clone(), monotonic.clone());
-        Ok(Self { trust: Trust::new(options, guard, monotonic)?, timeout: options.timeout })
+    ) -> Result<Self, CertificateError> {
+        let guard = AddressGuard::new(resolver, options.policy.clone(), monotonic.clone());
+        Ok(Self { trust: TlsAgents::new(options, guard, monotonic)?, timeout: options.timeout })
     }
 
-    fn exchange(&self, parcel: &Parcel) -> Result<Response<Body>, ureq::Error> {
+    fn exchange(&self, parcel: &WebhookRequest) -> Result<Response<Body>, ureq::Error> {
         if parcel.method.has_body() {
             self.trust.run(request(parcel, parcel.body.as_deref().unwrap_or_default())?)
         } else {
@@ -124,17 +124,17 @@ impl HttpCourier {
     }
 }
 
-impl Courier for HttpCourier {
-    fn send(&self, parcel: &Parcel) -> Result<Receipt, Mishap> {
-        let mishap = |status, error| Mishap::of(error, status, self.timeout);
+impl WebhookClient for HttpWebhookClient {
+    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
+        let mishap = |status, error| DeliveryError::of(error, status, self.timeout);
         let mut response = self.exchange(parcel).map_err(|error| mishap(None, error))?;
         let http_status = response.status().as_u16();
         let body = read_body(response.body_mut()).map_err(|error| mishap(Some(http_status), error))?;
-        Ok(Receipt { http_status, retry_after: retry_after(&response), body })
+        Ok(WebhookResponse { http_status, retry_after: retry_after(&response), body })
     }
 }
 
-fn request<B: AsSendBody>(parcel: &Parcel, body: B) -> Result<Request<B>, ureq::Error> {
+fn request<B: AsSendBody>(parcel: &WebhookRequest, body: B) -> Result<Request<B>, ureq::Error> {
     let mut request = Request::builder().method(parcel.method.as_str()).uri(&parcel.url);
     for (name, value) in &parcel.headers {
         request = request.header(name, value);

@@ -14,8 +14,8 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
-use crate::engine::webhook_client::CourierOptions;
-use crate::engine::webhook_client::address_guard::{Guard, Monotonic};
+use crate::engine::webhook_client::ClientOptions;
+use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 
 /// A connection's buffers; the library's own 128 KiB each would be paid for every delivery under way.
 /// The headers of an answer have to fit into the first, or a delivered webhook would count as failed.
@@ -26,14 +26,14 @@ const MAX_REMEMBERED: usize = 1024;
 
 /// Certificates in PEM that cannot be trusted, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadCertificates(String);
+pub struct CertificateError(String);
 
-pub(in crate::engine) struct Trust {
+pub(in crate::engine) struct TlsAgents {
     web: Agent,
-    home: Option<Home>,
+    home: Option<PrivateCa>,
 }
 
-struct Home {
+struct PrivateCa {
     agent: Agent,
     timeout: Duration,
     monotonic: Monotonic,
@@ -41,15 +41,15 @@ struct Home {
     hosts: Mutex<HashSet<String>>,
 }
 
-impl Trust {
+impl TlsAgents {
     pub fn new(
-        options: &CourierOptions,
-        guard: Guard,
+        options: &ClientOptions,
+        guard: AddressGuard,
         monotonic: Monotonic,
-    ) -> Result<Self, BadCertificates> {
+    ) -> Result<Self, CertificateError> {
         let home = match &options.ca_pem {
             None => None,
-            Some(pem) => Some(Home {
+            Some(pem) => Some(PrivateCa {
                 agent: agent(options, guard.clone(), RootCerts::new_with_certs(&certificates(pem)?)),
                 timeout: options.timeout,
                 monotonic,
@@ -77,7 +77,7 @@ impl Trust {
     }
 }
 
-impl Home {
+impl PrivateCa {
     fn hosts(&self) -> MutexGuard<'_, HashSet<String>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,7 +102,7 @@ fn is_distrust(error: &Error) -> bool {
     }
 }
 
-fn agent(options: &CourierOptions, guard: Guard, roots: RootCerts) -> Agent {
+fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agent {
     let config = Agent::config_builder()
         // The default reads HTTP_PROXY, and a proxy would look names up behind the guard's back.
         .proxy(None)
@@ -123,28 +123,28 @@ fn agent(options: &CourierOptions, guard: Guard, roots: RootCerts) -> Agent {
     Agent::with_parts(config, DefaultConnector::default(), guard)
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, BadCertificates> {
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, CertificateError> {
     let mut found = Vec::new();
     for item in parse_pem(pem) {
         match item {
             Ok(PemItem::Certificate(certificate)) => found.push(certificate),
             Ok(_) => {}
-            Err(error) => return Err(BadCertificates(format!("the PEM text cannot be read: {error}"))),
+            Err(error) => return Err(CertificateError(format!("the PEM text cannot be read: {error}"))),
         }
     }
     if found.is_empty() {
-        return Err(BadCertificates("there is no `BEGIN CERTIFICATE` block in it".to_owned()));
+        return Err(CertificateError("there is no `BEGIN CERTIFICATE` block in it".to_owned()));
     }
     Ok(found)
 }
 
-impl fmt::Display for BadCertificates {
+impl fmt::Display for CertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not a certificate authority in PEM: {}", self.0)
     }
 }
 
-impl std::error::Error for BadCertificates {}
+impl std::error::Error for CertificateError {}
 
 #[cfg(test)]
 mod tests {
@@ -154,12 +154,12 @@ mod tests {
 
     use super::*;
 
-    fn trust(ca_pem: Option<&str>) -> Result<Trust, BadCertificates> {
+    fn trust(ca_pem: Option<&str>) -> Result<TlsAgents, CertificateError> {
         let ca_pem = ca_pem.map(|pem| pem.as_bytes().to_vec());
-        let options = CourierOptions { ca_pem, ..CourierOptions::default() };
+        let options = ClientOptions { ca_pem, ..ClientOptions::default() };
         let monotonic: Monotonic = Arc::new(|| Duration::ZERO);
-        let guard = Guard::new(DefaultResolver::default(), options.policy.clone(), monotonic.clone());
-        Trust::new(&options, guard, monotonic)
+        let guard = AddressGuard::new(DefaultResolver::default(), options.policy.clone(), monotonic.clone());
+        TlsAgents::new(&options, guard, monotonic)
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! `/v1/alerts`.
 
-use crate::domain::notification::alert::{AlertType, Raised};
+use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 use crate::store::notifications::alerts;
-use crate::store::notifications::alerts::Filter;
+use crate::store::notifications::alerts::AlertFilter;
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
-pub async fn list(request: Request) -> Result<Reply> {
+pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let (limit, offset) = (query.integer("limit", 1..=100, 50), query.integer("offset", 0..=i64::MAX, 0));
     let since = query.text("since", 0..=64).map(|text| parse_instant(text, &Zone::UTC));
@@ -20,7 +20,7 @@ pub async fn list(request: Request) -> Result<Reply> {
             "give an instant, such as 2030-01-31T09:00:00Z; a + of an offset is written %2B",
         );
     }
-    let filter = Filter {
+    let filter = AlertFilter {
         alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
         since: since.and_then(std::result::Result::ok),
@@ -34,5 +34,5 @@ pub async fn list(request: Request) -> Result<Reply> {
             alerts::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })
         .await?;
-    Reply::page("alerts", &page.iter().map(Raised::json).collect::<Vec<_>>(), total, limit, offset)
+    Response::page("alerts", &page.iter().map(Alert::json).collect::<Vec<_>>(), total, limit, offset)
 }

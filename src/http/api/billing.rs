@@ -7,10 +7,10 @@ use crate::actions::{billing as actions, stripe_events};
 use crate::domain::billing::offer::Offer;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 
 /// `POST /v1/billing/checkout {plan, interval}`
-pub async fn checkout(request: Request) -> Result<Reply> {
+pub async fn checkout(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let plan = fields.required_string("plan", 0..=255);
@@ -19,21 +19,21 @@ pub async fn checkout(request: Request) -> Result<Reply> {
     let offer = Offer::asked_for(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
     let app = request.app;
     let url = apart(move || actions::checkout(&app, &caller, offer)).await?;
-    Ok(Reply::ok(&json!({"checkout_url": url})))
+    Ok(Response::ok(&json!({"checkout_url": url})))
 }
 
 /// `POST /v1/billing/portal`
-pub async fn portal(request: Request) -> Result<Reply> {
+pub async fn portal(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let app = request.app;
     let url = apart(move || actions::portal(&app, &caller)).await?;
-    Ok(Reply::ok(&json!({"portal_url": url})))
+    Ok(Response::ok(&json!({"portal_url": url})))
 }
 
 /// `POST /v1/billing/webhook`
-pub async fn webhook(request: Request) -> Result<Reply> {
+pub async fn webhook(request: Request) -> Result<Response> {
     stripe_events::receive(&request.app, request.header("stripe-signature"), request.body())?.await?;
-    Ok(Reply::ok(&json!({"received": true})))
+    Ok(Response::ok(&json!({"received": true})))
 }
 
 /// Runs what may wait for the payment provider on a thread that may wait.

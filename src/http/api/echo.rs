@@ -5,32 +5,32 @@ use std::sync::{MutexGuard, PoisonError};
 use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
-use crate::domain::api_error::{Problem, Refusal};
+use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::json;
-use crate::domain::webhook::echo::{Echo, EchoToken, Echoes};
+use crate::domain::webhook::echo::{Echo, EchoStore, EchoToken};
 use crate::error::{Error, Result};
 use crate::http::input::validation_errors::clipped;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 
 /// `POST /v1/echo/{token}`: any JSON. A later one takes the place of an earlier one.
-pub async fn receive(request: Request) -> Result<Reply> {
+pub async fn receive(request: Request) -> Result<Response> {
     let token = token(&request)?;
     request.json()?;
     let (payload, headers) = (request.body().into(), texts(&request.headers));
     echoes(&request).put(token, Echo { payload, headers, received_at: request.now });
-    Ok(Reply::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
+    Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
 
 /// `GET /v1/echo/{token}`
-pub async fn show(request: Request) -> Result<Reply> {
+pub async fn show(request: Request) -> Result<Response> {
     let token = token(&request)?;
     let found = echoes(&request).find(&token, request.now);
-    let Some(echo) = found else { return Ok(Reply::ok(&json!({"status": "waiting"}))) };
+    let Some(echo) = found else { return Ok(Response::ok(&json!({"status": "waiting"}))) };
     let payload = json::read(&echo.payload).map_err(|fault| Error::Fault(format!("an echo: {fault}")))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "status": "delivered",
         "payload": payload,
         "headers": headers,
@@ -38,14 +38,14 @@ pub async fn show(request: Request) -> Result<Reply> {
     })))
 }
 
-fn echoes(request: &Request) -> MutexGuard<'_, Echoes> {
+fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
     request.app.echoes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn token(request: &Request) -> Result<EchoToken> {
     let text = request.param("token");
     EchoToken::parse(text).ok_or_else(|| {
-        let problem = Problem {
+        let problem = FieldError {
             kind: "string_pattern_mismatch",
             loc: vec!["path".into(), "token".into()],
             msg: format!("String should match pattern '{}'", EchoToken::PATTERN),

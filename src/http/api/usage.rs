@@ -6,11 +6,11 @@ use crate::domain::account::plan::shown;
 use crate::domain::account::user::month_around;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 use crate::store::accounts::{usage, users};
 
 /// `GET /v1/usage`
-pub async fn usage(request: Request) -> Result<Reply> {
+pub async fn usage(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let user_key = caller.user_key;
     let (user, month) = request
@@ -21,7 +21,7 @@ pub async fn usage(request: Request) -> Result<Reply> {
     let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
     let limits = request.app.settings.plans.limits(&user.plan);
     let (start, end) = month_around(now);
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},
         "cues": share("active", user.active_cues, limits.cues),
         "executions": share("used", month.executions, limits.executions),

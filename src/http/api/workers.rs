@@ -7,11 +7,11 @@ use crate::actions::workers as actions;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 use crate::store::executions::workers;
 
 /// `POST /v1/worker/heartbeat`.
-pub async fn beat(request: Request) -> Result<Reply> {
+pub async fn beat(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let worker_id = fields.required_string("worker_id", 1..=255);
@@ -20,21 +20,21 @@ pub async fn beat(request: Request) -> Result<Reply> {
     // `finish` has refused a heartbeat without them.
     let (worker_id, handlers) = (worker_id.unwrap_or_default(), handlers.unwrap_or_default());
     let server_time = actions::beat(&request.app, caller.user_key, worker_id, handlers).await?;
-    Ok(Reply::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
+    Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
 /// `GET /v1/workers`.
-pub async fn list(request: Request) -> Result<Reply> {
+pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let found = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
-    Ok(Reply::ok(&json!({"workers": found.iter().map(|it| worker(it, now)).collect::<Vec<_>>()})))
+    Ok(Response::ok(&json!({"workers": found.iter().map(|it| worker(it, now)).collect::<Vec<_>>()})))
 }
 
 /// `DELETE /v1/workers/{worker_id}`.
-pub async fn remove(request: Request) -> Result<Reply> {
+pub async fn remove(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     actions::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
-    Ok(Reply::no_content())
+    Ok(Response::no_content())
 }
 
 fn worker(it: &Worker, now: Timestamp) -> Value {

@@ -7,19 +7,20 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::domain::api_error::Step;
+use crate::domain::api_error::LocSegment;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
-    Problems, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count, wrong_length,
+    ValidationErrors, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count,
+    wrong_length,
 };
 
 /// Reads the fields of one object; those of an object in it share its list of problems.
 #[derive(Debug)]
-pub struct Fields<'a> {
+pub struct JsonFields<'a> {
     object: &'a Map<String, Value>,
-    loc: Vec<Step>,
+    loc: Vec<LocSegment>,
     asked: Vec<&'static str>,
-    problems: Problems,
+    problems: ValidationErrors,
 }
 
 /// Whether a field is there, where `null` has a meaning of its own.
@@ -33,11 +34,11 @@ pub enum Presence {
     Given,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> JsonFields<'a> {
     /// The fields of a request's body.
     #[must_use]
     pub fn of_body(object: &'a Map<String, Value>) -> Self {
-        Self { object, loc: vec!["body".into()], asked: Vec::new(), problems: Problems::default() }
+        Self { object, loc: vec!["body".into()], asked: Vec::new(), problems: ValidationErrors::default() }
     }
 
     /// Whether the field is there.
@@ -133,13 +134,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields of an object in this one.
-    pub fn object(&mut self, name: &'static str) -> Option<Fields<'a>> {
+    pub fn object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
         let value = self.any(name)?;
         self.nested(name, value)
     }
 
     /// The fields of an object that must be there.
-    pub fn required_object(&mut self, name: &'static str) -> Option<Fields<'a>> {
+    pub fn required_object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
         let value = self.required(name)?;
         self.nested(name, value)
     }
@@ -234,7 +235,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    fn text_of(&self, loc: Vec<Step>, value: &Value, length: &RangeInclusive<usize>) -> Option<String> {
+    fn text_of(&self, loc: Vec<LocSegment>, value: &Value, length: &RangeInclusive<usize>) -> Option<String> {
         let Value::String(text) = value else {
             return self.problem(loc, "string_type", "Input should be a valid string", value);
         };
@@ -262,12 +263,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn nested(&self, name: &'static str, value: &'a Value) -> Option<Fields<'a>> {
+    fn nested(&self, name: &'static str, value: &'a Value) -> Option<JsonFields<'a>> {
         let Value::Object(object) = value else {
             return self.problem(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
         };
         let problems = self.problems.clone();
-        Some(Fields { object, loc: self.at(name), asked: Vec::new(), problems })
+        Some(JsonFields { object, loc: self.at(name), asked: Vec::new(), problems })
     }
 
     fn list_of(
@@ -285,13 +286,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn at(&self, name: &'static str) -> Vec<Step> {
+    fn at(&self, name: &'static str) -> Vec<LocSegment> {
         let mut loc = self.loc.clone();
         loc.push(name.into());
         loc
     }
 
-    fn at_index(&self, name: &'static str, index: usize) -> Vec<Step> {
+    fn at_index(&self, name: &'static str, index: usize) -> Vec<LocSegment> {
         let mut loc = self.at(name);
         loc.push(index.into());
         loc
@@ -299,7 +300,7 @@ impl<'a> Fields<'a> {
 
     fn problem<T>(
         &self,
-        loc: Vec<Step>,
+        loc: Vec<LocSegment>,
         kind: &'static str,
         msg: impl Into<String>,
         input: &Value,

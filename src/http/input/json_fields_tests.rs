@@ -1,13 +1,13 @@
 //! What the reader of fields accepts and how it words what it refuses.
 
 use super::*;
-use crate::domain::api_error::Problem;
+use crate::domain::api_error::FieldError;
 use crate::error::Error;
 use serde_json::json;
 
 /// Runs a reader over a body: what it read, and `type at.the.place: msg` for each problem.
-fn read<T>(body: &Value, reader: impl Fn(&mut Fields<'_>) -> T) -> (T, Vec<String>) {
-    let mut fields = Fields::of_body(body.as_object().unwrap());
+fn read<T>(body: &Value, reader: impl Fn(&mut JsonFields<'_>) -> T) -> (T, Vec<String>) {
+    let mut fields = JsonFields::of_body(body.as_object().unwrap());
     let read = reader(&mut fields);
     match fields.finish() {
         Ok(()) => (read, Vec::new()),
@@ -16,13 +16,13 @@ fn read<T>(body: &Value, reader: impl Fn(&mut Fields<'_>) -> T) -> (T, Vec<Strin
     }
 }
 
-fn told(problem: &Problem) -> String {
+fn told(problem: &FieldError) -> String {
     let place: Vec<String> = problem
         .loc
         .iter()
         .map(|step| match step {
-            Step::Field(name) => name.to_string(),
-            Step::Index(index) => index.to_string(),
+            LocSegment::Field(name) => name.to_string(),
+            LocSegment::Index(index) => index.to_string(),
         })
         .collect();
     format!("{} {}: {}", problem.kind, place.join("."), problem.msg)
@@ -130,7 +130,7 @@ fn fields_not_asked_for_are_named_or_forbidden() {
 #[test]
 fn the_input_is_the_value_the_object_or_the_name() {
     let body = json!({"a": 5, "extra": true});
-    let mut fields = Fields::of_body(body.as_object().unwrap());
+    let mut fields = JsonFields::of_body(body.as_object().unwrap());
     fields.string("a", 0..=9);
     fields.required_string("b", 0..=9);
     fields.forbid_rest();

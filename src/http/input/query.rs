@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::domain::api_error::Step;
+use crate::domain::api_error::LocSegment;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
-    Problems, clipped, not_one_of, outside, whole_number, wrong_length,
+    ValidationErrors, clipped, not_one_of, outside, whole_number, wrong_length,
 };
 
 /// The parameters after the `?`, or those that a form posts. Of a name that comes twice the last counts.
@@ -13,7 +13,7 @@ use crate::http::input::validation_errors::{
 pub struct Query {
     part: &'static str,
     pairs: Vec<(String, String)>,
-    problems: Problems,
+    problems: ValidationErrors,
 }
 
 impl Query {
@@ -38,7 +38,7 @@ impl Query {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .map(|(name, value)| (decoded(name), decoded(value)))
             .collect();
-        Self { part, pairs, problems: Problems::default() }
+        Self { part, pairs, problems: ValidationErrors::default() }
     }
 
     /// The value as it was sent.
@@ -128,7 +128,7 @@ impl Query {
     }
 
     fn add(&self, name: &'static str, kind: &'static str, msg: impl Into<String>, input: &str) {
-        let loc: Vec<Step> = vec![self.part.into(), name.into()];
+        let loc: Vec<LocSegment> = vec![self.part.into(), name.into()];
         self.problems.add(kind, loc, msg, clipped(input).into());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
-use crate::domain::api_error::{Problem, Refusal, Step};
+use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::error::Result;
 
 /// Problems told to a caller at most: a body of 2 MB has room for a million.
@@ -15,14 +15,14 @@ const SHOWN: usize = 1_000;
 
 /// The list that the readers of one request share.
 #[derive(Debug, Clone, Default)]
-pub struct Problems(Arc<Mutex<Vec<Problem>>>);
+pub struct ValidationErrors(Arc<Mutex<Vec<FieldError>>>);
 
-impl Problems {
+impl ValidationErrors {
     /// Adds a problem, unless there are enough already.
-    pub fn add(&self, kind: &'static str, loc: Vec<Step>, msg: impl Into<String>, input: Value) {
+    pub fn add(&self, kind: &'static str, loc: Vec<LocSegment>, msg: impl Into<String>, input: Value) {
         let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < MOST {
-            problems.push(Problem { kind, loc, msg: msg.into(), input });
+            problems.push(FieldError { kind, loc, msg: msg.into(), input });
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_number_of_problems_has_a_bound() {
-        let problems = Problems::default();
+        let problems = ValidationErrors::default();
         for index in 0..1_000_usize {
             problems.add("string_type", vec![index.into()], "Input should be a valid string", Value::Null);
         }

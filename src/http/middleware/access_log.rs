@@ -7,14 +7,14 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 
 use crate::http::routes::Route;
-use crate::http::server::Server;
+use crate::http::server::ServerState;
 use crate::metrics::milliseconds;
 
 /// The path of a request that found no row of the table, and its method.
 const NONE: &str = "none";
 
 /// A request that was answered.
-pub struct Entry<'a> {
+pub struct AccessLogEntry<'a> {
     /// Its id.
     pub id: &'a str,
     /// The row that it found.
@@ -30,7 +30,7 @@ pub struct Entry<'a> {
 }
 
 /// Notes an answered request.
-pub fn note(server: &Server, entry: &Entry<'_>) {
+pub fn note(server: &ServerState, entry: &AccessLogEntry<'_>) {
     // `HEAD` counts as what it is answered like.
     let (method, route) = entry.route.map_or((NONE, NONE), |row| (row.method.as_str(), row.path));
     server.app.requests.with([method, route, class(entry.status)]).note_time(entry.took);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode, Version};
+use hyper::{Method, StatusCode, Version};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
@@ -28,17 +28,17 @@ use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::{ApiKey, may_hold_a_secret};
 use crate::domain::account::plan::shown;
 use crate::domain::account::quota::is_near;
-use crate::domain::account::sliding_window::Standing;
+use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
-use crate::http::middleware::access_log::Entry;
-use crate::http::middleware::rate_limiter::Payer;
+use crate::http::middleware::access_log::AccessLogEntry;
+use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::pages;
 use crate::http::request::Request;
-use crate::http::response::Reply;
-use crate::http::routes::{Door, Match, Route, match_route};
-use crate::http::server::{Server, body, connection};
+use crate::http::response::Response;
+use crate::http::routes::{Access, Route, RouteMatch, match_route};
+use crate::http::server::{ServerState, body, connection};
 use crate::metrics::Stopwatch;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::Owner;
@@ -48,20 +48,20 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// A response, and what the connection must know of the request.
-pub struct Answered {
+pub struct Handled {
     /// The response.
-    pub response: Response<Bytes>,
+    pub response: hyper::Response<Bytes>,
     /// The request's body was not read to its end.
     pub unread: bool,
 }
 
 /// What is known of a request when its response is written, however far it came.
-struct Visit {
+struct RequestContext {
     id: String,
     now: Timestamp,
     /// The caller's address: the peer's, or the one that a trusted proxy names.
     client: IpAddr,
-    rate: Standing,
+    rate: RateLimitStatus,
     /// The row of the table that it leads to.
     route: Option<&'static Route>,
     /// The id of the user whose key it shows.
@@ -73,15 +73,15 @@ struct Visit {
 
 /// Answers one request. `deadline` is when its body must have come.
 pub async fn answer(
-    server: &Server,
+    server: &ServerState,
     peer: SocketAddr,
     request: hyper::Request<Incoming>,
     deadline: Instant,
-) -> Answered {
+) -> Handled {
     let stopwatch = Stopwatch::start();
     let (head, body) = request.into_parts();
     let client = client_of(server, peer, &head.headers);
-    let mut visit = Visit::begin(server, request_id(&head.headers), client, !body.is_end_stream());
+    let mut visit = RequestContext::begin(server, request_id(&head.headers), client, !body.is_end_stream());
     let (method, version) = (head.method.clone(), head.version);
     let reply = match caught(pass(server, peer, head, body, deadline, &mut visit)).await {
         Ok(Ok(reply)) => reply,
@@ -98,61 +98,67 @@ pub async fn answer(
         response.body_mut().clear();
     }
     visit.note(server, Some(&method), response.status(), stopwatch.elapsed());
-    Answered { response, unread: visit.unread }
+    Handled { response, unread: visit.unread }
 }
 
 /// The response to what never became a request: a head that cannot be read, or did not come in time.
-pub fn answer_without_request(server: &Server, peer: SocketAddr, refusal: Refusal) -> Response<Bytes> {
-    let mut visit = Visit::begin(server, fresh_id(), peer.ip(), false);
-    visit.rate = server.windows.admit(Payer::Address(visit.client), visit.now);
-    let response = dressed(Reply::failed(refusal.into(), &visit.id), &visit);
+pub fn answer_without_request(
+    server: &ServerState,
+    peer: SocketAddr,
+    refusal: Refusal,
+) -> hyper::Response<Bytes> {
+    let mut visit = RequestContext::begin(server, fresh_id(), peer.ip(), false);
+    visit.rate = server.windows.admit(RateLimitKey::Address(visit.client), visit.now);
+    let response = dressed(Response::failed(refusal.into(), &visit.id), &visit);
     visit.note(server, None, response.status(), Duration::ZERO);
     response
 }
 
-impl Visit {
-    fn begin(server: &Server, id: String, client: IpAddr, unread: bool) -> Self {
+impl RequestContext {
+    fn begin(server: &ServerState, id: String, client: IpAddr, unread: bool) -> Self {
         let now = server.app.clock.now();
         let rate = server.windows.look(client, now);
         Self { id, now, client, rate, route: None, user_id: None, near_quota: false, unread }
     }
 
     fn is_page(&self) -> bool {
-        self.route.is_some_and(|route| route.door == Door::Page)
+        self.route.is_some_and(|route| route.access == Access::Page)
     }
 
-    fn note(&self, server: &Server, method: Option<&Method>, status: StatusCode, took: Duration) {
+    fn note(&self, server: &ServerState, method: Option<&Method>, status: StatusCode, took: Duration) {
         let (id, route, user_id) = (&self.id, self.route, self.user_id.as_deref());
-        access_log::note(server, &Entry { id, route, method, user_id, status, took });
+        access_log::note(server, &AccessLogEntry { id, route, method, user_id, status, took });
     }
 
-    fn failed(&self, error: Error) -> Reply {
-        if self.is_page() { pages::failed(error, &self.id) } else { Reply::failed(error, &self.id) }
+    fn failed(&self, error: Error) -> Response {
+        if self.is_page() { pages::failed(error, &self.id) } else { Response::failed(error, &self.id) }
     }
 }
 
 async fn pass(
-    server: &Server,
+    server: &ServerState,
     peer: SocketAddr,
     head: Parts,
     body: Incoming,
     deadline: Instant,
-    visit: &mut Visit,
-) -> Result<Reply> {
+    visit: &mut RequestContext,
+) -> Result<Response> {
     let found = match_route(server.table, &head.method, head.uri.path());
-    visit.route = if let Match::Found(route, _) = &found { Some(route) } else { None };
-    let is_free = visit.route.is_some_and(|route| route.door == Door::Free);
+    visit.route = if let RouteMatch::Found(route, _) = &found { Some(route) } else { None };
+    let is_free = visit.route.is_some_and(|route| route.access == Access::Unmetered);
     let caller = if is_free { None } else { enter(server, visit, bearer(&head.headers)).await? };
     let (route, params) = match found {
-        Match::Found(route, params) => (route, params),
-        Match::WrongMethod(allow) => return method_not_allowed(&allow, &visit.id),
-        Match::NoPath => return Err(Error::refused(Code::NotFound, "There is nothing at this path")),
+        RouteMatch::Found(route, params) => (route, params),
+        RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &visit.id),
+        RouteMatch::NoPath => {
+            return Err(Error::refused(ErrorCode::NotFound, "There is nothing at this path"));
+        }
     };
     if let Some(seconds) = visit.rate.refused_for {
         return Err(rate_exceeded(shown(visit.rate.limit), seconds));
     }
-    if route.door == Door::Key && caller.is_none() {
-        return Err(Error::refused(Code::InvalidApiKey, "Invalid or missing API key"));
+    if route.access == Access::ApiKey && caller.is_none() {
+        return Err(Error::refused(ErrorCode::InvalidApiKey, "Invalid or missing API key"));
     }
     let loaded = connection::until(deadline, body::read(body, route.body_limit, &server.bodies)).await;
     let body = loaded.ok_or_else(too_slow)??;
@@ -181,14 +187,18 @@ async fn pass(
 
 /// Looks the key up and counts the request: in the window of its user, or in the address's of all who show no valid
 /// key; they are counted too, else keys could be tried without end.
-async fn enter(server: &Server, visit: &mut Visit, key: Option<&str>) -> Result<Option<Caller>> {
+async fn enter(
+    server: &ServerState,
+    visit: &mut RequestContext,
+    key: Option<&str>,
+) -> Result<Option<Caller>> {
     let known = match key {
         Some(key) => caller_of(&server.app, key, visit.now).await,
         None => Ok(None),
     };
     let payer = match &known {
-        Ok(Some(caller)) => Payer::User(caller.user_key, caller.limits.requests_per_minute),
-        _ => Payer::Address(visit.client),
+        Ok(Some(caller)) => RateLimitKey::User(caller.user_key, caller.limits.requests_per_minute),
+        _ => RateLimitKey::Address(visit.client),
     };
     visit.rate = server.windows.admit(payer, visit.now);
     let caller = known?;
@@ -200,7 +210,7 @@ async fn enter(server: &Server, visit: &mut Visit, key: Option<&str>) -> Result<
 
 /// Whether the request itself made the execution from which on the quota is near. Only one that stood right before it
 /// is looked after.
-async fn is_near_by_now(server: &Server, caller: &Caller, visit: &Visit) -> bool {
+async fn is_near_by_now(server: &ServerState, caller: &Caller, visit: &RequestContext) -> bool {
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, visit.now);
     if !is_near(limit, caller.executions + 1) {
         return false;
@@ -226,7 +236,7 @@ async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller
     }))
 }
 
-fn client_of(server: &Server, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+fn client_of(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
     // What is no text is no address: nothing that stands before it is believed.
     let hops = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or("-"));
     client_address(peer.ip(), hops, &server.app.settings.http.trusted_proxies)
@@ -257,23 +267,26 @@ fn fresh_id() -> String {
     Uuid::new_v4().to_string()
 }
 
-fn method_not_allowed(allow: &str, id: &str) -> Result<Reply> {
+fn method_not_allowed(allow: &str, id: &str) -> Result<Response> {
     let value = HeaderValue::from_str(allow).map_err(|error| Error::Fault(format!("Allow: {error}")))?;
     let message = format!("This path takes {allow}");
-    Ok(Reply::failed(Error::refused(Code::MethodNotAllowed, message), id).with(header::ALLOW, value))
+    Ok(Response::failed(Error::refused(ErrorCode::MethodNotAllowed, message), id).with(header::ALLOW, value))
 }
 
 fn rate_exceeded(limit: u32, seconds: u32) -> Error {
     let message = format!("More than {limit} requests in a minute; try again in {seconds} s");
-    Error::Refused(Refusal { retry_after: Some(seconds), ..Refusal::new(Code::RateLimitExceeded, message) })
+    Error::Refused(Refusal {
+        retry_after: Some(seconds),
+        ..Refusal::new(ErrorCode::RateLimitExceeded, message)
+    })
 }
 
 fn too_slow() -> Error {
-    Error::refused(Code::RequestTimeout, "The request's body did not come in time")
+    Error::refused(ErrorCode::RequestTimeout, "The request's body did not come in time")
 }
 
 /// Adds the headers that every response has; those of the reply itself win.
-fn dressed(reply: Reply, visit: &Visit) -> Response<Bytes> {
+fn dressed(reply: Response, visit: &RequestContext) -> hyper::Response<Bytes> {
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert("x-ratelimit-limit", shown(visit.rate.limit).into());
     headers.insert("x-ratelimit-remaining", shown(visit.rate.remaining()).into());
@@ -301,7 +314,7 @@ fn dressed(reply: Reply, visit: &Visit) -> Response<Bytes> {
         headers.insert(header::CONTENT_LENGTH, reply.body.len().into());
     }
     headers.extend(reply.headers);
-    let mut response = Response::new(reply.body);
+    let mut response = hyper::Response::new(reply.body);
     *response.status_mut() = reply.status;
     *response.headers_mut() = headers;
     response

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 
 use crate::domain::account::client_ip::shared;
-use crate::domain::account::sliding_window::{Standing, Window};
+use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 
 /// Requests a minute of all who show no valid key, per address, whatever the plans say (contract §2).
 pub const RATE_WITHOUT_KEY: u32 = 60;
@@ -26,7 +26,7 @@ const SWEEP: i64 = 60_000;
 
 /// Whose window a request counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Payer {
+pub enum RateLimitKey {
     /// A user's, under the limit of its plan; `None` is no limit, for which nothing is kept.
     User(i64, Option<u32>),
     /// That of an address, under [`RATE_WITHOUT_KEY`].
@@ -35,25 +35,25 @@ pub enum Payer {
 
 /// The windows of one server.
 #[derive(Debug)]
-pub struct Windows {
-    users: Sharded<i64>,
-    addresses: Sharded<IpAddr>,
+pub struct RateLimiter {
+    users: ShardedWindows<i64>,
+    addresses: ShardedWindows<IpAddr>,
 }
 
-impl Default for Windows {
+impl Default for RateLimiter {
     fn default() -> Self {
         // There are no more users than the database has.
-        Self { users: Sharded::new(usize::MAX), addresses: Sharded::new(ADDRESSES / SHARDS) }
+        Self { users: ShardedWindows::new(usize::MAX), addresses: ShardedWindows::new(ADDRESSES / SHARDS) }
     }
 }
 
-impl Windows {
+impl RateLimiter {
     /// Counts a request at `now`, or refuses it.
-    pub fn admit(&self, payer: Payer, now: Timestamp) -> Standing {
+    pub fn admit(&self, payer: RateLimitKey, now: Timestamp) -> RateLimitStatus {
         match payer {
-            Payer::User(_, None) => Standing::unused(None, now),
-            Payer::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
-            Payer::Address(address) => {
+            RateLimitKey::User(_, None) => RateLimitStatus::unused(None, now),
+            RateLimitKey::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
+            RateLimitKey::Address(address) => {
                 let address = shared(address);
                 self.addresses.shard(&address).admit(address, RATE_WITHOUT_KEY, now)
             }
@@ -61,19 +61,19 @@ impl Windows {
     }
 
     /// Where a caller without a key stands; counts nothing.
-    pub fn look(&self, address: IpAddr, now: Timestamp) -> Standing {
+    pub fn look(&self, address: IpAddr, now: Timestamp) -> RateLimitStatus {
         let address = shared(address);
         self.addresses.shard(&address).look(&address, RATE_WITHOUT_KEY, now)
     }
 }
 
 #[derive(Debug)]
-struct Sharded<K> {
+struct ShardedWindows<K> {
     shards: [Mutex<Shard<K>>; SHARDS],
     hasher: RandomState,
 }
 
-impl<K: Copy + Eq + Hash> Sharded<K> {
+impl<K: Copy + Eq + Hash> ShardedWindows<K> {
     fn new(bound: usize) -> Self {
         let shard = |_| Mutex::new(Shard { windows: HashMap::new(), bound, swept: i64::MIN });
         Self { shards: std::array::from_fn(shard), hasher: RandomState::new() }
@@ -88,14 +88,14 @@ impl<K: Copy + Eq + Hash> Sharded<K> {
 
 #[derive(Debug)]
 struct Shard<K> {
-    windows: HashMap<K, Window>,
+    windows: HashMap<K, SlidingWindow>,
     bound: usize,
     /// When it was last swept, in milliseconds since 1970.
     swept: i64,
 }
 
 impl<K: Copy + Eq + Hash> Shard<K> {
-    fn admit(&mut self, key: K, limit: u32, now: Timestamp) -> Standing {
+    fn admit(&mut self, key: K, limit: u32, now: Timestamp) -> RateLimitStatus {
         self.sweep(now);
         if self.windows.len() >= self.bound && !self.windows.contains_key(&key) {
             self.make_room();
@@ -103,9 +103,9 @@ impl<K: Copy + Eq + Hash> Shard<K> {
         self.windows.entry(key).or_default().admit(limit, now)
     }
 
-    fn look(&mut self, key: &K, limit: u32, now: Timestamp) -> Standing {
+    fn look(&mut self, key: &K, limit: u32, now: Timestamp) -> RateLimitStatus {
         let window = self.windows.get_mut(key);
-        window.map_or_else(|| Standing::unused(Some(limit), now), |window| window.look(limit, now))
+        window.map_or_else(|| RateLimitStatus::unused(Some(limit), now), |window| window.look(limit, now))
     }
 
     /// Drops, once a minute, the windows of those who made no request for one. A clock that went back is no reason
@@ -121,7 +121,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 
     /// Drops the half that was silent longest: rare enough that the search does not matter.
     fn make_room(&mut self) {
-        let mut newest: Vec<i64> = self.windows.values().map(Window::newest).collect();
+        let mut newest: Vec<i64> = self.windows.values().map(SlidingWindow::newest).collect();
         let middle = newest.len() / 2;
         let (_, median, _) = newest.select_nth_unstable(middle);
         let median = *median;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Bytes that the windows take: every slot of every table, and what the windows hold beside themselves.
-    fn bytes<K>(sharded: &Sharded<K>) -> usize {
+    fn bytes<K>(sharded: &ShardedWindows<K>) -> usize {
         sharded
             .shards
             .iter()
@@ -156,7 +156,7 @@ mod tests {
                 let slots = shard.windows.capacity() * 8 / 7 + 16;
                 // The allocator rounds up and keeps a header.
                 let heap: usize = shard.windows.values().map(|window| window.heap() + 24).sum();
-                slots * (size_of::<(K, Window)>() + 1) + heap
+                slots * (size_of::<(K, SlidingWindow)>() + 1) + heap
             })
             .sum()
     }
@@ -164,19 +164,19 @@ mod tests {
     #[test]
     fn a_million_requests_of_ten_thousand_users_take_less_than_20_mib() {
         for limit in [60, 500] {
-            let windows = Windows::default();
+            let windows = RateLimiter::default();
             for turn in 0..1_000_000_i64 {
-                windows.admit(Payer::User(turn % 10_000, Some(limit)), at(turn / 20_000));
+                windows.admit(RateLimitKey::User(turn % 10_000, Some(limit)), at(turn / 20_000));
             }
             let bytes = bytes(&windows.users);
             assert!(bytes < 20 << 20, "{bytes} bytes under a limit of {limit}");
-            assert_eq!(windows.admit(Payer::User(0, Some(limit)), at(50)).used, limit.min(101));
+            assert_eq!(windows.admit(RateLimitKey::User(0, Some(limit)), at(50)).used, limit.min(101));
         }
     }
 
     #[test]
     fn windows_that_are_over_are_dropped_once_a_minute() {
-        let windows = Windows::default();
+        let windows = RateLimiter::default();
         let kept_at = |seconds| -> usize {
             let shards = windows.users.shards.iter().map(|shard| shard.lock().unwrap());
             shards.map(|mut shard| (shard.sweep(at(seconds)), shard.windows.len()).1).sum()
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(kept_at(0), 0);
         for (users, second) in [(1_000, 0), (100, 30)] {
             for user in 0..users {
-                windows.admit(Payer::User(user, Some(60)), at(second));
+                windows.admit(RateLimitKey::User(user, Some(60)), at(second));
             }
         }
         assert_eq!(kept_at(59), 1_000);
@@ -196,17 +196,18 @@ mod tests {
 
     #[test]
     fn a_user_without_a_limit_costs_nothing() {
-        let windows = Windows::default();
-        let standing = windows.admit(Payer::User(1, None), at(0));
+        let windows = RateLimiter::default();
+        let standing = windows.admit(RateLimitKey::User(1, None), at(0));
         assert_eq!((standing.limit, standing.remaining(), standing.used), (None, None, 0));
         assert!(windows.users.shards.iter().all(|shard| shard.lock().unwrap().windows.is_empty()));
     }
 
     #[test]
     fn users_and_addresses_have_windows_of_their_own() {
-        let windows = Windows::default();
-        let address = |text: &str| Payer::Address(text.parse().unwrap());
-        for payer in [Payer::User(1, Some(60)), Payer::User(2, Some(60)), address("192.0.2.1")] {
+        let windows = RateLimiter::default();
+        let address = |text: &str| RateLimitKey::Address(text.parse().unwrap());
+        for payer in [RateLimitKey::User(1, Some(60)), RateLimitKey::User(2, Some(60)), address("192.0.2.1")]
+        {
             assert_eq!(windows.admit(payer, at(0)).used, 1, "{payer:?}");
         }
         assert_eq!(windows.admit(address("2001:db8::1"), at(0)).used, 1);
@@ -217,12 +218,12 @@ mod tests {
 
     #[test]
     fn the_windows_of_addresses_are_bounded_and_those_silent_longest_give_way() {
-        let windows = Windows::default();
-        let busy = Payer::Address(Ipv4Addr::LOCALHOST.into());
+        let windows = RateLimiter::default();
+        let busy = RateLimitKey::Address(Ipv4Addr::LOCALHOST.into());
         for turn in 0..200_000_u128 {
             let address = Ipv6Addr::from_bits(turn << 64).into();
             let second = i64::try_from(turn / 10_000).unwrap();
-            assert_eq!(windows.admit(Payer::Address(address), at(second)).refused_for, None);
+            assert_eq!(windows.admit(RateLimitKey::Address(address), at(second)).refused_for, None);
             if turn % 10_000 == 0 {
                 windows.admit(busy, at(second));
             }

@@ -1,11 +1,11 @@
 //! The pages of the device login: give an address, confirm a link, and what else may be found there.
 
-use crate::domain::account::device_login::Link;
-use crate::http::pages::{Field, FieldKind, Form, Page, Tone, action};
+use crate::domain::account::device_login::LinkStatus;
+use crate::http::pages::{Form, FormField, FormFieldKind, NoticeKind, Page, action};
 
 /// What a form with the address holds when it is shown again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Entered<'a> {
+pub struct LoginFormState<'a> {
     /// The device's code: asked for where the page was opened without one.
     pub code: Option<&'a str>,
     /// The address.
@@ -16,7 +16,7 @@ pub struct Entered<'a> {
 
 /// Asks for the address, and for the code if it is not known yet.
 #[must_use]
-pub fn ask_email(public_url: &str, entered: Entered<'_>) -> Page {
+pub fn ask_email(public_url: &str, entered: LoginFormState<'_>) -> Page {
     let form = Form::post(&action(public_url, "/auth/device"));
     let (page, form) = match entered.code {
         Some(code) => {
@@ -25,13 +25,14 @@ pub fn ask_email(public_url: &str, entered: Entered<'_>) -> Page {
         }
         None => {
             let label = "The code that your device shows";
-            let field = Field { name: "code", label, kind: FieldKind::Code, value: "", fault: None };
+            let field = FormField { name: "code", label, kind: FormFieldKind::Code, value: "", fault: None };
             (Page::new("Connect your device"), form.field(&field))
         }
     };
-    let Entered { email, fault, .. } = entered;
+    let LoginFormState { email, fault, .. } = entered;
     let label = "Your e-mail address";
-    let form = form.field(&Field { name: "email", label, kind: FieldKind::Email, value: email, fault });
+    let form =
+        form.field(&FormField { name: "email", label, kind: FormFieldKind::Email, value: email, fault });
     page.text("Enter your e-mail address to get a link by mail. Open it and confirm: your device is then signed in.")
         .form(&form.button("Send the link"))
 }
@@ -64,24 +65,24 @@ pub fn ask_confirmation(public_url: &str, code: &str, token: &str, email: &str) 
 #[must_use]
 pub fn confirmed(code: &str) -> Page {
     Page::new("Your device is signed in")
-        .notice(Tone::Good, "Confirmed. The device goes on by itself in a few seconds.")
+        .notice(NoticeKind::Good, "Confirmed. The device goes on by itself in a few seconds.")
         .code("The code of your device", code)
         .small("You can close this page.")
 }
 
 /// For a link that cannot be confirmed.
 #[must_use]
-pub fn dead_link(link: Link) -> Page {
+pub fn dead_link(link: LinkStatus) -> Page {
     match link {
-        Link::Used => Page::new("This link was used")
+        LinkStatus::Used => Page::new("This link was used")
             .text("Your device was confirmed with it already. A link works once.")
             .small("You can close this page. If that was not you, revoke the key that the device got."),
-        Link::Expired => Page::new("This link has expired")
-            .notice(Tone::Bad, "A link works for 15 minutes at most.")
+        LinkStatus::Expired => Page::new("This link has expired")
+            .notice(NoticeKind::Bad, "A link works for 15 minutes at most.")
             .text("Start again on your device: it shows a new code."),
-        Link::Unknown | Link::Valid => Page::new("This link does not work")
+        LinkStatus::Unknown | LinkStatus::Valid => Page::new("This link does not work")
             .notice(
-                Tone::Bad,
+                NoticeKind::Bad,
                 "It is incomplete, a newer mail has replaced it, or it is too old to be known.",
             )
             .text("Open the newest mail, or start again on your device."),
@@ -92,7 +93,7 @@ pub fn dead_link(link: Link) -> Page {
 #[must_use]
 pub fn dead_code(code: &str) -> Page {
     Page::new("This code does not work")
-        .notice(Tone::Bad, "It is not known here, its time is over, or it was used.")
+        .notice(NoticeKind::Bad, "It is not known here, its time is over, or it was used.")
         .code("The code", code)
         .text("Start again on your device: it shows a new code.")
 }

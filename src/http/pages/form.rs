@@ -1,23 +1,23 @@
 //! A form of a page: it posts `application/x-www-form-urlencoded`, which `Request::form` reads.
 
-use crate::http::pages::Markup;
+use crate::http::pages::HtmlBuilder;
 
 /// A form under construction: hidden values, fields with labels, buttons, in the order in which they are added.
 #[derive(Debug, Clone)]
 pub struct Form {
     action: String,
-    body: Markup,
+    body: HtmlBuilder,
 }
 
 /// A line that the user fills in.
 #[derive(Debug, Clone, Copy)]
-pub struct Field<'a> {
+pub struct FormField<'a> {
     /// Its name in the body of the request.
     pub name: &'static str,
     /// What it asks for.
     pub label: &'a str,
     /// What may stand in it.
-    pub kind: FieldKind,
+    pub kind: FormFieldKind,
     /// What stands in it at first.
     pub value: &'a str,
     /// What is wrong with that.
@@ -26,7 +26,7 @@ pub struct Field<'a> {
 
 /// What may stand in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldKind {
+pub enum FormFieldKind {
     /// An e-mail address, which the browser may fill in.
     Email,
     /// A code as a device shows it: nothing corrects or completes it.
@@ -37,7 +37,7 @@ impl Form {
     /// A form that posts to a path of this server (see [`super::action`]).
     #[must_use]
     pub fn post(action: &str) -> Self {
-        Self { action: action.to_owned(), body: Markup::default() }
+        Self { action: action.to_owned(), body: HtmlBuilder::default() }
     }
 
     /// A value that goes along unseen.
@@ -50,12 +50,12 @@ impl Form {
 
     /// A field that must be filled in.
     #[must_use]
-    pub fn field(mut self, field: &Field<'_>) -> Self {
+    pub fn field(mut self, field: &FormField<'_>) -> Self {
         let fault_id = format!("{}-fault", field.name);
         let mut attributes = vec![("id", field.name), ("name", field.name), ("value", field.value)];
         attributes.extend_from_slice(match field.kind {
-            FieldKind::Email => &[("type", "email"), ("autocomplete", "email"), ("maxlength", "254")][..],
-            FieldKind::Code => &[("type", "text"), ("autocomplete", "off"), ("maxlength", "128")][..],
+            FormFieldKind::Email => &[("type", "email"), ("autocomplete", "email"), ("maxlength", "254")][..],
+            FormFieldKind::Code => &[("type", "text"), ("autocomplete", "off"), ("maxlength", "128")][..],
         });
         attributes.extend([("autocapitalize", "none"), ("spellcheck", "false"), ("required", "required")]);
         if field.fault.is_some() {
@@ -86,7 +86,7 @@ impl Form {
         self
     }
 
-    pub(super) fn write(&self, page: &mut Markup) {
+    pub(super) fn write(&self, page: &mut HtmlBuilder) {
         page.open("form", &[("method", "post"), ("action", &self.action)]);
         page.0.push('\n');
         page.0.push_str(&self.body.0);

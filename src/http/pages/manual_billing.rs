@@ -4,20 +4,20 @@
 use hyper::StatusCode;
 
 use crate::actions::billing as actions;
-use crate::actions::billing::Portal;
-use crate::domain::account::plan::{Limits, NO_LIMIT, shown};
+use crate::actions::billing::PlanOverview;
+use crate::domain::account::plan::{NO_LIMIT, PlanLimits, shown};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
-use crate::http::pages::{Form, Page, Tone, action};
+use crate::http::pages::{Form, NoticeKind, Page, action};
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 use crate::store::billing::requests::BillingRequest;
 
 const CHECKOUT: &str = "/billing/checkout";
 const PORTAL: &str = "/billing/portal";
 
 /// `GET /billing/checkout?token=`
-pub async fn checkout(request: Request) -> Result<Reply> {
+pub async fn checkout(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
     let asked = actions::look_at_request(&request.app, token)?.await?;
@@ -25,7 +25,7 @@ pub async fn checkout(request: Request) -> Result<Reply> {
 }
 
 /// `POST /billing/checkout`
-pub async fn confirm(request: Request) -> Result<Reply> {
+pub async fn confirm(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
     let asked = actions::confirm_request(&request.app, token)?.await?;
@@ -33,7 +33,7 @@ pub async fn confirm(request: Request) -> Result<Reply> {
 }
 
 /// `GET /billing/portal?token=`
-pub async fn portal(request: Request) -> Result<Reply> {
+pub async fn portal(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
     let portal = actions::look_at_plan(&request.app, token)?.await?;
@@ -41,7 +41,7 @@ pub async fn portal(request: Request) -> Result<Reply> {
 }
 
 /// `POST /billing/portal`: asks whether the plan is to end, and with `confirmed` ends it.
-pub async fn cancel(request: Request) -> Result<Reply> {
+pub async fn cancel(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
     if form.raw("confirmed") != Some("yes") {
@@ -50,7 +50,7 @@ pub async fn cancel(request: Request) -> Result<Reply> {
     }
     let paused = actions::cancel_plan(&request.app, token)?.await?;
     let page = Page::new("Your plan has ended")
-        .notice(Tone::Good, "Your account is on the free plan now, and its limits are in force.")
+        .notice(NoticeKind::Good, "Your account is on the free plan now, and its limits are in force.")
         .facts(&facts(limits(&request, FREE)).each_ref().map(|(name, value)| (*name, value.as_str())));
     let page = match paused {
         0 => page,
@@ -61,22 +61,22 @@ pub async fn cancel(request: Request) -> Result<Reply> {
 }
 
 /// `GET /billing/thanks`
-pub async fn thanks(_: Request) -> Result<Reply> {
+pub async fn thanks(_: Request) -> Result<Response> {
     let page = Page::new("Thank you")
-        .notice(Tone::Good, "Your payment was handed over. Your new plan is in force in a moment.")
+        .notice(NoticeKind::Good, "Your payment was handed over. Your new plan is in force in a moment.")
         .small("You can close this page.");
     Ok(page.reply(StatusCode::OK))
 }
 
 /// `GET /billing/closed`
-pub async fn closed(_: Request) -> Result<Reply> {
+pub async fn closed(_: Request) -> Result<Response> {
     let page = Page::new("You are back")
         .text("There is nothing more to do here. Your account shows the plan that you have.")
         .small("You can close this page.");
     Ok(page.reply(StatusCode::OK))
 }
 
-fn request_page(request: &Request, asked: &BillingRequest, token: &str) -> Reply {
+fn request_page(request: &Request, asked: &BillingRequest, token: &str) -> Response {
     let offer = name_of(asked.offer);
     let page = match asked.status {
         RequestStatus::Offered => {
@@ -90,13 +90,13 @@ fn request_page(request: &Request, asked: &BillingRequest, token: &str) -> Reply
         }
         RequestStatus::Requested => described(request, asked, Page::new("Your request is on its way"))
             .notice(
-                Tone::Good,
+                NoticeKind::Good,
                 "The operator of this server has it. The plan is in force once it is approved.",
             ),
         RequestStatus::Approved => Page::new("Your request was approved")
-            .notice(Tone::Good, &format!("The operator approved your request for {offer}.")),
+            .notice(NoticeKind::Good, &format!("The operator approved your request for {offer}.")),
         RequestStatus::Declined => Page::new("Your request was declined").notice(
-            Tone::Bad,
+            NoticeKind::Bad,
             &format!("The operator declined your request for {offer}. Your plan has not changed."),
         ),
     };
@@ -115,7 +115,7 @@ fn described(request: &Request, asked: &BillingRequest, page: Page) -> Page {
     ])
 }
 
-fn plan_page(request: &Request, portal: &Portal, token: &str) -> Reply {
+fn plan_page(request: &Request, portal: &PlanOverview, token: &str) -> Response {
     let (user, waiting) = (&portal.user, portal.waiting.as_ref());
     let [cues, executions, rate] = facts(limits(request, &user.plan));
     let page = Page::new("Your plan").facts(&[
@@ -140,7 +140,7 @@ fn plan_page(request: &Request, portal: &Portal, token: &str) -> Reply {
     page.form(&form.grave_button(label)).reply(StatusCode::OK)
 }
 
-fn question_page(request: &Request, portal: &Portal, token: &str) -> Reply {
+fn question_page(request: &Request, portal: &PlanOverview, token: &str) -> Response {
     let limit = limits(request, FREE).cues;
     let above = portal.user.active_cues - i64::from(shown(limit));
     let page = match (&portal.waiting, portal.user.plan.as_str()) {
@@ -151,7 +151,7 @@ fn question_page(request: &Request, portal: &Portal, token: &str) -> Reply {
     };
     let page = if above > 0 {
         page.notice(
-            Tone::Bad,
+            NoticeKind::Bad,
             &format!("The newest active cues above the limit are paused: {above} of yours."),
         )
     } else {
@@ -164,11 +164,11 @@ fn question_page(request: &Request, portal: &Portal, token: &str) -> Reply {
     page.form(&form).small("To keep things as they are, close this page.").reply(StatusCode::OK)
 }
 
-fn limits(request: &Request, plan: &str) -> Limits {
+fn limits(request: &Request, plan: &str) -> PlanLimits {
     request.app.settings.plans.limits(plan)
 }
 
-fn facts(limits: Limits) -> [(&'static str, String); 3] {
+fn facts(limits: PlanLimits) -> [(&'static str, String); 3] {
     let of = |limit| match shown(limit) {
         NO_LIMIT => "no limit".to_owned(),
         limit => limit.to_string(),

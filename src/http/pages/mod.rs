@@ -14,11 +14,11 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{self, HeaderValue};
 use hyper::{StatusCode, http::uri::PathAndQuery};
 
-pub use form::{Field, FieldKind, Form};
+pub use form::{Form, FormField, FormFieldKind};
 
 use crate::domain::account::credentials::sha256;
 use crate::error::Error;
-use crate::http::response::{Reply, refusal_of};
+use crate::http::response::{Response, refusal_of};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -37,7 +37,7 @@ pub static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 /// How a notice is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum NoticeKind {
     /// Something went well.
     Good,
     /// Something is wrong.
@@ -48,14 +48,14 @@ pub enum Tone {
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
-    body: Markup,
+    body: HtmlBuilder,
 }
 
 impl Page {
     /// A page with its title, which is its heading too.
     #[must_use]
     pub fn new(title: &str) -> Self {
-        Self { title: title.to_owned(), body: Markup::default() }
+        Self { title: title.to_owned(), body: HtmlBuilder::default() }
     }
 
     /// A paragraph.
@@ -74,10 +74,10 @@ impl Page {
 
     /// A paragraph that stands out; a bad one is read out at once by screen readers.
     #[must_use]
-    pub fn notice(mut self, tone: Tone, text: &str) -> Self {
+    pub fn notice(mut self, tone: NoticeKind, text: &str) -> Self {
         let (class, role) = match tone {
-            Tone::Good => ("notice good", "status"),
-            Tone::Bad => ("notice bad", "alert"),
+            NoticeKind::Good => ("notice good", "status"),
+            NoticeKind::Bad => ("notice bad", "alert"),
         };
         self.body.element("p", &[("class", class), ("role", role)], text);
         self
@@ -115,14 +115,14 @@ impl Page {
 
     /// The page as an answer. The headers of a page come from its door, `Door::Page`.
     #[must_use]
-    pub fn reply(self, status: StatusCode) -> Reply {
-        Reply::html(status, self.render())
+    pub fn reply(self, status: StatusCode) -> Response {
+        Response::html(status, self.render())
     }
 
     fn render(&self) -> String {
-        let mut title = Markup::default();
+        let mut title = HtmlBuilder::default();
         title.element("title", &[], &self.title);
-        let mut heading = Markup::default();
+        let mut heading = HtmlBuilder::default();
         heading.element("h1", &[], &self.title);
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -137,12 +137,12 @@ impl Page {
 
 /// The page in place of an error's JSON, for a request that came through `Door::Page`.
 #[must_use]
-pub fn failed(error: Error, request_id: &str) -> Reply {
+pub fn failed(error: Error, request_id: &str) -> Response {
     let refusal = refusal_of(error, request_id);
     let (_, status) = refusal.code.text_and_status();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let title = if status.is_server_error() { "Something went wrong" } else { "This did not work" };
-    let page = Page::new(title).notice(Tone::Bad, &refusal.message);
+    let page = Page::new(title).notice(NoticeKind::Bad, &refusal.message);
     let reply = page.reply(status);
     match refusal.retry_after {
         Some(seconds) => reply.with(header::RETRY_AFTER, seconds.into()),
@@ -162,9 +162,9 @@ pub fn action(public_url: &str, path: &str) -> String {
 
 /// HTML that is being written. Names of elements and attributes are the program's own, values are escaped.
 #[derive(Debug, Clone, Default)]
-struct Markup(String);
+struct HtmlBuilder(String);
 
-impl Markup {
+impl HtmlBuilder {
     fn element(&mut self, name: &'static str, attributes: &[(&'static str, &str)], text: &str) {
         self.open(name, attributes);
         self.escaped(text);
@@ -215,21 +215,27 @@ impl Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::api_error::{Code, Refusal};
+    use crate::domain::api_error::{ErrorCode, Refusal};
 
     const NASTY: &str = "</title></h1><script>alert('1')</script>\" onload=\"x&amp;\u{202e}\0";
     const SHOWN: &str = "&lt;/title&gt;&lt;/h1&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;\u{fffd}\u{fffd}";
 
-    fn body(reply: &Reply) -> String {
+    fn body(reply: &Response) -> String {
         String::from_utf8(reply.body.to_vec()).unwrap()
     }
 
     #[test]
     fn whatever_is_put_into_a_page_is_shown_as_text() {
-        let field =
-            Field { name: "email", label: NASTY, kind: FieldKind::Email, value: NASTY, fault: Some(NASTY) };
+        let field = FormField {
+            name: "email",
+            label: NASTY,
+            kind: FormFieldKind::Email,
+            value: NASTY,
+            fault: Some(NASTY),
+        };
         let form = Form::post(NASTY).hidden("token", NASTY).field(&field).button(NASTY).grave_button(NASTY);
-        let page = Page::new(NASTY).text(NASTY).small(NASTY).notice(Tone::Bad, NASTY).code(NASTY, NASTY);
+        let page =
+            Page::new(NASTY).text(NASTY).small(NASTY).notice(NoticeKind::Bad, NASTY).code(NASTY, NASTY);
         let html = body(&page.facts(&[(NASTY, NASTY)]).form(&form).reply(StatusCode::OK));
         assert_eq!(html.matches(SHOWN).count(), 16, "{html}");
         assert!(!html.contains("<script") && !html.contains("\" onload"), "{html}");
@@ -247,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_refusal_behind_a_page_is_a_page_with_its_status() {
-        let refusal = Refusal::new(Code::RateLimitExceeded, "Too many <b>");
+        let refusal = Refusal::new(ErrorCode::RateLimitExceeded, "Too many <b>");
         let reply = failed(Refusal { retry_after: Some(7), ..refusal }.into(), "id");
         assert_eq!(
             (reply.status.as_u16(), &reply.headers[header::RETRY_AFTER]),

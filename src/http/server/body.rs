@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 
 /// Bytes of bodies in memory at once: 4,096 connections at 2 MB each would be 8 GB.
@@ -14,7 +14,7 @@ pub const BUDGET: usize = 64 << 20;
 
 /// A body, and its share of the budget, which comes back when this is dropped.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct BufferedBody {
     /// The whole body.
     pub bytes: Bytes,
     _share: Option<OwnedSemaphorePermit>,
@@ -22,7 +22,7 @@ pub struct Loaded {
 
 /// Reads a body to its end. 413 by its declared length before a byte is read (so that `Expect: 100-continue`
 /// gets no 100), or as soon as more than `limit` bytes have come; 503 while the budget is spent.
-pub async fn read<B>(mut body: B, limit: usize, budget: &Arc<Semaphore>) -> Result<Loaded>
+pub async fn read<B>(mut body: B, limit: usize, budget: &Arc<Semaphore>) -> Result<BufferedBody>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -34,18 +34,18 @@ where
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame
-            .map_err(|error| Error::refused(Code::BadRequest, format!("The body broke off: {error}")))?;
+            .map_err(|error| Error::refused(ErrorCode::BadRequest, format!("The body broke off: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > limit {
             return Err(too_large(limit));
         }
         take_share(&mut share, data.len(), budget)?;
         if bytes.is_empty() && body.is_end_stream() {
-            return Ok(Loaded { bytes: data, _share: share });
+            return Ok(BufferedBody { bytes: data, _share: share });
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Loaded { bytes: bytes.into(), _share: share })
+    Ok(BufferedBody { bytes: bytes.into(), _share: share })
 }
 
 /// Never waits: bodies that each hold a part and wait for more would wait for one another.
@@ -60,12 +60,12 @@ fn take_share(share: &mut Option<OwnedSemaphorePermit>, bytes: usize, budget: &A
 }
 
 fn too_large(limit: usize) -> Error {
-    Error::refused(Code::PayloadTooLarge, format!("The body may have at most {limit} bytes"))
+    Error::refused(ErrorCode::PayloadTooLarge, format!("The body may have at most {limit} bytes"))
 }
 
 fn busy() -> Error {
     let message = "Too many large requests are being read; try again";
-    Error::Refused(Refusal { retry_after: Some(1), ..Refusal::new(Code::ServerBusy, message) })
+    Error::Refused(Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) })
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use http_body_util::Full;
 
-    fn code(result: Result<Loaded>) -> Code {
+    fn code(result: Result<BufferedBody>) -> ErrorCode {
         match result {
             Err(Error::Refused(refusal)) => refusal.code,
             other => panic!("expected a refusal, got {other:?}"),
@@ -85,7 +85,7 @@ mod tests {
         let budget = Arc::new(Semaphore::new(100));
         let loaded = read(Full::from("12345"), 5, &budget).await.unwrap();
         assert_eq!(&loaded.bytes[..], b"12345");
-        assert_eq!(code(read(Full::from("123456"), 5, &budget).await), Code::PayloadTooLarge);
+        assert_eq!(code(read(Full::from("123456"), 5, &budget).await), ErrorCode::PayloadTooLarge);
     }
 
     #[tokio::test]
@@ -93,7 +93,7 @@ mod tests {
         let budget = Arc::new(Semaphore::new(10));
         let held = read(Full::from("1234567"), 50, &budget).await.unwrap();
         assert_eq!(budget.available_permits(), 3);
-        assert_eq!(code(read(Full::from("1234"), 50, &budget).await), Code::ServerBusy);
+        assert_eq!(code(read(Full::from("1234"), 50, &budget).await), ErrorCode::ServerBusy);
         drop(held);
         assert_eq!(budget.available_permits(), 10);
         assert!(read(Full::from("1234"), 50, &budget).await.is_ok());

@@ -14,7 +14,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
@@ -22,11 +22,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::app::HttpSettings;
-use crate::domain::api_error::{Code, Refusal};
+use crate::app::HttpLimits;
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::http::middleware;
-use crate::http::server::Server;
-use crate::http::server::monitored_stream::{Activity, Overdue, Socket, Underway};
+use crate::http::server::ServerState;
+use crate::http::server::monitored_stream::{ConnectionState, MonitoredStream, RequestGuard, TimeoutReason};
 
 /// Most bytes of a head; the most headers are 100, hyper's default.
 const HEAD_LIMIT: usize = 16 << 10;
@@ -52,7 +52,7 @@ pub async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output>
 }
 
 /// Serves one connection to its end; what it is doing is told to `activity`.
-pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activity: Activity) {
+pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, activity: ConnectionState) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
     }
@@ -60,7 +60,7 @@ pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activ
         let server = Arc::clone(&server);
         move |status| rendered(&without_request(&server, peer, status))
     };
-    let socket = Socket::new(stream, activity.clone(), Box::new(own_answer));
+    let socket = MonitoredStream::new(stream, activity.clone(), Box::new(own_answer));
     let service = service_fn(|request: Request<Incoming>| {
         let (server, mut underway) = (Arc::clone(&server), activity.request(request.version()));
         async move {
@@ -68,14 +68,14 @@ pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activ
             let answered = middleware::answer(&server, peer, request, deadline).await;
             underway.reply_ready(answered.unread);
             Ok::<_, Infallible>(
-                answered.response.map(|body| Tracked { body: Full::new(body), _underway: underway }),
+                answered.response.map(|body| TrackedBody { body: Full::new(body), _underway: underway }),
             )
         }
     });
     let builder = builder();
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let overdue = watch(connection.as_mut(), &server, &activity).await;
-    if overdue == Some(Overdue::Idle) {
+    if overdue == Some(TimeoutReason::Idle) {
         // A peer on HTTP/2 is told; what it had just sent it may then send again elsewhere.
         connection.as_mut().graceful_shutdown();
         within(LINGER, connection.as_mut()).await;
@@ -83,7 +83,7 @@ pub async fn run(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, activ
     drop(connection);
     let (stream, unread) = activity.take_back();
     let Some(stream) = stream else { return };
-    if overdue == Some(Overdue::Head) {
+    if overdue == Some(TimeoutReason::Head) {
         let answer = rendered(&without_request(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()));
         close(stream, &answer).await;
     } else if unread && overdue.is_none() {
@@ -109,9 +109,9 @@ fn builder() -> auto::Builder<TokioExecutor> {
 /// Drives a connection until it ends by itself, gracefully once the server stops, or until it is overdue.
 async fn watch<C: GracefulConnection>(
     mut connection: Pin<&mut C>,
-    server: &Server,
-    activity: &Activity,
-) -> Option<Overdue> {
+    server: &ServerState,
+    activity: &ConnectionState,
+) -> Option<TimeoutReason> {
     let mut stopping = server.stopping.clone();
     let mut stopped = false;
     loop {
@@ -129,9 +129,9 @@ async fn watch<C: GracefulConnection>(
 /// Polls a connection, and after each poll looks whether its timer must ring earlier than it is set to.
 async fn drive<C: GracefulConnection>(
     mut connection: Pin<&mut C>,
-    activity: &Activity,
-    settings: &HttpSettings,
-) -> Option<Overdue> {
+    activity: &ConnectionState,
+    settings: &HttpLimits,
+) -> Option<TimeoutReason> {
     let mut timer = Box::pin(sleep_until(activity.next_check(settings).0));
     std::future::poll_fn(|context| {
         activity.watched_by(context.waker());
@@ -175,12 +175,12 @@ async fn close(mut stream: TcpStream, answer: &[u8]) {
     }
 }
 
-fn without_request(server: &Server, peer: SocketAddr, status: u16) -> Response<Bytes> {
+fn without_request(server: &ServerState, peer: SocketAddr, status: u16) -> hyper::Response<Bytes> {
     let (code, message) = match status {
-        408 => (Code::RequestTimeout, "The request's head did not come in time"),
-        414 => (Code::UriTooLong, "The address is too long"),
-        431 => (Code::HeadersTooLarge, "The request's headers are too large or too many"),
-        _ => (Code::BadRequest, "This is no valid HTTP request"),
+        408 => (ErrorCode::RequestTimeout, "The request's head did not come in time"),
+        414 => (ErrorCode::UriTooLong, "The address is too long"),
+        431 => (ErrorCode::HeadersTooLarge, "The request's headers are too large or too many"),
+        _ => (ErrorCode::BadRequest, "This is no valid HTTP request"),
     };
     let mut response = middleware::answer_without_request(server, peer, Refusal::new(code, message));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -188,7 +188,7 @@ fn without_request(server: &Server, peer: SocketAddr, status: u16) -> Response<B
 }
 
 /// A response as HTTP/1.1 writes it.
-fn rendered(response: &Response<Bytes>) -> Vec<u8> {
+fn rendered(response: &hyper::Response<Bytes>) -> Vec<u8> {
     let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
     for (name, value) in response.headers() {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -201,12 +201,12 @@ fn rendered(response: &Response<Bytes>) -> Vec<u8> {
 }
 
 /// A reply's body; its request is under way until hyper has taken it.
-struct Tracked {
+struct TrackedBody {
     body: Full<Bytes>,
-    _underway: Underway,
+    _underway: RequestGuard,
 }
 
-impl Body for Tracked {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -18,9 +18,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::app::App;
-use crate::http::middleware::rate_limiter::Windows;
+use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::routes::Route;
-use crate::http::server::monitored_stream::Activity;
+use crate::http::server::monitored_stream::ConnectionState;
 
 /// How many of a full server's connections are asked to give their place at a time: one in so many.
 const GIVE_PLACE: usize = 16;
@@ -33,7 +33,7 @@ const ROOM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a server listens, and what for.
 #[derive(Debug)]
-pub struct Port {
+pub struct ListenerConfig {
     /// The socket.
     pub listener: TcpListener,
     /// What is served there.
@@ -43,10 +43,10 @@ pub struct Port {
 }
 
 /// What every connection of one server shares.
-pub(in crate::http) struct Server {
+pub(in crate::http) struct ServerState {
     pub(in crate::http) app: Arc<App>,
     pub(in crate::http) table: &'static [Route],
-    pub(in crate::http) windows: Windows,
+    pub(in crate::http) windows: RateLimiter,
     /// Bytes of request bodies that may be in memory at once.
     pub(in crate::http) bodies: Arc<Semaphore>,
     pub(in crate::http) stopping: watch::Receiver<bool>,
@@ -56,14 +56,14 @@ pub(in crate::http) struct Server {
 ///
 /// Stopping closes idle connections at once, tells long polls to end (`Request::stopping`) and cuts what is
 /// left after `settings.drain_time`.
-pub async fn serve(port: Port, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
-    let Port { listener, table, connections } = port;
+pub async fn serve(port: ListenerConfig, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
+    let ListenerConfig { listener, table, connections } = port;
     let (stopping, stopped) = watch::channel(false);
     let drain_time = app.settings.http.drain_time;
     let bodies = Arc::new(Semaphore::new(body::BUDGET));
-    let windows = Windows::default();
-    let server = Arc::new(Server { app, table, windows, bodies, stopping: stopped });
-    let mut open = Open::default();
+    let windows = RateLimiter::default();
+    let server = Arc::new(ServerState { app, table, windows, bodies, stopping: stopped });
+    let mut open = ConnectionSet::default();
     tokio::select! {
         never = accept(&listener, &server, connections, &mut open) => match never {},
         () = stop => {}
@@ -75,14 +75,14 @@ pub async fn serve(port: Port, app: Arc<App>, stop: impl Future<Output = ()> + S
 
 /// The connections that are open.
 #[derive(Default)]
-struct Open {
+struct ConnectionSet {
     tasks: JoinSet<()>,
-    activities: HashMap<Id, Activity>,
+    activities: HashMap<Id, ConnectionState>,
 }
 
-impl Open {
-    fn serve(&mut self, server: &Arc<Server>, stream: TcpStream, peer: SocketAddr) {
-        let activity = Activity::begin();
+impl ConnectionSet {
+    fn serve(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
+        let activity = ConnectionState::begin();
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
         self.activities.insert(task.id(), activity);
     }
@@ -108,7 +108,12 @@ impl Open {
 
 /// Takes connections up to the bound. For one above it those make room that have nothing to say, so that whoever
 /// opens many shuts nobody out; while all are at work it waits, and the rest in the kernel's queue.
-async fn accept(listener: &TcpListener, server: &Arc<Server>, bound: usize, open: &mut Open) -> Infallible {
+async fn accept(
+    listener: &TcpListener,
+    server: &Arc<ServerState>,
+    bound: usize,
+    open: &mut ConnectionSet,
+) -> Infallible {
     loop {
         let (stream, peer) = next(listener, open).await;
         while open.tasks.len() >= bound {
@@ -120,7 +125,7 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>, bound: usize, open
     }
 }
 
-async fn next(listener: &TcpListener, open: &mut Open) -> (TcpStream, SocketAddr) {
+async fn next(listener: &TcpListener, open: &mut ConnectionSet) -> (TcpStream, SocketAddr) {
     loop {
         tokio::select! {
             biased;

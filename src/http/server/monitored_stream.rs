@@ -11,26 +11,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::app::HttpSettings;
+use crate::app::HttpLimits;
 
 /// Writes our answer for a status that hyper wanted to answer by itself.
-pub type OwnAnswer = Box<dyn Fn(u16) -> Vec<u8> + Send>;
+pub type ErrorRenderer = Box<dyn Fn(u16) -> Vec<u8> + Send>;
 
-/// A socket that reports to its [`Activity`].
-pub struct Socket {
+/// A socket that reports to its [`ConnectionState`].
+pub struct MonitoredStream {
     /// Always there until this is dropped.
     stream: Option<TcpStream>,
-    activity: Activity,
-    own_answer: OwnAnswer,
+    activity: ConnectionState,
+    own_answer: ErrorRenderer,
     /// An own answer that is not written yet.
     outbox: Vec<u8>,
 }
 
 /// What one connection is doing; shared by its socket, its requests and the task that watches it.
 #[derive(Clone)]
-pub struct Activity(Arc<Mutex<State>>);
+pub struct ConnectionState(Arc<Mutex<StreamState>>);
 
-struct State {
+struct StreamState {
     /// When the connection was opened, or its last request ended.
     quiet_since: Instant,
     /// When the first byte of a head came that is not yet complete (HTTP/1.1 only).
@@ -61,7 +61,7 @@ struct State {
 
 /// Why a connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overdue {
+pub enum TimeoutReason {
     /// Nothing under way for too long.
     Idle,
     /// A head that began and does not end.
@@ -83,10 +83,10 @@ pub enum Idleness {
     Half(Instant),
 }
 
-impl Activity {
+impl ConnectionState {
     /// A connection that was just opened.
     pub fn begin() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(StreamState {
             quiet_since: Instant::now(),
             head_since: None,
             blocked_since: None,
@@ -105,20 +105,20 @@ impl Activity {
 
     /// The next moment at which the connection may be overdue, and for what; nothing for one that has only to be
     /// looked at again then.
-    pub fn next_check(&self, settings: &HttpSettings) -> (Instant, Option<Overdue>) {
+    pub fn next_check(&self, settings: &HttpLimits) -> (Instant, Option<TimeoutReason>) {
         let state = self.state();
         if let Some(since) = state.blocked_since.or(state.untaken_since) {
-            (since + settings.request_time, Some(Overdue::Stuck))
+            (since + settings.request_time, Some(TimeoutReason::Stuck))
         } else if state.open > 0 {
             (Instant::now() + settings.request_time, None)
         } else if state.unwanted {
-            (Instant::now(), Some(Overdue::Unwanted))
+            (Instant::now(), Some(TimeoutReason::Unwanted))
         } else if let Some(since) = state.head_since {
-            (since + settings.header_time, Some(Overdue::Head))
+            (since + settings.header_time, Some(TimeoutReason::Head))
         } else if state.fresh {
-            (state.quiet_since + settings.header_time, Some(Overdue::Idle))
+            (state.quiet_since + settings.header_time, Some(TimeoutReason::Idle))
         } else {
-            (state.quiet_since + settings.idle_time, Some(Overdue::Idle))
+            (state.quiet_since + settings.idle_time, Some(TimeoutReason::Idle))
         }
     }
 
@@ -144,7 +144,7 @@ impl Activity {
         }
     }
 
-    /// The task that looks at [`Activity::next_check`], to be woken when the answer has changed for another reason
+    /// The task that looks at [`ConnectionState::next_check`], to be woken when the answer has changed for another reason
     /// than what the connection does.
     pub fn watched_by(&self, waker: &Waker) {
         let watcher = &mut self.state().watcher;
@@ -154,14 +154,14 @@ impl Activity {
     }
 
     /// A request's head is complete.
-    pub fn request(&self, version: Version) -> Underway {
+    pub fn request(&self, version: Version) -> RequestGuard {
         let mut state = self.state();
         state.h2 = version == Version::HTTP_2;
         state.open += 1;
         state.fresh = false;
         state.unread = false;
         let began = state.head_since.take().unwrap_or_else(Instant::now);
-        Underway { activity: self.clone(), began, ready: false }
+        RequestGuard { activity: self.clone(), began, ready: false }
     }
 
     /// The socket once the connection has given it up, and whether a request's body may still be coming in on it.
@@ -170,19 +170,19 @@ impl Activity {
         (state.returned.take(), state.unread)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StreamState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request under way, until its reply is handed over whole (or it is given up).
-pub struct Underway {
-    activity: Activity,
+pub struct RequestGuard {
+    activity: ConnectionState,
     began: Instant,
     ready: bool,
 }
 
-impl Underway {
+impl RequestGuard {
     /// When the first byte of its head came.
     pub fn began(&self) -> Instant {
         self.began
@@ -199,7 +199,7 @@ impl Underway {
     }
 }
 
-impl Drop for Underway {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut state = self.activity.state();
         let now = Instant::now();
@@ -214,9 +214,9 @@ impl Drop for Underway {
     }
 }
 
-impl Socket {
+impl MonitoredStream {
     /// A socket that reports to `activity`.
-    pub fn new(stream: TcpStream, activity: Activity, own_answer: OwnAnswer) -> Self {
+    pub fn new(stream: TcpStream, activity: ConnectionState, own_answer: ErrorRenderer) -> Self {
         Self { stream: Some(stream), activity, own_answer, outbox: Vec::new() }
     }
 
@@ -258,13 +258,13 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for MonitoredStream {
     fn drop(&mut self) {
         self.activity.state().returned = self.stream.take();
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for MonitoredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -285,7 +285,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for MonitoredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

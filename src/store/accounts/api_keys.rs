@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::account::user::{KeyEntry, month_of};
+use crate::domain::account::user::{ApiKeyInfo, month_of};
 use crate::error::Result;
 use crate::store::db::columns::{instant, millis};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 const COLUMNS: &str = "key, id, name, prefix, created_at";
 
@@ -26,7 +26,7 @@ pub struct NewKey {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, new: &NewKey) -> Result<i64> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
     tx.prepare_cached(
         "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
@@ -59,7 +59,7 @@ const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coales
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_owner(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
+pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
     let owner = read.prepare_cached(FIND_OWNER)?.query_row(params![hash, month_of(now)], |row| {
         Ok(Owner {
             key: row.get(0)?,
@@ -76,7 +76,7 @@ pub fn find_owner(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Op
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<KeyEntry>> {
+pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key");
     Ok(read.prepare_cached(&sql)?.query_map([user_key], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
@@ -85,7 +85,7 @@ pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<KeyEntry>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn prefix(read: &Read<'_>, key: i64) -> Result<Option<String>> {
+pub fn prefix(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached("SELECT prefix FROM api_keys WHERE key = ?1")?
         .query_row([key], |row| row.get(0))
@@ -99,7 +99,7 @@ pub fn prefix(read: &Read<'_>, key: i64) -> Result<Option<String>> {
 /// # Errors
 /// When the file cannot be written.
 pub fn replace(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     old: &[u8; 32],
     new_id: &str,
     prefix: &str,
@@ -118,7 +118,7 @@ pub fn replace(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     let deleted = tx
         .prepare_cached("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1")?
         .execute(params![user_key, id])?;
@@ -129,15 +129,15 @@ pub fn delete(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_user(read: &Read<'_>, id: &str) -> Result<Option<i64>> {
+pub fn find_user(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM api_keys WHERE id = ?1")?
         .query_row([id], |row| row.get(0))
         .optional()?)
 }
 
-fn read_key(row: &Row<'_>) -> rusqlite::Result<KeyEntry> {
-    Ok(KeyEntry {
+fn read_key(row: &Row<'_>) -> rusqlite::Result<ApiKeyInfo> {
+    Ok(ApiKeyInfo {
         key: row.get("key")?,
         id: row.get("id")?,
         name: row.get("name")?,

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::account::device_login::{Login, State};
+use crate::domain::account::device_login::{DeviceLogin, LoginState};
 use crate::error::Result;
 use crate::store::db::columns::{instant, millis, read_instant, word};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 const CODES_OF: &str = "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
 const MAILS_TO: &str =
@@ -24,7 +24,7 @@ const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Result<bool> {
+pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Result<bool> {
     let inserted = tx
         .prepare_cached(
             "INSERT INTO logins (code_hash, client, state, mails, created_at) VALUES (?1, ?2, 'pending', 0, ?3)
@@ -38,7 +38,7 @@ pub fn insert(tx: &Tx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Res
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, code: &[u8; 32]) -> Result<Option<Login>> {
+pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
     Ok(read
         .prepare_cached(
             "SELECT state, email, token_hash, mails, user_key, created_at FROM logins WHERE code_hash = ?1",
@@ -51,7 +51,7 @@ pub fn find(read: &Read<'_>, code: &[u8; 32]) -> Result<Option<Login>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn codes_of(read: &Read<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn codes_of(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     instants(read, CODES_OF, client, since, limit)
 }
 
@@ -59,7 +59,7 @@ pub fn codes_of(read: &Read<'_>, client: &str, since: Timestamp, limit: usize) -
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails_to(read: &Read<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn mails_to(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     instants(read, MAILS_TO, email, since, limit)
 }
 
@@ -67,7 +67,7 @@ pub fn mails_to(read: &Read<'_>, email: &str, since: Timestamp, limit: usize) ->
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn mark_email_sent(tx: &Tx<'_>, code: &[u8; 32]) -> Result<()> {
+pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
     tx.prepare_cached("UPDATE logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'")?
         .execute([code])?;
     Ok(())
@@ -77,7 +77,13 @@ pub fn mark_email_sent(tx: &Tx<'_>, code: &[u8; 32]) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save_link(tx: &Tx<'_>, code: &[u8; 32], email: &str, token: &[u8; 32], now: Timestamp) -> Result<()> {
+pub fn save_link(
+    tx: &WriteTx<'_>,
+    code: &[u8; 32],
+    email: &str,
+    token: &[u8; 32],
+    now: Timestamp,
+) -> Result<()> {
     tx.prepare_cached(
         "UPDATE logins SET state = 'email_sent', email = ?2, token_hash = ?3, mails = mails + 1
           WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')",
@@ -92,7 +98,7 @@ pub fn save_link(tx: &Tx<'_>, code: &[u8; 32], email: &str, token: &[u8; 32], no
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn approve(tx: &Tx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
+pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
     let approved = tx
         .prepare_cached(
             "UPDATE logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'",
@@ -105,7 +111,7 @@ pub fn approve(tx: &Tx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn claim(tx: &Tx<'_>, code: &[u8; 32]) -> Result<bool> {
+pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     let claimed = tx
         .prepare_cached("UPDATE logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'")?
         .execute([code])?;
@@ -116,7 +122,7 @@ pub fn claim(tx: &Tx<'_>, code: &[u8; 32]) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn oldest(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
     Ok(oldest.map(read_instant).transpose()?)
 }
@@ -125,7 +131,7 @@ pub fn oldest(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, until: Timestamp, limit: u32) -> Result<()> {
+pub fn delete(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
         tx.prepare_cached(sql)?.execute(params![millis(until), limit])?;
     }
@@ -133,7 +139,7 @@ pub fn delete(tx: &Tx<'_>, until: Timestamp, limit: u32) -> Result<()> {
 }
 
 fn instants(
-    read: &Read<'_>,
+    read: &ReadTx<'_>,
     sql: &str,
     whose: &str,
     since: Timestamp,
@@ -146,9 +152,9 @@ fn instants(
         .collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
-fn read_login(row: &Row<'_>) -> rusqlite::Result<Login> {
-    Ok(Login {
-        state: word(row, "state", State::parse)?,
+fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
+    Ok(DeviceLogin {
+        state: word(row, "state", LoginState::parse)?,
         created_at: instant(row, "created_at")?,
         email: row.get("email")?,
         token_hash: row.get("token_hash")?,

@@ -5,14 +5,14 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// How long an answer is kept (contract §4).
 pub const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// An answer as it was first given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptAnswer {
+pub struct IdempotencyRecord {
     /// SHA-256 of what was asked.
     pub fingerprint: [u8; 32],
     /// The HTTP status.
@@ -25,14 +25,19 @@ pub struct KeptAnswer {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, user_key: i64, key: &str, oldest: Timestamp) -> Result<Option<KeptAnswer>> {
+pub fn find(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    key: &str,
+    oldest: Timestamp,
+) -> Result<Option<IdempotencyRecord>> {
     Ok(read
         .prepare_cached(
             "SELECT fingerprint, status, body FROM idempotent_answers
               WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3",
         )?
         .query_row(params![user_key, key, millis(oldest)], |row| {
-            Ok(KeptAnswer { fingerprint: row.get(0)?, status: row.get(1)?, body: row.get(2)? })
+            Ok(IdempotencyRecord { fingerprint: row.get(0)?, status: row.get(1)?, body: row.get(2)? })
         })
         .optional()?)
 }
@@ -41,7 +46,13 @@ pub fn find(read: &Read<'_>, user_key: i64, key: &str, oldest: Timestamp) -> Res
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn keep(tx: &Tx<'_>, user_key: i64, key: &str, answer: &KeptAnswer, now: Timestamp) -> Result<()> {
+pub fn keep(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    key: &str,
+    answer: &IdempotencyRecord,
+    now: Timestamp,
+) -> Result<()> {
     tx.prepare_cached(
         "INSERT OR REPLACE INTO idempotent_answers (user_key, idempotency_key, fingerprint, status, body, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -54,7 +65,7 @@ pub fn keep(tx: &Tx<'_>, user_key: i64, key: &str, answer: &KeptAnswer, now: Tim
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn oldest(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let oldest: Option<i64> = read
         .prepare_cached("SELECT created_at FROM idempotent_answers ORDER BY created_at LIMIT 1")?
         .query_row([], |row| row.get(0))
@@ -66,7 +77,7 @@ pub fn oldest(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
+pub fn delete(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     Ok(tx
         .prepare_cached(
             "DELETE FROM idempotent_answers WHERE (user_key, idempotency_key) IN (

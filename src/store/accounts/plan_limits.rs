@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::cues::due_cues::account_for_overdue;
 use crate::store::cues::find_by_key;
 use crate::store::db::columns::millis;
@@ -18,7 +18,12 @@ const ABOVE_LIMIT: &str =
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn pause_above_limit(tx: &Tx<'_>, user_key: i64, limit: Option<u32>, now: Timestamp) -> Result<usize> {
+pub fn pause_above_limit(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    limit: Option<u32>,
+    now: Timestamp,
+) -> Result<usize> {
     let Some(limit) = limit else { return Ok(0) };
     let overdue: Vec<i64> = tx
         .prepare_cached(&format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3"))?

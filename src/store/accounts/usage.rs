@@ -9,11 +9,11 @@ use crate::domain::account::quota::Quota;
 use crate::domain::account::user::month_of;
 use crate::error::Result;
 use crate::store::db::columns::{maybe_instant, millis};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// A user's month so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Month {
+pub struct MonthlyUsage {
     /// Executions that count against the quota.
     pub executions: i64,
     /// Outcomes reported as successes.
@@ -32,7 +32,7 @@ const QUOTA: &str = "SELECT plan, executions, over_since
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, user_key: i64, now: Timestamp) -> Result<Month> {
+pub fn find(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<MonthlyUsage> {
     let found =
         read.prepare_cached(FIND)?.query_row(params![user_key, month_of(now)], read_month).optional()?;
     Ok(found.unwrap_or_default())
@@ -42,7 +42,7 @@ pub fn find(read: &Read<'_>, user_key: i64, now: Timestamp) -> Result<Month> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn quota(read: &Read<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<Option<Quota>> {
+pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<Option<Quota>> {
     Ok(read
         .prepare_cached(QUOTA)?
         .query_row(params![user_key, month_of(now)], |row| {
@@ -57,7 +57,7 @@ pub fn quota(read: &Read<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> R
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save_quota(tx: &Tx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
+pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO months (user_key, month, executions, over_since, succeeded, failed)
          VALUES (?1, ?2, ?3, ?4, 0, 0)
@@ -72,7 +72,7 @@ pub fn save_quota(tx: &Tx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> 
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn end_grace(tx: &Tx<'_>, user_key: i64) -> Result<()> {
+pub fn end_grace(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached("UPDATE months SET over_since = NULL WHERE user_key = ?1 AND over_since IS NOT NULL")?
         .execute([user_key])?;
     Ok(())
@@ -82,7 +82,7 @@ pub fn end_grace(tx: &Tx<'_>, user_key: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn count_outcome(tx: &Tx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
+pub fn count_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO months (user_key, month, executions, succeeded, failed) VALUES (?1, ?2, 0, ?3, NOT ?3)
          ON CONFLICT (user_key, month)
@@ -92,8 +92,8 @@ pub fn count_outcome(tx: &Tx<'_>, user_key: i64, success: bool, now: Timestamp) 
     Ok(())
 }
 
-fn read_month(row: &Row<'_>) -> rusqlite::Result<Month> {
-    Ok(Month {
+fn read_month(row: &Row<'_>) -> rusqlite::Result<MonthlyUsage> {
+    Ok(MonthlyUsage {
         executions: row.get("executions")?,
         succeeded: row.get("succeeded")?,
         failed: row.get("failed")?,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::store::accounts::plan_limits::pause_above_limit;
 use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::db::counters::settle;
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 const COLUMNS: &str =
     "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
@@ -30,7 +30,7 @@ pub struct NewUser {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, new: &NewUser) -> Result<Option<i64>> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let inserted = tx
         .prepare_cached(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
@@ -51,7 +51,7 @@ pub fn insert(tx: &Tx<'_>, new: &NewUser) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, user_key: i64) -> Result<Option<User>> {
+pub fn find(read: &ReadTx<'_>, user_key: i64) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([user_key], read_user).optional()?)
 }
@@ -60,7 +60,7 @@ pub fn find(read: &Read<'_>, user_key: i64) -> Result<Option<User>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_by_email(read: &Read<'_>, email: &str) -> Result<Option<User>> {
+pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE email = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([email], read_user).optional()?)
 }
@@ -69,7 +69,7 @@ pub fn find_by_email(read: &Read<'_>, email: &str) -> Result<Option<User>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_by_id(read: &Read<'_>, id: &str) -> Result<Option<User>> {
+pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE id = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([id], read_user).optional()?)
 }
@@ -78,7 +78,7 @@ pub fn find_by_id(read: &Read<'_>, id: &str) -> Result<Option<User>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>) -> Result<Vec<User>> {
+pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users ORDER BY key");
     Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
@@ -87,7 +87,7 @@ pub fn list(read: &Read<'_>) -> Result<Vec<User>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn exist(read: &Read<'_>) -> Result<bool> {
+pub fn exist(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
 }
 
@@ -95,7 +95,7 @@ pub fn exist(read: &Read<'_>) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_plan(tx: &Tx<'_>, user_key: i64, plan: &str) -> Result<bool> {
+pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     let changed = tx
         .prepare_cached("UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2")?
         .execute(params![user_key, plan])?;
@@ -106,7 +106,7 @@ pub fn set_plan(tx: &Tx<'_>, user_key: i64, plan: &str) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub fn active_cues(tx: &Tx<'_>, user_key: i64) -> Result<Option<i64>> {
+pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
     settle(tx)?;
     Ok(tx
         .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
@@ -118,7 +118,7 @@ pub fn active_cues(tx: &Tx<'_>, user_key: i64) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_plan_interval(tx: &Tx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
+pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
     tx.prepare_cached("UPDATE users SET plan_interval = ?2 WHERE key = ?1")?
         .execute(params![user_key, interval.map(Interval::as_str)])?;
     Ok(())
@@ -128,7 +128,7 @@ pub fn set_plan_interval(tx: &Tx<'_>, user_key: i64, interval: Option<Interval>)
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE users SET disabled_at = ?2 WHERE key = ?1")?
         .execute(params![user_key, millis(now)])?;
     pause_above_limit(tx, user_key, Some(0), now)?;
@@ -139,7 +139,7 @@ pub fn disable(tx: &Tx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
+pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read
         .prepare_cached("SELECT webhook_secret FROM users WHERE key = ?1")?
         .query_row([user_key], |row| row.get(0))?)
@@ -149,7 +149,12 @@ pub fn webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn rotate_secret(tx: &Tx<'_>, user_key: i64, secret: &str, previous_expires: Timestamp) -> Result<()> {
+pub fn rotate_secret(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    secret: &str,
+    previous_expires: Timestamp,
+) -> Result<()> {
     tx.prepare_cached(
         "UPDATE users SET previous_secret = webhook_secret, previous_secret_expires = ?3, webhook_secret = ?2
           WHERE key = ?1",
@@ -162,7 +167,7 @@ pub fn rotate_secret(tx: &Tx<'_>, user_key: i64, secret: &str, previous_expires:
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn alert_webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
+pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read
         .prepare_cached("SELECT alert_webhook_secret FROM users WHERE key = ?1")?
         .query_row([user_key], |row| row.get(0))?)
@@ -172,7 +177,7 @@ pub fn alert_webhook_secret(read: &Read<'_>, user_key: i64) -> Result<String> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_alert_webhook_secret(tx: &Tx<'_>, user_key: i64, secret: &str) -> Result<()> {
+pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
     tx.prepare_cached("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1")?
         .execute(params![user_key, secret])?;
     Ok(())
@@ -182,7 +187,7 @@ pub fn set_alert_webhook_secret(tx: &Tx<'_>, user_key: i64, secret: &str) -> Res
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_alert_webhook_url(tx: &Tx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
+pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
     tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?
         .execute(params![user_key, url])?;
     Ok(())

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::billing::offer::{Offer, RequestStatus};
 use crate::error::Result;
 use crate::store::db::columns::{broken, instant, maybe_instant, millis, word};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Links of one user that can be used at a time, of each kind; a further one takes the place of the oldest.
 const MOST_LINKS: u32 = 10;
@@ -22,7 +22,7 @@ const COLUMNS: &str =
 /// A request that is being made: its link.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub struct NewRequest {
+pub struct NewBillingRequest {
     pub id: String,
     pub user_key: i64,
     pub offer: Offer,
@@ -53,7 +53,7 @@ pub struct BillingRequest {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert_request(tx: &Tx<'_>, new: &NewRequest, now: Timestamp) -> Result<()> {
+pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "DELETE FROM billing_requests WHERE key IN
             (SELECT key FROM billing_requests WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)",
@@ -84,7 +84,7 @@ pub fn insert_request(tx: &Tx<'_>, new: &NewRequest, now: Timestamp) -> Result<(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_by_link(read: &Read<'_>, link_hash: &[u8; 32]) -> Result<Option<BillingRequest>> {
+pub fn find_by_link(read: &ReadTx<'_>, link_hash: &[u8; 32]) -> Result<Option<BillingRequest>> {
     let filter = "link_hash = ?1 AND disabled_at IS NULL";
     Ok(read.prepare_cached(&select(filter))?.query_row([link_hash], read_request).optional()?)
 }
@@ -93,7 +93,7 @@ pub fn find_by_link(read: &Read<'_>, link_hash: &[u8; 32]) -> Result<Option<Bill
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, id: &str) -> Result<Option<BillingRequest>> {
+pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<BillingRequest>> {
     let filter = "billing_requests.id = ?1 AND status <> 'offered'";
     Ok(read.prepare_cached(&select(filter))?.query_row([id], read_request).optional()?)
 }
@@ -102,7 +102,7 @@ pub fn find(read: &Read<'_>, id: &str) -> Result<Option<BillingRequest>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
+pub fn list(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
     let filter = if decided { "status <> 'offered'" } else { "status = 'requested'" };
     let sql = format!("{} ORDER BY billing_requests.key", select(filter));
     Ok(read.prepare_cached(&sql)?.query_map([], read_request)?.collect::<rusqlite::Result<_>>()?)
@@ -112,7 +112,7 @@ pub fn list(read: &Read<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_waiting(read: &Read<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
+pub fn find_waiting(read: &ReadTx<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
     let filter = "user_key = ?1 AND status = 'requested'";
     Ok(read.prepare_cached(&select(filter))?.query_row([user_key], read_request).optional()?)
 }
@@ -121,7 +121,7 @@ pub fn find_waiting(read: &Read<'_>, user_key: i64) -> Result<Option<BillingRequ
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn confirm(tx: &Tx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+pub fn confirm(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
     let confirmed = tx
         .prepare_cached(
             "UPDATE billing_requests SET status = 'requested', requested_at = ?2
@@ -135,7 +135,7 @@ pub fn confirm(tx: &Tx<'_>, key: i64, now: Timestamp) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete_waiting(tx: &Tx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_waiting(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_requests WHERE user_key = ?1 AND status = 'requested'")?
         .execute([user_key])?;
     Ok(())
@@ -145,7 +145,7 @@ pub fn delete_waiting(tx: &Tx<'_>, user_key: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn decide(tx: &Tx<'_>, key: i64, decision: RequestStatus, now: Timestamp) -> Result<bool> {
+pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestamp) -> Result<bool> {
     let decided = tx
         .prepare_cached(
             "UPDATE billing_requests SET status = ?2, decided_at = ?3 WHERE key = ?1 AND status = 'requested'",
@@ -158,7 +158,7 @@ pub fn decide(tx: &Tx<'_>, key: i64, decision: RequestStatus, now: Timestamp) ->
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn was_ever_approved(read: &Read<'_>, user_key: i64) -> Result<bool> {
+pub fn was_ever_approved(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved')";
     Ok(read.prepare_cached(sql)?.query_row([user_key], |row| row.get(0))?)
 }
@@ -168,7 +168,7 @@ pub fn was_ever_approved(read: &Read<'_>, user_key: i64) -> Result<bool> {
 /// # Errors
 /// When the file cannot be written.
 pub fn insert_portal_link(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     user_key: i64,
     hash: &[u8; 32],
     expires_at: Timestamp,
@@ -193,7 +193,7 @@ pub fn insert_portal_link(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_portal_user(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<i64>> {
+pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached(
             "SELECT user_key FROM billing_portal_links JOIN users ON users.key = user_key
@@ -207,7 +207,7 @@ pub fn find_portal_user(read: &Read<'_>, hash: &[u8; 32], now: Timestamp) -> Res
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete_portal_link(tx: &Tx<'_>, hash: &[u8; 32]) -> Result<()> {
+pub fn delete_portal_link(tx: &WriteTx<'_>, hash: &[u8; 32]) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_portal_links WHERE hash = ?1")?.execute([hash])?;
     Ok(())
 }

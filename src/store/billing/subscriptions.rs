@@ -3,11 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::billing::subscription::{Standing, Subscription};
+use crate::domain::billing::subscription::{Subscription, SubscriptionState};
 use crate::error::Result;
 use crate::store::billing::requests::read_offer;
 use crate::store::db::columns::{millis, word};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// How long an event's id is known; the provider tries again for a few days.
 const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -18,7 +18,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take_event(tx: &Tx<'_>, id: &str, now: Timestamp) -> Result<bool> {
+pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let forgotten = now.checked_sub(KNOWN_FOR).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE taken_at <= ?1 LIMIT ?2 + 0)",
@@ -34,7 +34,7 @@ pub fn take_event(tx: &Tx<'_>, id: &str, now: Timestamp) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn link_customer(tx: &Tx<'_>, customer: &str, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     )?
@@ -46,7 +46,7 @@ pub fn link_customer(tx: &Tx<'_>, customer: &str, user_key: i64, now: Timestamp)
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn user_of(read: &Read<'_>, customer: &str) -> Result<Option<i64>> {
+pub fn user_of(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM billing_customers WHERE id = ?1")?
         .query_row([customer], |row| row.get(0))
@@ -57,7 +57,7 @@ pub fn user_of(read: &Read<'_>, customer: &str) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn customer_of(read: &Read<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn customer_of(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached(
             "SELECT id FROM billing_customers AS customer WHERE user_key = ?1
@@ -73,7 +73,7 @@ pub fn customer_of(read: &Read<'_>, user_key: i64) -> Result<Option<String>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, id: &str) -> Result<Option<Subscription>> {
+pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
     let sql = "SELECT id, customer_id, plan, plan_interval, standing, as_of FROM billing_subscriptions
                 WHERE id = ?1";
     Ok(read.prepare_cached(sql)?.query_row([id], read_subscription).optional()?)
@@ -83,7 +83,7 @@ pub fn find(read: &Read<'_>, id: &str) -> Result<Option<Subscription>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of(read: &Read<'_>, user_key: i64) -> Result<Vec<Subscription>> {
+pub fn list_of(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
             "SELECT subscription.id, customer_id, plan, plan_interval, standing, as_of
@@ -99,7 +99,7 @@ pub fn list_of(read: &Read<'_>, user_key: i64) -> Result<Vec<Subscription>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(tx: &Tx<'_>, subscription: &Subscription) -> Result<()> {
+pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, standing, as_of)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -122,7 +122,7 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         id: row.get("id")?,
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
-        standing: word(row, "standing", Standing::parse)?,
+        standing: word(row, "standing", SubscriptionState::parse)?,
         as_of: row.get("as_of")?,
     })
 }

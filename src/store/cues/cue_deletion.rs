@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{BATCH, delete_found};
-use crate::store::{Read, Rings, Tx};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 // The newest first: what still waits to be sent or claimed is found there, as a rule.
 const EXECUTIONS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
@@ -19,7 +19,7 @@ const MISSED: &str = "SELECT key FROM missed WHERE cue_key = ?1 LIMIT ?2 + 0";
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn remove(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn remove(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     let removed: Option<i64> = tx
         .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key")?
         .query_row(params![user_key, id], |row| row.get(0))
@@ -29,7 +29,7 @@ pub fn remove(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
     if !erase(tx, cue_key)? {
         tx.prepare_cached("INSERT INTO removed_cues (key, user_key) VALUES (?1, ?2)")?
             .execute([cue_key, user_key])?;
-        tx.ring(Rings { schedule: Some(Timestamp::MIN), ..Rings::default() });
+        tx.ring(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
     }
     Ok(true)
 }
@@ -38,7 +38,7 @@ pub fn remove(tx: &Tx<'_>, user_key: i64, id: &str) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn first(read: &Read<'_>) -> Result<Option<i64>> {
+pub fn first(read: &ReadTx<'_>) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT key FROM removed_cues ORDER BY key LIMIT 1")?
         .query_row([], |row| row.get(0))
@@ -49,7 +49,7 @@ pub fn first(read: &Read<'_>) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_of(read: &Read<'_>, user_key: i64) -> Result<bool> {
+pub fn any_of(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     Ok(read.prepare_cached("SELECT 1 FROM removed_cues WHERE user_key = ?1")?.exists([user_key])?)
 }
 
@@ -57,7 +57,7 @@ pub fn any_of(read: &Read<'_>, user_key: i64) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn erase(tx: &Tx<'_>, cue_key: i64) -> Result<bool> {
+pub fn erase(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let is_over = delete_found(tx, EXECUTIONS, [cue_key, BATCH], |key| retention::delete_execution(tx, key))?
         && payloads::delete_all(tx, cue_key)?
         && delete_found(tx, MISSED, [cue_key, BATCH], |key| {

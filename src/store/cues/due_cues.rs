@@ -3,14 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::cue::{Cue, ScheduleText};
+use crate::domain::cue::{Cue, StoredSchedule};
 use crate::domain::schedule::Occurrences;
-use crate::domain::schedule::catch_up::Reason;
+use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
 use crate::store::cues::read_schedule;
-use crate::store::db::columns::{Columns, instant, millis, read_instant};
-use crate::store::db::write_stats::Deed;
-use crate::store::{Read, Tx};
+use crate::store::db::columns::{RowReader, instant, millis, read_instant};
+use crate::store::db::write_stats::WriteEvent;
+use crate::store::{ReadTx, WriteTx};
 
 macro_rules! due_cues {
     ($which:literal) => {
@@ -44,7 +44,7 @@ pub struct DueCue {
     pub next_run: Timestamp,
     /// How often it has run before.
     pub run_count: i64,
-    pub schedule: ScheduleText,
+    pub schedule: StoredSchedule,
     pub is_worker: bool,
     pub lane: Option<i64>,
     pub payload_key: Option<i64>,
@@ -57,7 +57,7 @@ pub struct DueCue {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let due = read
         .prepare_cached(LIST)?
         .query_map(params![millis(now), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
@@ -71,13 +71,13 @@ pub fn list(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, r
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
+pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
     Ok(read.prepare_cached(ONE)?.query_row(params![millis(now), key], read_due).optional()?)
 }
 
 /// The cue in the columns of [`LIST`].
 fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
-    let mut columns = Columns::of(row);
+    let mut columns = RowReader::of(row);
     Ok(DueCue {
         key: columns.get()?,
         user_key: columns.get()?,
@@ -96,7 +96,7 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let next: Option<i64> = read.prepare_cached(NEXT)?.query_row([], |row| row.get(0)).optional()?;
     Ok(next.map(read_instant).transpose()?)
 }
@@ -106,7 +106,7 @@ pub fn next(read: &Read<'_>) -> Result<Option<Timestamp>> {
 /// # Errors
 /// When the file cannot be written.
 pub fn advance(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     cue_key: i64,
     next_run: Option<Timestamp>,
     runs: usize,
@@ -132,7 +132,7 @@ pub fn advance(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn fail(tx: &Tx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let user_key = tx
         .prepare_cached(
             "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
@@ -150,7 +150,7 @@ pub fn fail(tx: &Tx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert_missed(tx: &Tx<'_>, cue_key: i64, missed: Occurrences, reason: Reason) -> Result<()> {
+pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason: MissReason) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     tx.prepare_cached(
         "INSERT INTO missed (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -162,7 +162,7 @@ pub fn insert_missed(tx: &Tx<'_>, cue_key: i64, missed: Occurrences, reason: Rea
         i64::try_from(missed.count).unwrap_or(i64::MAX),
         reason.as_str()
     ])?;
-    tx.count(Deed::Missed(reason), missed.count);
+    tx.count(WriteEvent::Missed(reason), missed.count);
     Ok(())
 }
 
@@ -171,11 +171,11 @@ pub fn insert_missed(tx: &Tx<'_>, cue_key: i64, missed: Occurrences, reason: Rea
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn account_for_overdue(tx: &Tx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
+pub fn account_for_overdue(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
     let (Some(due), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
     let before = due.checked_sub(SignedDuration::from_millis(1)).unwrap_or(due);
     let missed = schedule.occurrences(before, now);
-    insert_missed(tx, cue.key, missed, Reason::Downtime)?;
+    insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     if count > 0 {
         tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
@@ -187,7 +187,7 @@ pub fn account_for_overdue(tx: &Tx<'_>, cue: &Cue, now: Timestamp) -> Result<i64
 /// One row of missed runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Missed {
+pub struct MissedRuns {
     pub first: Timestamp,
     pub last: Timestamp,
     pub count: i64,
@@ -198,13 +198,18 @@ pub struct Missed {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_missed(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Missed>, i64)> {
+pub fn list_missed(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<MissedRuns>, i64)> {
     let missed = read
         .prepare_cached(
             "SELECT first, last, count, reason FROM missed WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
         )?
         .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], |row| {
-            Ok(Missed {
+            Ok(MissedRuns {
                 first: instant(row, "first")?,
                 last: instant(row, "last")?,
                 count: row.get("count")?,

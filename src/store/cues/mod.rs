@@ -9,17 +9,17 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use crate::domain::cue::{Cue, ScheduleText, Status, Transport, When, after_only_run};
-use crate::domain::execution::Retry;
-use crate::domain::execution::verification::Mode;
+use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule, Transport, after_only_run};
+use crate::domain::execution::RetryPolicy;
+use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::cues::due_cues::account_for_overdue;
 use crate::store::cues::payloads::set_payload;
-use crate::store::db::columns::{Columns, broken, maybe_json, millis, read_instant};
-use crate::store::{Read, Tx};
+use crate::store::db::columns::{RowReader, broken, maybe_json, millis, read_instant};
+use crate::store::{ReadTx, WriteTx};
 
 macro_rules! columns {
     () => {
@@ -43,7 +43,7 @@ const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND 
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
+pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
     tx.prepare_cached(
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport, lane,
                            cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
@@ -80,7 +80,7 @@ pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue>
         millis(cue.updated_at),
     ])?;
     cue.key = tx.last_insert_rowid();
-    tx.tally().active_cues(cue.user_key, i64::from(cue.status == Status::Active));
+    tx.tally().active_cues(cue.user_key, i64::from(cue.status == CueStatus::Active));
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;
     }
@@ -91,10 +91,10 @@ pub fn insert(tx: &Tx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue>
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
+pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     let was_active =
         tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
-    let is_active = cue.status == Status::Active;
+    let is_active = cue.status == CueStatus::Active;
     tx.tally().active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
     tx.prepare_cached(
         "UPDATE cues SET status = ?2, next_run = ?3, lane = ?4, cron = ?5, at = ?6, timezone = ?7, catch_up = ?8,
@@ -131,7 +131,7 @@ pub fn save(tx: &Tx<'_>, cue: &Cue) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
+pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
@@ -139,7 +139,7 @@ pub fn find(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_whole(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
+pub fn find_whole(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
     let mut find = read.prepare_cached(FIND_WHOLE)?;
     let found =
         find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
@@ -150,7 +150,7 @@ pub fn find_whole(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<(Cu
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn key_of(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+pub fn key_of(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
@@ -159,7 +159,7 @@ pub fn key_of(read: &Read<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Cue>> {
+pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
 }
@@ -169,15 +169,15 @@ pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Cue>> {
 /// # Errors
 /// When the file cannot be read.
 pub fn list(
-    read: &Read<'_>,
+    read: &ReadTx<'_>,
     user_key: i64,
-    status: Option<Status>,
+    status: Option<CueStatus>,
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Cue>, i64)> {
     let filter =
         if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
-    let status = status.map(Status::as_str);
+    let status = status.map(CueStatus::as_str);
     let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 + 0 OFFSET ?4");
     let cues = read
         .prepare_cached(&page)?
@@ -193,7 +193,7 @@ pub fn list(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn count_run(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn count_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
     )?
@@ -206,7 +206,7 @@ pub fn count_run(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be written.
 pub fn end_once(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     cue_key: i64,
     scheduled_for: Timestamp,
     success: bool,
@@ -233,10 +233,10 @@ pub fn end_once(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn pause(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
     account_for_overdue(tx, &cue, now)?;
-    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == Status::Active));
+    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue_key, millis(now)])?;
     Ok(())
@@ -246,13 +246,13 @@ pub fn pause(tx: &Tx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
 ///
 /// # Errors
 /// When the columns hold what this program never writes.
-pub fn read_schedule(columns: &mut Columns<'_, '_>) -> rusqlite::Result<ScheduleText> {
+pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<StoredSchedule> {
     let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
-        (Some(cron), None) => When::Recurring(cron),
-        (None, Some(at)) => When::Once(read_instant(at)?),
+        (Some(cron), None) => ScheduleSpec::Recurring(cron),
+        (None, Some(at)) => ScheduleSpec::Once(read_instant(at)?),
         _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
     };
-    Ok(ScheduleText { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
+    Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
 }
 
 /// A callback of what its columns hold.
@@ -269,22 +269,22 @@ pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Re
 ///
 /// # Errors
 /// When they hold what this program never writes.
-pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<Retry> {
+pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<RetryPolicy> {
     let backoff_minutes =
         serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
-    Ok(Retry { max_attempts, backoff_minutes })
+    Ok(RetryPolicy { max_attempts, backoff_minutes })
 }
 
 /// The cue in the columns of [`COLUMNS`].
 fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
-    let mut columns = Columns::of(row);
+    let mut columns = RowReader::of(row);
     Ok(Cue {
         key: columns.get()?,
         id: columns.get()?,
         user_key: columns.get()?,
         name: columns.get()?,
         description: columns.get()?,
-        status: columns.word(Status::parse)?,
+        status: columns.word(CueStatus::parse)?,
         next_run: columns.maybe_instant()?,
         last_run: columns.maybe_instant()?,
         run_count: columns.get()?,
@@ -295,29 +295,29 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
         payload_key: columns.get()?,
         retry: retry(columns.get()?, columns.text()?)?,
         on_failure: serde_json::from_str(columns.text()?).map_err(|error| broken(&error.to_string()))?,
-        verification: columns.word(Mode::parse)?,
+        verification: columns.word(VerificationMode::parse)?,
         warning: columns.get()?,
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
     })
 }
 
-fn read_callback(columns: &mut Columns<'_, '_>) -> rusqlite::Result<Option<Callback>> {
+fn read_callback(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Option<Callback>> {
     let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
     url.map(|url| callback(url, method, headers)).transpose()
 }
 
 fn cron(cue: &Cue) -> Option<&str> {
     match &cue.schedule.when {
-        When::Recurring(cron) => Some(cron),
-        When::Once(_) => None,
+        ScheduleSpec::Recurring(cron) => Some(cron),
+        ScheduleSpec::Once(_) => None,
     }
 }
 
 fn at(cue: &Cue) -> Option<i64> {
     match cue.schedule.when {
-        When::Recurring(_) => None,
-        When::Once(at) => Some(millis(at)),
+        ScheduleSpec::Recurring(_) => None,
+        ScheduleSpec::Once(at) => Some(millis(at)),
     }
 }
 

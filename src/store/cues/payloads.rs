@@ -7,13 +7,13 @@ use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::store::db::columns::maybe_json;
 use crate::store::maintenance::retention::{BATCH, delete_found, mark};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Executions that are looked at to find which payloads of a cue are needed.
 const LOOKED_AT: i64 = 200;
 
 /// What executions of a cue show of the payloads that they share with it.
-enum Shared {
+enum SharedPayload {
     /// The first that is found.
     Payload(i64),
     /// There is none.
@@ -55,13 +55,13 @@ const DELETE: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_payload(tx: &Tx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
+pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
     let payload_key = payload.map(|payload| insert(tx, cue_key, false, payload)).transpose()?;
     if let Some(replaced) = of_cue(tx, cue_key)? {
         match first_shared(tx, NEWEST_FIRST, cue_key)? {
-            Shared::Payload(newest) if newest >= replaced => mark(tx, cue_key)?,
-            Shared::Unknown => mark(tx, cue_key)?,
-            Shared::Payload(_) | Shared::None => drop(delete(tx, replaced)?),
+            SharedPayload::Payload(newest) if newest >= replaced => mark(tx, cue_key)?,
+            SharedPayload::Unknown => mark(tx, cue_key)?,
+            SharedPayload::Payload(_) | SharedPayload::None => drop(delete(tx, replaced)?),
         }
     }
     tx.prepare_cached("UPDATE cues SET payload_key = ?2 WHERE key = ?1")?
@@ -73,7 +73,7 @@ pub fn set_payload(tx: &Tx<'_>, cue_key: i64, payload: Option<&Value>) -> Result
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert_own(tx: &Tx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
+pub fn insert_own(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
 
@@ -81,7 +81,7 @@ pub fn insert_own(tx: &Tx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn for_another(tx: &Tx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
+pub fn for_another(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
     match payload_key {
         Some(key) if payload_key != of_cue => {
             tx.prepare_cached(COPY)?.execute([key])?;
@@ -95,7 +95,7 @@ pub fn for_another(tx: &Tx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, key: Option<i64>) -> Result<Option<Value>> {
+pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
     let Some(key) = key else { return Ok(None) };
     let payload = read
         .prepare_cached("SELECT body FROM payloads WHERE key = ?1")?
@@ -109,11 +109,11 @@ pub fn find(read: &Read<'_>, key: Option<i64>) -> Result<Option<Value>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete_superseded(tx: &Tx<'_>, cue_key: i64) -> Result<bool> {
+pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let needed = match first_shared(tx, OLDEST_FIRST, cue_key)? {
-        Shared::Payload(oldest) => oldest,
-        Shared::None => of_cue(tx, cue_key)?.unwrap_or(i64::MAX),
-        Shared::Unknown => return Ok(true),
+        SharedPayload::Payload(oldest) => oldest,
+        SharedPayload::None => of_cue(tx, cue_key)?.unwrap_or(i64::MAX),
+        SharedPayload::Unknown => return Ok(true),
     };
     delete_found(tx, SUPERSEDED, [cue_key, BATCH, needed], |key| delete(tx, key))
 }
@@ -122,7 +122,7 @@ pub fn delete_superseded(tx: &Tx<'_>, cue_key: i64) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete_all(tx: &Tx<'_>, cue_key: i64) -> Result<bool> {
+pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     delete_found(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
 }
 
@@ -130,13 +130,13 @@ pub fn delete_all(tx: &Tx<'_>, cue_key: i64) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(in crate::store) fn delete(tx: &Tx<'_>, key: i64) -> Result<i64> {
+pub(in crate::store) fn delete(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     Ok(tx.prepare_cached(DELETE)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
 /// Stores a payload as the text that deliveries send: to read and write it again takes sixteen times its size, in
 /// every delivery thread at once.
-fn insert(tx: &Tx<'_>, cue_key: i64, own: bool, payload: &Value) -> Result<i64> {
+fn insert(tx: &WriteTx<'_>, cue_key: i64, own: bool, payload: &Value) -> Result<i64> {
     let word = |field| payload.get(field).and_then(Value::as_str);
     tx.prepare_cached(INSERT)?.execute(params![
         cue_key,
@@ -149,7 +149,7 @@ fn insert(tx: &Tx<'_>, cue_key: i64, own: bool, payload: &Value) -> Result<i64> 
 }
 
 /// The payload that a cue has.
-fn of_cue(tx: &Tx<'_>, cue_key: i64) -> Result<Option<i64>> {
+fn of_cue(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     let payload = tx
         .prepare_cached("SELECT payload_key FROM cues WHERE key = ?1")?
         .query_row([cue_key], |row| row.get(0))
@@ -158,17 +158,17 @@ fn of_cue(tx: &Tx<'_>, cue_key: i64) -> Result<Option<i64>> {
 }
 
 /// The first payload of a cue's own that its executions have, in the order of `sql`.
-fn first_shared(tx: &Tx<'_>, sql: &str, cue_key: i64) -> Result<Shared> {
+fn first_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPayload> {
     let mut looked_at = 0;
     let mut executions = tx.prepare_cached(sql)?;
     let mut executions = executions.query([cue_key, LOOKED_AT])?;
     while let Some(execution) = executions.next()? {
         if let Some(payload) = execution.get(0)? {
-            return Ok(Shared::Payload(payload));
+            return Ok(SharedPayload::Payload(payload));
         }
         looked_at += 1;
     }
-    Ok(if looked_at < LOOKED_AT { Shared::None } else { Shared::Unknown })
+    Ok(if looked_at < LOOKED_AT { SharedPayload::None } else { SharedPayload::Unknown })
 }
 
 #[cfg(test)]

@@ -73,12 +73,12 @@ fn read_word<T>(text: &str, name: &str, parse: impl FnOnce(&str) -> Option<T>) -
 
 /// The columns of a row one after the other, as their statement names them. Looking each up by its name takes longer
 /// than reading a row of twenty-six.
-pub struct Columns<'row, 'statement> {
+pub struct RowReader<'row, 'statement> {
     row: &'row Row<'statement>,
     next: usize,
 }
 
-impl<'row, 'statement> Columns<'row, 'statement> {
+impl<'row, 'statement> RowReader<'row, 'statement> {
     /// All columns of `row`.
     pub fn of(row: &'row Row<'statement>) -> Self {
         Self { row, next: 0 }

@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 
 /// What all lanes know of it. It does not pass: only a start looks at the file anew.
 #[derive(Debug, Clone, Default)]
-pub struct Damage(Arc<AtomicBool>);
+pub struct CorruptionFlag(Arc<AtomicBool>);
 
-impl Damage {
+impl CorruptionFlag {
     /// Notes what an answer tells of the file, and hands it on.
     pub fn noted<T>(&self, answer: Result<T>) -> Result<T> {
         if let Err(error) = &answer {

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
-use crate::store::Tx;
+use crate::store::WriteTx;
 
 /// What an execution may wait for, of which health shows how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wait {
+pub enum QueueName {
     /// For a delivery thread.
     Send,
     /// For a worker.
@@ -21,7 +21,7 @@ pub enum Wait {
     Retry,
 }
 
-impl Wait {
+impl QueueName {
     fn as_str(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -33,14 +33,14 @@ impl Wait {
 
 /// By how much a write has moved the counters so far.
 #[derive(Debug, Default)]
-pub struct Tally {
-    waiting: RefCell<BTreeMap<Wait, i64>>,
+pub struct CounterDeltas {
+    waiting: RefCell<BTreeMap<QueueName, i64>>,
     active_cues: RefCell<BTreeMap<i64, i64>>,
 }
 
-impl Tally {
+impl CounterDeltas {
     /// Counts `more` executions that wait, or fewer where it is negative.
-    pub fn waiting(&self, what: Wait, more: i64) {
+    pub fn waiting(&self, what: QueueName, more: i64) {
         *self.waiting.borrow_mut().entry(what).or_default() += more;
     }
 
@@ -54,7 +54,7 @@ impl Tally {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn settle(tx: &Tx<'_>) -> Result<()> {
+pub fn settle(tx: &WriteTx<'_>) -> Result<()> {
     for (what, more) in tx.tally().waiting.take() {
         if more != 0 {
             tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?

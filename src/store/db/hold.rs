@@ -6,11 +6,11 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// How much there is to do for a file that is held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Overdue {
+pub struct OverdueCounts {
     /// Cues that were due and have not fired.
     pub cues: i64,
     /// Executions that are due or ready: to be sent, to be claimed, to be tried again.
@@ -27,7 +27,7 @@ const OVERDUE: &str = "SELECT
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn held_since(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let since: Option<i64> = read
         .prepare_cached("SELECT value FROM meta WHERE name = 'held_since'")?
         .query_row([], |row| row.get(0))
@@ -39,7 +39,7 @@ pub fn held_since(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn is_held(read: &Read<'_>) -> Result<bool> {
+pub fn is_held(read: &ReadTx<'_>) -> Result<bool> {
     Ok(held_since(read)?.is_some())
 }
 
@@ -47,7 +47,7 @@ pub fn is_held(read: &Read<'_>) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn promote(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
+pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
     let since = held_since(tx)?;
     if since.is_some() {
         tx.prepare_cached("DELETE FROM meta WHERE name = 'held_since'")?.execute([])?;
@@ -59,10 +59,10 @@ pub fn promote(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn overdue(read: &Read<'_>, now: Timestamp) -> Result<Overdue> {
-    Ok(read
-        .prepare_cached(OVERDUE)?
-        .query_row(params![millis(now)], |row| Ok(Overdue { cues: row.get(0)?, executions: row.get(1)? }))?)
+pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
+    Ok(read.prepare_cached(OVERDUE)?.query_row(params![millis(now)], |row| {
+        Ok(OverdueCounts { cues: row.get(0)?, executions: row.get(1)? })
+    })?)
 }
 
 #[cfg(test)]

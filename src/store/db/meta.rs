@@ -5,13 +5,13 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// The newest instant that the file has seen: the scheduler's last firing, or the newest row.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn last_seen(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let newest: Option<i64> = read
         .prepare_cached(
             "SELECT max(seen) FROM (
@@ -30,7 +30,7 @@ pub fn last_seen(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn saw(tx: &Tx<'_>, now: Timestamp) -> Result<()> {
+pub fn saw(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO meta (name, value) VALUES ('last_seen', ?1)
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -43,7 +43,7 @@ pub fn saw(tx: &Tx<'_>, now: Timestamp) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn touch(tx: &Tx<'_>) -> Result<()> {
+pub fn touch(tx: &WriteTx<'_>) -> Result<()> {
     // A row that is set to what it is changes no page, and SQLite then writes none.
     tx.prepare_cached("INSERT INTO meta (name, value) VALUES ('touch', 0)")?.execute([])?;
     tx.prepare_cached("DELETE FROM meta WHERE name = 'touch'")?.execute([])?;

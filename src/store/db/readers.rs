@@ -16,19 +16,19 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-use crate::store::db::corruption::Damage;
+use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::writer::panic_text;
 
 /// A transaction that only reads: one consistent picture of the file.
-pub struct Read<'a>(&'a Connection);
+pub struct ReadTx<'a>(&'a Connection);
 
-impl<'a> Read<'a> {
+impl<'a> ReadTx<'a> {
     pub(in crate::store) fn new(connection: &'a Connection) -> Self {
         Self(connection)
     }
 }
 
-impl Deref for Read<'_> {
+impl Deref for ReadTx<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -38,9 +38,9 @@ impl Deref for Read<'_> {
 
 /// The answer to a job: awaited by a handler, waited for by a thread.
 #[must_use = "a write is only known to be on the disk once its answer has come"]
-pub struct Pending<T>(Answer<T>);
+pub struct Pending<T>(PendingState<T>);
 
-enum Answer<T> {
+enum PendingState<T> {
     /// It is there, and nobody has taken it yet.
     Done(Option<Result<T>>),
     /// It comes from a lane.
@@ -52,12 +52,12 @@ impl<T> Unpin for Pending<T> {}
 
 impl<T> Pending<T> {
     pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
-        Self(Answer::Coming(receiver))
+        Self(PendingState::Coming(receiver))
     }
 
     /// An answer that is there.
     pub(in crate::store) fn done(answer: Result<T>) -> Self {
-        Self(Answer::Done(Some(answer)))
+        Self(PendingState::Done(Some(answer)))
     }
 
     /// The answer of a store that has been closed.
@@ -71,8 +71,8 @@ impl<T> Pending<T> {
     /// What the job answered, or [`Error::Storage`] when its change could not be made durable.
     pub fn wait(self) -> Result<T> {
         match self.0 {
-            Answer::Done(answer) => answer.unwrap_or_else(|| Err(ended())),
-            Answer::Coming(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(ended())),
+            PendingState::Done(answer) => answer.unwrap_or_else(|| Err(ended())),
+            PendingState::Coming(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(ended())),
         }
     }
 }
@@ -82,8 +82,8 @@ impl<T> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Answer::Done(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Err(ended()))),
-            Answer::Coming(receiver) => {
+            PendingState::Done(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Err(ended()))),
+            PendingState::Coming(receiver) => {
                 Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
             }
         }
@@ -95,21 +95,25 @@ pub(in crate::store) fn ended() -> Error {
 }
 
 /// The pool of read-only connections.
-pub type Pool = r2d2::Pool<SqliteConnectionManager>;
+pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
 
-type Job = Box<dyn FnOnce(&Pool) + Send>;
+type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
 
 /// Hands jobs to the reader threads; they end when the last handle is dropped.
 #[derive(Clone)]
-pub struct Readers {
-    jobs: Sender<Job>,
-    damage: Damage,
+pub struct ReaderThreads {
+    jobs: Sender<ReadJob>,
+    damage: CorruptionFlag,
 }
 
-impl Readers {
+impl ReaderThreads {
     /// Starts `count` threads on connections of `pool`.
-    pub fn start(pool: &Pool, count: usize, damage: &Damage) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let (jobs, waiting) = channel::<Job>();
+    pub fn start(
+        pool: &ConnectionPool,
+        count: usize,
+        damage: &CorruptionFlag,
+    ) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+        let (jobs, waiting) = channel::<ReadJob>();
         let waiting = Arc::new(Mutex::new(waiting));
         let threads = (0..count)
             .map(|_| {
@@ -124,11 +128,11 @@ impl Readers {
     pub fn submit<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Read<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
         let (answer, pending) = oneshot::channel();
         let damage = self.damage.clone();
-        let job = move |pool: &Pool| {
+        let job = move |pool: &ConnectionPool| {
             // Nobody waits any more when the caller hung up.
             drop(answer.send(damage.noted(caught(|| read(pool, job)))));
         };
@@ -138,7 +142,7 @@ impl Readers {
     }
 }
 
-fn run(pool: &Pool, waiting: &Mutex<Receiver<Job>>) {
+fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
@@ -155,7 +159,10 @@ pub(in crate::store) fn caught<T>(job: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 /// Runs `job` on a free connection of `pool`, on the calling thread.
-pub(in crate::store) fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Result<T>) -> Result<T> {
+pub(in crate::store) fn read<T>(
+    pool: &ConnectionPool,
+    job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
+) -> Result<T> {
     let connection = pool.get()?;
     read_on(&connection, job)
 }
@@ -164,10 +171,10 @@ pub(in crate::store) fn read<T>(pool: &Pool, job: impl FnOnce(&Read<'_>) -> Resu
 /// rows that they enclose.
 pub(in crate::store) fn read_on<T>(
     connection: &Connection,
-    job: impl FnOnce(&Read<'_>) -> Result<T>,
+    job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
 ) -> Result<T> {
     let snapshot = Snapshot::begin(connection)?;
-    job(&Read::new(snapshot.0))
+    job(&ReadTx::new(snapshot.0))
 }
 
 /// A transaction that ends, by a panic too, when it is dropped.

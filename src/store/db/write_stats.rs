@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::domain::execution::Trigger;
-use crate::domain::schedule::catch_up::Reason;
+use crate::domain::schedule::catch_up::MissReason;
 use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
 
 /// What a write may do that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum WriteEvent {
     /// Executions were made.
     Made(Trigger),
     /// Executions were recorded as failed, since the quota was used up.
@@ -20,13 +20,13 @@ pub enum Deed {
     /// Executions were taken back from workers that lost them.
     LostClaim,
     /// Runs were missed.
-    Missed(Reason),
+    Missed(MissReason),
 }
 
 /// How many places they have.
 const KINDS: usize = 8;
 
-impl Deed {
+impl WriteEvent {
     fn place(self) -> usize {
         match self {
             Self::Made(Trigger::Schedule) => 0,
@@ -35,19 +35,19 @@ impl Deed {
             Self::OverQuota => 3,
             Self::Claimed => 4,
             Self::LostClaim => 5,
-            Self::Missed(Reason::Downtime) => 6,
-            Self::Missed(Reason::Clock) => 7,
+            Self::Missed(MissReason::Downtime) => 6,
+            Self::Missed(MissReason::Clock) => 7,
         }
     }
 }
 
 /// What the writes of a transaction have done so far.
 #[derive(Debug, Default, Clone)]
-pub struct Count(Cell<[u64; KINDS]>);
+pub struct EventCounts(Cell<[u64; KINDS]>);
 
-impl Count {
+impl EventCounts {
     /// Counts `deed` so many times more.
-    pub fn add(&self, deed: Deed, times: u64) {
+    pub fn add(&self, deed: WriteEvent, times: u64) {
         let mut counted = self.0.get();
         counted[deed.place()] = counted[deed.place()].saturating_add(times);
         self.0.set(counted);
@@ -64,7 +64,7 @@ impl Count {
 
 /// The figures of a store since its start.
 #[derive(Debug)]
-pub struct Deeds {
+pub struct WriteStats {
     counters: [Counter; KINDS],
     /// Writes that share a commit.
     pub batches: Histogram,
@@ -74,7 +74,7 @@ pub struct Deeds {
     pub failed_commits: Counter,
 }
 
-impl Default for Deeds {
+impl Default for WriteStats {
     fn default() -> Self {
         Self {
             counters: Default::default(),
@@ -85,13 +85,13 @@ impl Default for Deeds {
     }
 }
 
-impl Deeds {
+impl WriteStats {
     /// How often `deed` was done.
-    pub fn count(&self, deed: Deed) -> u64 {
+    pub fn count(&self, deed: WriteEvent) -> u64 {
         self.counters[deed.place()].get()
     }
 
-    pub(in crate::store) fn add(&self, count: &Count) {
+    pub(in crate::store) fn add(&self, count: &EventCounts) {
         for (counter, more) in self.counters.iter().zip(count.0.get()) {
             // Most writes do one thing or none.
             if more > 0 {

@@ -19,11 +19,11 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
-use crate::store::db::corruption::Damage;
+use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::counters;
-use crate::store::db::counters::Tally;
-use crate::store::db::readers::{Pending, Read, execute};
-use crate::store::db::write_stats::{Count, Deed, Deeds};
+use crate::store::db::counters::CounterDeltas;
+use crate::store::db::readers::{Pending, ReadTx, execute};
+use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
 const MOST_IN_A_BATCH: usize = 512;
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_micros(200);
 
 /// Which bells a write rings once it is on the disk.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Rings {
+pub struct WakeSet {
     /// Something is due by the clock at this instant, perhaps earlier than the scheduler knew.
     pub schedule: Option<Timestamp>,
     /// An execution is ready to be sent.
@@ -44,7 +44,7 @@ pub struct Rings {
     pub escalate: bool,
 }
 
-impl Rings {
+impl WakeSet {
     fn and(self, other: Self) -> Self {
         Self {
             schedule: self.schedule.into_iter().chain(other.schedule).min(),
@@ -55,40 +55,40 @@ impl Rings {
     }
 }
 
-/// A write transaction. Derefs to [`Read`], so that whatever can be read can be read here too.
-pub struct Tx<'a> {
-    read: Read<'a>,
-    rings: Cell<Rings>,
-    tally: Tally,
-    count: Count,
+/// A write transaction. Derefs to [`ReadTx`], so that whatever can be read can be read here too.
+pub struct WriteTx<'a> {
+    read: ReadTx<'a>,
+    rings: Cell<WakeSet>,
+    tally: CounterDeltas,
+    count: EventCounts,
 }
 
-impl<'a> Tx<'a> {
+impl<'a> WriteTx<'a> {
     fn on(connection: &'a Connection) -> Self {
-        let (tally, count) = (Tally::default(), Count::default());
-        Self { read: Read::new(connection), rings: Cell::default(), tally, count }
+        let (tally, count) = (CounterDeltas::default(), EventCounts::default());
+        Self { read: ReadTx::new(connection), rings: Cell::default(), tally, count }
     }
 
     /// The counters that this write moves; they are stored at its end.
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> &CounterDeltas {
         &self.tally
     }
 
     /// Counts for metrics what this write does, if it is not rolled back.
-    pub fn count(&self, deed: Deed, times: u64) {
+    pub fn count(&self, deed: WriteEvent, times: u64) {
         self.count.add(deed, times);
     }
 
     /// Rings `rings` after the commit that makes this write durable, and not if it fails.
-    pub fn ring(&self, rings: Rings) {
+    pub fn ring(&self, rings: WakeSet) {
         self.rings.set(self.rings.get().and(rings));
     }
 }
 
-impl<'a> Deref for Tx<'a> {
-    type Target = Read<'a>;
+impl<'a> Deref for WriteTx<'a> {
+    type Target = ReadTx<'a>;
 
-    fn deref(&self) -> &Read<'a> {
+    fn deref(&self) -> &ReadTx<'a> {
         &self.read
     }
 }
@@ -96,28 +96,28 @@ impl<'a> Deref for Tx<'a> {
 /// Hands jobs to the writer thread. Cloned handles feed the same thread; it ends when the last is dropped.
 #[derive(Clone)]
 pub struct Writer {
-    jobs: Sender<Box<dyn Job>>,
-    state: Arc<State>,
+    jobs: Sender<Box<dyn WriteJob>>,
+    state: Arc<WriterState>,
 }
 
 /// What the writer's thread lets others know.
 #[derive(Default)]
-struct State {
+struct WriterState {
     /// Whether the newest commit that was to change anything failed.
     fails: AtomicBool,
-    damage: Damage,
-    deeds: Deeds,
+    damage: CorruptionFlag,
+    deeds: WriteStats,
 }
 
 impl Writer {
     /// Starts the thread on `connection`; `ring` is called after each commit that asked for it.
     pub fn start(
         connection: Connection,
-        damage: Damage,
-        ring: Arc<dyn Fn(Rings) + Send + Sync>,
+        damage: CorruptionFlag,
+        ring: Arc<dyn Fn(WakeSet) + Send + Sync>,
     ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
         let (jobs, waiting) = channel();
-        let state = Arc::new(State { damage, ..State::default() });
+        let state = Arc::new(WriterState { damage, ..WriterState::default() });
         let noted = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
@@ -131,7 +131,7 @@ impl Writer {
     }
 
     /// What was written so far.
-    pub fn deeds(&self) -> &Deeds {
+    pub fn deeds(&self) -> &WriteStats {
         &self.state.deeds
     }
 
@@ -139,7 +139,7 @@ impl Writer {
     pub fn submit<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     {
         let (answer, pending) = oneshot::channel();
         // A send fails only when the writer has ended; the answer's sender is then dropped and `Pending` says so.
@@ -148,9 +148,9 @@ impl Writer {
     }
 }
 
-trait Job: Send {
+trait WriteJob: Send {
     /// Runs the closure; tells whether its changes are to be kept.
-    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    fn run(&mut self, tx: &WriteTx<'_>) -> bool;
     /// What let the closure down.
     fn error(&self) -> Option<&Error>;
     /// Sends the result, or `fault` in its place when the commit failed.
@@ -163,8 +163,8 @@ struct TypedJob<T, F> {
     answer: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnOnce(&Tx<'_>) -> Result<T> + Send> Job for TypedJob<T, F> {
-    fn run(&mut self, tx: &Tx<'_>) -> bool {
+impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob<T, F> {
+    fn run(&mut self, tx: &WriteTx<'_>) -> bool {
         let Some(job) = self.job.take() else { return false };
         let result = catch_unwind(AssertUnwindSafe(|| job(tx)))
             .unwrap_or_else(|panic| Err(Error::Fault(format!("a write panicked: {}", panic_text(&*panic)))));
@@ -203,9 +203,9 @@ pub(in crate::store) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 fn run(
     connection: Connection,
-    waiting: &Receiver<Box<dyn Job>>,
-    ring: &dyn Fn(Rings),
-    state: &State,
+    waiting: &Receiver<Box<dyn WriteJob>>,
+    ring: &dyn Fn(WakeSet),
+    state: &WriterState,
 ) -> Connection {
     while let Some(first) = next(waiting) {
         let mut batch = vec![first];
@@ -230,7 +230,7 @@ fn run(
 
 /// The next job; none once there will be none. Who has just been answered often asks again at once, and a thread that
 /// sleeps is woken later than a commit of a fast disk takes: so it looks about for a moment first.
-fn next(waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+fn next(waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < LINGER {
         match waiting.try_recv() {
@@ -243,7 +243,11 @@ fn next(waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
 }
 
 /// Commits and notes how that went, before anybody is answered: who reads the figures then finds its own write.
-fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &State) -> Result<Done> {
+fn timed_commit(
+    connection: &Connection,
+    batch: &mut [Box<dyn WriteJob>],
+    state: &WriterState,
+) -> Result<CommitSummary> {
     let stopwatch = Stopwatch::start();
     let committed = commit(connection, batch);
     match &committed {
@@ -266,15 +270,15 @@ fn timed_commit(connection: &Connection, batch: &mut [Box<dyn Job>], state: &Sta
 
 /// What the writes of a commit have done.
 #[derive(Default)]
-struct Done {
-    rings: Rings,
-    count: Count,
+struct CommitSummary {
+    rings: WakeSet,
+    count: EventCounts,
     /// Whether there was anything to be put on the disk.
     changed: bool,
 }
 
 /// Runs the batch in one transaction. On an error nothing of it is on the disk.
-fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
+fn commit(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<CommitSummary> {
     // A rollback that failed would otherwise refuse every later transaction.
     if !connection.is_autocommit() {
         execute(connection, "ROLLBACK")?;
@@ -293,12 +297,12 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
     done
 }
 
-fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done> {
-    let mut done = Done::default();
+fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<CommitSummary> {
+    let mut done = CommitSummary::default();
     // A savepoint copies every page that is changed for the first time; a job that is alone ends with its transaction.
     let alone = batch.len() == 1;
     for job in batch {
-        let tx = Tx::on(connection);
+        let tx = WriteTx::on(connection);
         let changes = connection.total_changes();
         if !alone {
             execute(connection, "SAVEPOINT job")?;
@@ -326,10 +330,10 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Result<Done
 /// Runs one job in a transaction of its own, on a connection that no writer thread has.
 pub(in crate::store) fn commit_alone<T>(
     connection: &Connection,
-    job: impl FnOnce(&Tx<'_>) -> Result<T>,
+    job: impl FnOnce(&WriteTx<'_>) -> Result<T>,
 ) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
-    let tx = Tx::on(connection);
+    let tx = WriteTx::on(connection);
     let done = job(&tx).and_then(|done| counters::settle(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done

@@ -4,22 +4,22 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use crate::domain::execution::{Execution, Status, claim_lost_at};
+use crate::domain::execution::{Execution, ExecutionStatus, claim_lost_at};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, maybe_json, millis};
-use crate::store::db::counters::Wait;
+use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
-use crate::store::db::write_stats::Deed;
+use crate::store::db::write_stats::WriteEvent;
 use crate::store::executions::{COLUMNS, read_execution, read_id};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Most bytes of payloads in one list: a hundred of the largest would be 100 MB. The list is then shorter.
 const PAYLOAD_BYTES: usize = 8 << 20;
 
 /// What a worker asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct ClaimFilter {
     /// Only executions whose `payload.task` is this.
     pub task: Option<String>,
     /// Only executions whose `payload.agent` is this.
@@ -29,7 +29,7 @@ pub struct Filter {
 /// An execution that waits for a worker.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
-pub struct Claimable {
+pub struct ClaimableExecution {
     pub id: ExecutionId,
     pub cue_id: String,
     pub cue_name: String,
@@ -45,7 +45,12 @@ pub struct Claimable {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>, user_key: i64, filter: &Filter, limit: u32) -> Result<Vec<Claimable>> {
+pub fn list(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &ClaimFilter,
+    limit: u32,
+) -> Result<Vec<ClaimableExecution>> {
     if hold::is_held(read)? {
         return Ok(Vec::new());
     }
@@ -63,9 +68,9 @@ pub fn list(read: &Read<'_>, user_key: i64, filter: &Filter, limit: u32) -> Resu
     Ok(claimable)
 }
 
-fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(Claimable, usize)> {
+fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(ClaimableExecution, usize)> {
     let bytes = row.get_ref("body")?.as_str_or_null()?.map_or(0, str::len);
-    let claimable = Claimable {
+    let claimable = ClaimableExecution {
         id: read_id(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
@@ -78,7 +83,7 @@ fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(Claimable, usize)> {
 }
 
 /// One text for each index: a task that may be null would make SQLite walk all of the user's executions.
-fn list_sql(filter: &Filter) -> &'static str {
+fn list_sql(filter: &ClaimFilter) -> &'static str {
     macro_rules! sql {
         ($task:literal) => {
             concat!(
@@ -106,7 +111,7 @@ const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn oldest(read: &Read<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
+pub fn oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     let sql = if task.is_some() { OLDEST_OF_TASK } else { OLDEST };
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
 }
@@ -122,7 +127,7 @@ const CLAIM: &str = "
 /// # Errors
 /// When the file cannot be written.
 pub fn claim(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     key: i64,
     worker_id: &str,
     lease_expires_at: Timestamp,
@@ -130,8 +135,8 @@ pub fn claim(
 ) -> Result<bool> {
     let claimed =
         tx.prepare_cached(CLAIM)?.execute(params![key, worker_id, millis(now), millis(lease_expires_at)])?;
-    tx.tally().waiting(Wait::Claim, -i64::from(claimed == 1));
-    tx.count(Deed::Claimed, u64::from(claimed == 1));
+    tx.tally().waiting(QueueName::Claim, -i64::from(claimed == 1));
+    tx.count(WriteEvent::Claimed, u64::from(claimed == 1));
     Ok(claimed == 1)
 }
 
@@ -139,7 +144,7 @@ pub fn claim(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn extend(tx: &Tx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
+pub fn extend(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
     let extended = tx
         .prepare_cached(
             "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
@@ -151,7 +156,7 @@ pub fn extend(tx: &Tx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp
 
 /// An execution whose claim is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct ExpiredClaim {
     /// The execution.
     pub execution: Execution,
     /// How many attempts its cue allows.
@@ -162,7 +167,7 @@ pub struct Lost {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn lost(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<Lost>> {
+pub fn lost(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
     let mut statement = read.prepare_cached(&lost_sql())?;
     let mut rows = statement.query([millis(now)])?;
     let mut lost = Vec::new();
@@ -172,7 +177,10 @@ pub fn lost(read: &Read<'_>, now: Timestamp, limit: usize) -> Result<Vec<Lost>> 
     {
         let lease_expires_at = instant(row, "lease_expires_at")?;
         if claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?) <= now {
-            lost.push(Lost { execution: read_execution(row)?, max_attempts: row.get("max_attempts")? });
+            lost.push(ExpiredClaim {
+                execution: read_execution(row)?,
+                max_attempts: row.get("max_attempts")?,
+            });
         }
     }
     Ok(lost)
@@ -201,7 +209,7 @@ const NEXT_LOST: &str = "
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_lost(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn next_lost(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let mut statement = read.prepare_cached(NEXT_LOST)?;
     let mut rows = statement.query([])?;
     let mut earliest: Option<Timestamp> = None;
@@ -221,7 +229,13 @@ pub fn next_lost(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take_back(tx: &Tx<'_>, key: i64, status: Status, reason: &str, now: Timestamp) -> Result<bool> {
+pub fn take_back(
+    tx: &WriteTx<'_>,
+    key: i64,
+    status: ExecutionStatus,
+    reason: &str,
+    now: Timestamp,
+) -> Result<bool> {
     let taken = tx
         .prepare_cached(
             "UPDATE executions
@@ -231,8 +245,8 @@ pub fn take_back(tx: &Tx<'_>, key: i64, status: Status, reason: &str, now: Times
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
         .execute(params![key, status.as_str(), reason, millis(now)])?;
-    tx.tally().waiting(Wait::Claim, i64::from(taken == 1 && status == Status::Pending));
-    tx.count(Deed::LostClaim, u64::from(taken == 1));
+    tx.tally().waiting(QueueName::Claim, i64::from(taken == 1 && status == ExecutionStatus::Pending));
+    tx.count(WriteEvent::LostClaim, u64::from(taken == 1));
     Ok(taken == 1)
 }
 
@@ -250,8 +264,8 @@ mod tests {
         steps.unwrap()
     }
 
-    fn filter(task: Option<&str>) -> Filter {
-        Filter { task: task.map(str::to_owned), agent: None }
+    fn filter(task: Option<&str>) -> ClaimFilter {
+        ClaimFilter { task: task.map(str::to_owned), agent: None }
     }
 
     #[test]

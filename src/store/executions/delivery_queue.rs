@@ -8,38 +8,38 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::user::ACCOUNT_DISABLED;
-use crate::domain::execution::{Next, Status};
+use crate::domain::execution::{ExecutionStatus, NextStep};
 use crate::domain::ids::ExecutionId;
-use crate::domain::webhook::request::{Order, Ticket};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
 use crate::store::cues::{callback, end_once, retry};
 use crate::store::db::columns::{broken, millis, read_instant};
-use crate::store::db::counters::Wait;
+use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::notifications::on_failure::{after_failure, after_success};
-use crate::store::{Read, Rings, Tx};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// The most of one lane that one pass takes up.
 const MOST_OF_A_LANE: usize = 64;
 
 /// An attempt that has been taken up: stored as under way, not yet sent.
-pub struct Taken {
+pub struct ClaimedDelivery {
     /// Which attempt of which execution.
-    pub ticket: Ticket,
+    pub ticket: AttemptRef,
     /// What to send and by which rules; what is wrong with the rows where they cannot be read, so that one broken
     /// row cannot hold up the others.
-    pub order: std::result::Result<Order, String>,
+    pub order: std::result::Result<DeliverySpec, String>,
 }
 
 /// An attempt that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct AttemptRecord {
     /// Which attempt of which execution.
-    pub ticket: Ticket,
+    pub ticket: AttemptRef,
     /// When it ended.
     pub at: Timestamp,
     /// What follows it.
-    pub next: Next,
+    pub next: NextStep,
     /// The status of the answer, where there was one.
     pub http_status: Option<u16>,
     /// The beginning of the answer's body.
@@ -98,10 +98,10 @@ const RECORD: &str = "UPDATE executions
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 // By the indexes that hold what waits and what is held, of all users: the history of one may be far longer.
-const GIVE_UP: [(&str, Option<Wait>); 4] = [
-    (give_up!("executions_to_send", "queue = 'send'"), Some(Wait::Send)),
+const GIVE_UP: [(&str, Option<QueueName>); 4] = [
+    (give_up!("executions_to_send", "queue = 'send'"), Some(QueueName::Send)),
     (give_up!("executions_waiting", "queue = 'waiting'"), None),
-    (give_up!("executions_to_claim", "queue = 'claim'"), Some(Wait::Claim)),
+    (give_up!("executions_to_claim", "queue = 'claim'"), Some(QueueName::Claim)),
     (give_up!("executions_leased", "lease_expires_at IS NOT NULL"), None),
 ];
 
@@ -117,7 +117,7 @@ const RECOVER: &str = "UPDATE executions
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -126,15 +126,15 @@ pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
+pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let mut promote = tx.prepare_cached(PROMOTE)?;
     let mut promoted = 0;
     let mut rows = promote.query(params![millis(now), limit])?;
     while let Some(row) = rows.next()? {
         let (is_worker, is_retry): (bool, bool) = (row.get(0)?, row.get(1)?);
-        tx.tally().waiting(Wait::Retry, -i64::from(is_retry));
-        tx.tally().waiting(if is_worker { Wait::Claim } else { Wait::Send }, 1);
-        tx.ring(Rings { send: !is_worker, claim: is_worker, ..Rings::default() });
+        tx.tally().waiting(QueueName::Retry, -i64::from(is_retry));
+        tx.tally().waiting(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
+        tx.ring(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
         promoted += 1;
     }
     Ok(promoted)
@@ -144,7 +144,7 @@ pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_to_send(read: &Read<'_>) -> Result<bool> {
+pub fn any_to_send(read: &ReadTx<'_>) -> Result<bool> {
     Ok(next_lane(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
@@ -155,19 +155,19 @@ pub fn any_to_send(read: &Read<'_>) -> Result<bool> {
 /// # Errors
 /// When the file cannot be written.
 pub fn take(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     now: Timestamp,
     most: usize,
     lane: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
-) -> Result<Vec<Taken>> {
+) -> Result<Vec<ClaimedDelivery>> {
     let mut taken = Vec::new();
     if most > 0 && hold::is_held(tx)? {
         return Ok(taken);
     }
     // The lanes of the first turn that have more, with what they have.
     let mut more = VecDeque::new();
-    let mut turn = Turn { began: *lane, at: *lane, is_past_the_last: false };
+    let mut turn = LaneCursor { began: *lane, at: *lane, is_past_the_last: false };
     while taken.len() < most
         && let Some(next) = turn.next(tx)?
     {
@@ -188,7 +188,7 @@ pub fn take(
             more.push_back((next, keys));
         }
     }
-    tx.tally().waiting(Wait::Send, -i64::try_from(taken.len()).unwrap_or(i64::MAX));
+    tx.tally().waiting(QueueName::Send, -i64::try_from(taken.len()).unwrap_or(i64::MAX));
     Ok(taken)
 }
 
@@ -196,13 +196,13 @@ pub fn take(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
-    let Ticket { key, id, attempt, .. } = ended.ticket;
+pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result<bool> {
+    let AttemptRef { key, id, attempt, .. } = ended.ticket;
     let status = ended.next.status();
     let (due, delivered_at) = match ended.next {
-        Next::Success => (None, Some(ended.at)),
-        Next::RetryAt(due) => (Some(due), None),
-        Next::Failed => (None, None),
+        NextStep::Success => (None, Some(ended.at)),
+        NextStep::RetryAt(due) => (Some(due), None),
+        NextStep::Failed => (None, None),
     };
     let changed = tx.prepare_cached(RECORD)?.execute(params![
         key,
@@ -217,8 +217,8 @@ pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
         millis(now),
     ])?;
     if changed == 1 {
-        tx.tally().waiting(Wait::Retry, i64::from(due.is_some()));
-        tx.ring(Rings { schedule: due, ..Rings::default() });
+        tx.tally().waiting(QueueName::Retry, i64::from(due.is_some()));
+        tx.ring(WakeSet { schedule: due, ..WakeSet::default() });
         end_cue(tx, ended, status, now)?;
     }
     Ok(changed == 1)
@@ -228,9 +228,9 @@ pub fn record(tx: &Tx<'_>, ended: &Ended, now: Timestamp) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn give_up(tx: &Tx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn give_up(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
-    tx.tally().waiting(Wait::Retry, -retries);
+    tx.tally().waiting(QueueName::Retry, -retries);
     for (sql, waits) in GIVE_UP {
         let ended = tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
         if let Some(wait) = waits {
@@ -245,22 +245,22 @@ pub fn give_up(tx: &Tx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Resu
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn recover(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
+pub fn recover(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
-    tx.tally().waiting(Wait::Send, i64::try_from(recovered).unwrap_or(i64::MAX));
-    tx.ring(Rings { send: recovered > 0, ..Rings::default() });
+    tx.tally().waiting(QueueName::Send, i64::try_from(recovered).unwrap_or(i64::MAX));
+    tx.ring(WakeSet { send: recovered > 0, ..WakeSet::default() });
     Ok(recovered)
 }
 
 /// One look at every lane in which something waits, from behind the one where it began up to that one.
-struct Turn {
+struct LaneCursor {
     began: i64,
     at: i64,
     is_past_the_last: bool,
 }
 
-impl Turn {
-    fn next(&mut self, tx: &Tx<'_>) -> Result<Option<i64>> {
+impl LaneCursor {
+    fn next(&mut self, tx: &WriteTx<'_>) -> Result<Option<i64>> {
         let mut next = match self.at.checked_add(1) {
             Some(from) => next_lane(tx, from)?,
             None => None,
@@ -275,19 +275,19 @@ impl Turn {
     }
 }
 
-fn next_lane(read: &Read<'_>, from: i64) -> Result<Option<i64>> {
+fn next_lane(read: &ReadTx<'_>, from: i64) -> Result<Option<i64>> {
     Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
 }
 
 /// What waits in `lane`, oldest first, at most `limit`.
-fn ready(tx: &Tx<'_>, lane: i64, limit: usize) -> Result<VecDeque<i64>> {
+fn ready(tx: &WriteTx<'_>, lane: i64, limit: usize) -> Result<VecDeque<i64>> {
     let mut ready = tx.prepare_cached(READY)?;
     let keys = ready.query_map(params![lane, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Takes up the first of `keys`, of executions that wait to be sent.
-fn take_up(tx: &Tx<'_>, keys: &mut VecDeque<i64>, now: Timestamp) -> Result<Option<Taken>> {
+fn take_up(tx: &WriteTx<'_>, keys: &mut VecDeque<i64>, now: Timestamp) -> Result<Option<ClaimedDelivery>> {
     let Some(key) = keys.pop_front() else { return Ok(None) };
     let taken = tx.prepare_cached(TO_SEND)?.query_row([key], |row| {
         let order = match row.get::<_, Option<i64>>(7)? {
@@ -295,14 +295,14 @@ fn take_up(tx: &Tx<'_>, keys: &mut VecDeque<i64>, now: Timestamp) -> Result<Opti
             // What waits was ended with the account; this is an attempt that failed since.
             Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
         };
-        Ok(Taken { ticket: read_ticket(row)?, order })
+        Ok(ClaimedDelivery { ticket: read_ticket(row)?, order })
     })?;
     tx.prepare_cached(TAKE_UP)?.execute(params![key, millis(now)])?;
     Ok(Some(taken))
 }
 
-fn read_ticket(row: &Row<'_>) -> rusqlite::Result<Ticket> {
-    Ok(Ticket {
+fn read_ticket(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
+    Ok(AttemptRef {
         key: row.get(0)?,
         id: ExecutionId::from_bytes(row.get(1)?),
         cue_key: row.get(2)?,
@@ -313,10 +313,10 @@ fn read_ticket(row: &Row<'_>) -> rusqlite::Result<Ticket> {
     })
 }
 
-fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
+fn read_order(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
     let url: Option<String> = row.get(9)?;
     let url = url.ok_or_else(|| broken("the cue has no callback"))?;
-    Ok(Order {
+    Ok(DeliverySpec {
         cue_id: row.get(8)?,
         callback: callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
         payload: row.get(14)?,
@@ -328,15 +328,15 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
 }
 
 /// What the end of an execution means for its cue.
-fn end_cue(tx: &Tx<'_>, ended: &Ended, status: Status, now: Timestamp) -> Result<()> {
-    let Ticket { key, cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
+fn end_cue(tx: &WriteTx<'_>, ended: &AttemptRecord, status: ExecutionStatus, now: Timestamp) -> Result<()> {
+    let AttemptRef { key, cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
     if by_schedule && status.is_over() {
-        end_once(tx, cue_key, scheduled_for, status == Status::Success, now)?;
+        end_once(tx, cue_key, scheduled_for, status == ExecutionStatus::Success, now)?;
     }
     match status {
-        Status::Success => after_success(tx, cue_key),
-        Status::Failed => after_failure(tx, key, now),
-        Status::Pending | Status::Delivering | Status::Retrying => Ok(()),
+        ExecutionStatus::Success => after_success(tx, cue_key),
+        ExecutionStatus::Failed => after_failure(tx, key, now),
+        ExecutionStatus::Pending | ExecutionStatus::Delivering | ExecutionStatus::Retrying => Ok(()),
     }
 }
 

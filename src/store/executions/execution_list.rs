@@ -7,11 +7,11 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 
 use crate::domain::execution::verification::OutcomeState;
-use crate::domain::execution::{Status, Trigger};
+use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::error::Result;
 use crate::store::cues::cue_deletion;
-use crate::store::executions::{Listed, find_by_key};
-use crate::store::{Read, cues};
+use crate::store::executions::{ExecutionDetails, find_by_key};
+use crate::store::{ReadTx, cues};
 
 /// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.
 const PAGE_BYTES: i64 = 8 << 20;
@@ -26,10 +26,10 @@ const TEXT_BYTES: &str =
 /// Which executions a list shows; what is `None` or empty filters nothing.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)]
-pub struct Filter {
+pub struct ExecutionFilter {
     pub cue_id: Option<String>,
     /// Any of these.
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<ExecutionStatus>,
     pub outcome_state: Option<OutcomeState>,
     pub worker_id: Option<String>,
     pub triggered_by: Option<Trigger>,
@@ -40,12 +40,12 @@ pub struct Filter {
 /// # Errors
 /// When the file cannot be read.
 pub fn list(
-    read: &Read<'_>,
+    read: &ReadTx<'_>,
     user_key: i64,
-    filter: &Filter,
+    filter: &ExecutionFilter,
     limit: u32,
     offset: u64,
-) -> Result<(Vec<Listed>, i64)> {
+) -> Result<(Vec<ExecutionDetails>, i64)> {
     let cue_key = match &filter.cue_id {
         None => None,
         Some(id) => match cues::key_of(read, user_key, id)? {
@@ -54,7 +54,7 @@ pub fn list(
         },
     };
     let is_removing = cue_deletion::any_of(read, user_key)?;
-    let filter = Narrowed { user_key, cue_key, is_removing, filter };
+    let filter = ResolvedFilter { user_key, cue_key, is_removing, filter };
     let mut total = 0;
     for walk in filter.parts() {
         total += walk.count(read)?;
@@ -67,8 +67,13 @@ pub fn list(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Result<(Vec<Listed>, i64)> {
-    let mut walk = Walk::along("executions_by_cue");
+pub fn list_of_cue(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<ExecutionDetails>, i64)> {
+    let mut walk = IndexScan::along("executions_by_cue");
     walk.with("e.cue_key = ?", cue_key);
     let total = walk.count(read)?;
     let page = walk.page(read, total, limit, offset)?;
@@ -76,7 +81,7 @@ pub fn list_of_cue(read: &Read<'_>, cue_key: i64, limit: u32, offset: u64) -> Re
 }
 
 /// The rows of a page, fewer where they are very large.
-fn rows(read: &Read<'_>, keys: &[i64]) -> Result<Vec<Listed>> {
+fn rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for key in keys {
         let size =
@@ -91,13 +96,13 @@ fn rows(read: &Read<'_>, keys: &[i64]) -> Result<Vec<Listed>> {
 }
 
 /// Executions in the order of an index, and the conditions that hold for them, made of fixed text only.
-struct Walk {
+struct IndexScan {
     index: &'static str,
     conditions: Vec<String>,
     values: Vec<Value>,
 }
 
-impl Walk {
+impl IndexScan {
     fn along(index: &'static str) -> Self {
         Self { index, conditions: Vec::new(), values: Vec::new() }
     }
@@ -112,13 +117,13 @@ impl Walk {
         format!("SELECT {what} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
     }
 
-    fn count(&self, read: &Read<'_>) -> Result<i64> {
+    fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
         let mut count = read.prepare_cached(&self.sql("count(*)"))?;
         Ok(count.query_row(params_from_iter(&self.values), |row| row.get(0))?)
     }
 
     /// The keys of a page of `total`, newest first.
-    fn page(&self, read: &Read<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
+    fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
         let limit = i64::from(limit).min(total - offset);
         if limit <= 0 {
@@ -146,23 +151,23 @@ const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue = 'claim' A
     UNION ALL SELECT key FROM executions WHERE status = 'delivering')";
 
 /// A filter for a user, whose cue has been looked up.
-struct Narrowed<'a> {
+struct ResolvedFilter<'a> {
     user_key: i64,
     cue_key: Option<i64>,
     /// Whether a cue of the user is gone whose executions are still there.
     is_removing: bool,
-    filter: &'a Filter,
+    filter: &'a ExecutionFilter,
 }
 
-impl Narrowed<'_> {
+impl ResolvedFilter<'_> {
     /// All that fit, in order.
-    fn walk(&self) -> Walk {
+    fn walk(&self) -> IndexScan {
         let mut parts = self.parts();
         match parts.pop() {
             Some(part) if parts.is_empty() => part,
             // Ended ones and others: nearly all, then.
             _ => {
-                let mut all = Walk::along("executions_by_user");
+                let mut all = IndexScan::along("executions_by_user");
                 all.with("e.user_key = ?", self.user_key);
                 self.narrow(&mut all);
                 all
@@ -171,10 +176,10 @@ impl Narrowed<'_> {
     }
 
     /// All that fit, as parts that have nothing in common, each of which is quick to count.
-    fn parts(&self) -> Vec<Walk> {
+    fn parts(&self) -> Vec<IndexScan> {
         let (index, user_key, statuses) = (self.narrowest_index(), self.user_key, &self.filter.statuses);
         if index != "executions_by_user" || statuses.is_empty() {
-            let mut walk = Walk::along(index);
+            let mut walk = IndexScan::along(index);
             match self.cue_key {
                 // It is the user's: the index need not be left to see that.
                 Some(cue_key) => walk.with("e.cue_key = ?", cue_key),
@@ -183,10 +188,11 @@ impl Narrowed<'_> {
             self.narrow(&mut walk);
             return vec![walk];
         }
-        let (over, open): (Vec<Status>, Vec<Status>) = statuses.iter().partition(|status| status.is_over());
+        let (over, open): (Vec<ExecutionStatus>, Vec<ExecutionStatus>) =
+            statuses.iter().partition(|status| status.is_over());
         let mut parts = Vec::new();
         for status in over {
-            let mut walk = Walk::along("executions_over");
+            let mut walk = IndexScan::along("executions_over");
             walk.with("e.user_key = ?", user_key);
             // A literal: only so is it known to be in the partial index.
             walk.conditions.push(format!("e.status = '{}'", status.as_str()));
@@ -194,7 +200,7 @@ impl Narrowed<'_> {
             parts.push(walk);
         }
         if !open.is_empty() {
-            let mut walk = Walk::along("");
+            let mut walk = IndexScan::along("");
             walk.with("e.user_key = ?", user_key);
             walk.with(OPEN, user_key);
             walk.conditions.push(is_one_of(&open));
@@ -207,10 +213,10 @@ impl Narrowed<'_> {
     /// The index whose entries are fewest for what is asked. One that says nothing of the status is walked to its end.
     fn narrowest_index(&self) -> &'static str {
         match self.filter {
-            Filter { cue_id: Some(_), .. } => "executions_by_cue",
-            Filter { worker_id: Some(_), .. } => "executions_by_worker",
-            Filter { outcome_state: Some(_), .. } => "executions_by_outcome",
-            Filter { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => {
+            ExecutionFilter { cue_id: Some(_), .. } => "executions_by_cue",
+            ExecutionFilter { worker_id: Some(_), .. } => "executions_by_worker",
+            ExecutionFilter { outcome_state: Some(_), .. } => "executions_by_outcome",
+            ExecutionFilter { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => {
                 "executions_by_trigger"
             }
             _ => "executions_by_user",
@@ -218,7 +224,7 @@ impl Narrowed<'_> {
     }
 
     /// Adds the conditions of the filter but for the cue.
-    fn narrow(&self, walk: &mut Walk) {
+    fn narrow(&self, walk: &mut IndexScan) {
         if let Some(worker_id) = &self.filter.worker_id {
             walk.with("e.claimed_by = ?", worker_id.clone());
         }
@@ -240,7 +246,7 @@ impl Narrowed<'_> {
     }
 }
 
-fn is_one_of(statuses: &[Status]) -> String {
+fn is_one_of(statuses: &[ExecutionStatus]) -> String {
     let words: Vec<String> = statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
     format!("e.status IN ({})", words.join(", "))
 }
@@ -253,14 +259,14 @@ mod tests {
     fn every_filter_walks_an_index_and_sorts_nothing() {
         let file = rusqlite::Connection::open_in_memory().unwrap();
         file.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let plan = |walk: &Walk| -> Vec<String> {
+        let plan = |walk: &IndexScan| -> Vec<String> {
             let sql = walk.sql("e.key");
             let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();
             let steps = explain.query_map(params_from_iter(&walk.values), |row| row.get("detail")).unwrap();
             steps.map(rusqlite::Result::unwrap).collect()
         };
-        let is = |filter: Filter, step: &str| {
-            let narrowed = Narrowed {
+        let is = |filter: ExecutionFilter, step: &str| {
+            let narrowed = ResolvedFilter {
                 user_key: 1,
                 cue_key: filter.cue_id.as_ref().map(|_| 7),
                 is_removing: false,
@@ -278,24 +284,34 @@ mod tests {
             let scans = steps.iter().filter(|step| step.starts_with("SCAN"));
             assert!(scans.clone().all(|step| queue.contains(step)), "{filter:?}: {steps:?}");
         };
-        let all = Filter::default;
-        let (failed, pending) = (vec![Status::Failed], vec![Status::Pending, Status::Retrying]);
+        let all = ExecutionFilter::default;
+        let (failed, pending) =
+            (vec![ExecutionStatus::Failed], vec![ExecutionStatus::Pending, ExecutionStatus::Retrying]);
         is(all(), "executions_by_user (user_key=?)");
-        is(Filter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)");
+        is(ExecutionFilter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)");
         is(
-            Filter { worker_id: Some("w".to_owned()), ..all() },
+            ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
             "executions_by_worker (user_key=? AND claimed_by=?)",
         );
         is(
-            Filter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
+            ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
             "executions_by_outcome (user_key=? AND outcome_state=?)",
         );
         is(
-            Filter { triggered_by: Some(Trigger::Replay), ..all() },
+            ExecutionFilter { triggered_by: Some(Trigger::Replay), ..all() },
             "executions_by_trigger (user_key=? AND triggered_by=?)",
         );
-        is(Filter { statuses: failed.clone(), ..all() }, "executions_over (user_key=? AND status=?)");
-        is(Filter { statuses: pending.clone(), ..all() }, "executions_by_user (user_key=? AND key=?)");
-        is(Filter { statuses: [failed, pending].concat(), ..all() }, "executions_by_user (user_key=?)");
+        is(
+            ExecutionFilter { statuses: failed.clone(), ..all() },
+            "executions_over (user_key=? AND status=?)",
+        );
+        is(
+            ExecutionFilter { statuses: pending.clone(), ..all() },
+            "executions_by_user (user_key=? AND key=?)",
+        );
+        is(
+            ExecutionFilter { statuses: [failed, pending].concat(), ..all() },
+            "executions_by_user (user_key=?)",
+        );
     }
 }

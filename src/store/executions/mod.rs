@@ -11,19 +11,19 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::outcome::Outcome;
-use crate::domain::execution::verification::{Mode, OutcomeState};
-use crate::domain::execution::{Execution, NewExecution, Status, Trigger};
+use crate::domain::execution::verification::{OutcomeState, VerificationMode};
+use crate::domain::execution::{Execution, ExecutionStatus, NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, maybe_word, millis, word};
-use crate::store::db::counters::Wait;
-use crate::store::db::write_stats::Deed;
+use crate::store::db::counters::QueueName;
+use crate::store::db::write_stats::WriteEvent;
 use crate::store::notifications::on_failure;
-use crate::store::{Read, Tx, cues};
+use crate::store::{ReadTx, WriteTx, cues};
 
 /// An execution as callers see it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct ExecutionDetails {
     /// Its own row.
     pub execution: Execution,
     /// The id of its cue.
@@ -31,7 +31,7 @@ pub struct Listed {
     /// The name of its cue.
     pub cue_name: String,
     /// Who or what verifies the successes of its cue.
-    pub verification: Mode,
+    pub verification: VerificationMode,
     /// What was reported of it.
     pub outcome: Option<Outcome>,
 }
@@ -46,29 +46,29 @@ pub(super) const COLUMNS: &str = "e.key, e.id, e.cue_key, e.user_key, e.transpor
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, new: &NewExecution) -> Result<i64> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
     let waits = new.scheduled_for > new.now;
     let queue = match (waits, new.is_worker) {
         (true, _) => "waiting",
         (false, true) => "claim",
         (false, false) => "send",
     };
-    tx.count(Deed::Made(new.triggered_by), 1);
-    insert_row(tx, new, Status::Pending, Some(queue), None)
+    tx.count(WriteEvent::Made(new.triggered_by), 1);
+    insert_row(tx, new, ExecutionStatus::Pending, Some(queue), None)
 }
 
 /// Stores a run that is over before it began, for `reason`.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert_failed(tx: &Tx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
-    insert_row(tx, new, Status::Failed, None, Some(reason))
+pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
+    insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
 }
 
 fn insert_row(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     new: &NewExecution,
-    status: Status,
+    status: ExecutionStatus,
     queue: Option<&str>,
     error_message: Option<&str>,
 ) -> Result<i64> {
@@ -97,8 +97,8 @@ fn insert_row(
         millis(new.now),
     ])?;
     match queue {
-        Some("send") => tx.tally().waiting(Wait::Send, 1),
-        Some("claim") => tx.tally().waiting(Wait::Claim, 1),
+        Some("send") => tx.tally().waiting(QueueName::Send, 1),
+        Some("claim") => tx.tally().waiting(QueueName::Claim, 1),
         // What waits for the instant of a later `fire` is no retry.
         _ => {}
     }
@@ -109,7 +109,7 @@ fn insert_row(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find(read: &Read<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Listed>> {
+pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.user_key = ?1 AND e.id = ?2");
     Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], listed).optional()?)
 }
@@ -118,7 +118,7 @@ pub fn find(read: &Read<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Li
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Listed>> {
+pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
 }
@@ -128,7 +128,7 @@ pub fn find_by_key(read: &Read<'_>, key: i64) -> Result<Option<Listed>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn tell_cue(tx: &Tx<'_>, execution: &Execution, success: bool, now: Timestamp) -> Result<()> {
+pub fn tell_cue(tx: &WriteTx<'_>, execution: &Execution, success: bool, now: Timestamp) -> Result<()> {
     if execution.triggered_by == Trigger::Schedule {
         cues::end_once(tx, execution.cue_key, execution.scheduled_for, success, now)?;
     }
@@ -150,12 +150,12 @@ fn select(which: &str) -> String {
     )
 }
 
-fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
-    Ok(Listed {
+fn listed(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
+    Ok(ExecutionDetails {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
-        verification: word(row, "verification", Mode::parse)?,
+        verification: word(row, "verification", VerificationMode::parse)?,
         outcome: outcomes::read_outcome(row)?,
     })
 }
@@ -165,7 +165,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
 /// # Errors
 /// When the columns hold what this program never writes.
 pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
-    let status = word(row, "status", Status::parse)?;
+    let status = word(row, "status", ExecutionStatus::parse)?;
     let due = maybe_instant(row, "due")?;
     Ok(Execution {
         key: row.get("key")?,
@@ -184,7 +184,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         last_attempt_at: maybe_instant(row, "last_attempt_at")?,
         delivered_at: maybe_instant(row, "delivered_at")?,
         // A pending execution waits too, for the instant of a later `fire`: that is no retry.
-        next_retry: due.filter(|_| status == Status::Retrying),
+        next_retry: due.filter(|_| status == ExecutionStatus::Retrying),
         http_status: row.get("http_status")?,
         error_message: row.get("error_message")?,
         response_body: row.get("response_body")?,

@@ -4,20 +4,20 @@ use jiff::Timestamp;
 use rusqlite::{Row, params};
 use serde_json::{Map, Value};
 
-use crate::domain::execution::Status;
+use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::evidence::Evidence;
-use crate::domain::execution::outcome::{Outcome, Report, compact_object};
+use crate::domain::execution::outcome::{Outcome, OutcomeReport, compact_object};
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::error::Result;
-use crate::store::Tx;
+use crate::store::WriteTx;
 use crate::store::db::columns::{broken, instant, maybe_instant, maybe_json, millis};
-use crate::store::db::counters::Wait;
+use crate::store::db::counters::QueueName;
 
 /// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
+pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
     let stored = tx
         .prepare_cached(
             "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
@@ -41,12 +41,12 @@ pub fn insert(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -> Result<()> {
+pub fn end(tx: &WriteTx<'_>, execution_key: i64, status: ExecutionStatus, outcome: &Outcome) -> Result<()> {
     // It may have been reported by a worker that had lost it, while it waited for another one.
     let waits = tx
         .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue = 'claim'")?
         .exists([execution_key])?;
-    tx.tally().waiting(Wait::Claim, -i64::from(waits));
+    tx.tally().waiting(QueueName::Claim, -i64::from(waits));
     tx.prepare_cached(
         "UPDATE executions
             SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,
@@ -66,7 +66,7 @@ pub fn end(tx: &Tx<'_>, execution_key: i64, status: Status, outcome: &Outcome) -
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_state(tx: &Tx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
+pub fn set_state(tx: &WriteTx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
         .execute(params![execution_key, state.as_str(), millis(now)])?;
     Ok(())
@@ -76,7 +76,7 @@ pub fn set_state(tx: &Tx<'_>, execution_key: i64, state: OutcomeState, now: Time
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(tx: &Tx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
     let verdict = outcome.verdict.as_ref();
     tx.prepare_cached(
         "UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1",
@@ -99,7 +99,7 @@ pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
     if row.get::<_, Option<i64>>("recorded_at")?.is_none() {
         return Ok(None);
     }
-    let report = Report {
+    let report = OutcomeReport {
         success: row.get("success")?,
         result: row.get("result")?,
         error: row.get("error")?,

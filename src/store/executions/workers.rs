@@ -6,7 +6,7 @@ use rusqlite::{Row, params};
 use crate::domain::execution::worker::Worker;
 use crate::error::Result;
 use crate::store::db::columns::{broken, instant, millis};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Most workers in one list.
 const MOST_LISTED: u32 = 1_000;
@@ -15,7 +15,13 @@ const MOST_LISTED: u32 = 1_000;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn beat(tx: &Tx<'_>, user_key: i64, worker_id: &str, handlers: &[String], now: Timestamp) -> Result<()> {
+pub fn beat(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    worker_id: &str,
+    handlers: &[String],
+    now: Timestamp,
+) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO workers (user_key, worker_id, handlers, last_heartbeat, registered_since)
          VALUES (?1, ?2, ?3, ?4, ?4)
@@ -35,7 +41,7 @@ pub fn beat(tx: &Tx<'_>, user_key: i64, worker_id: &str, handlers: &[String], no
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<Worker>> {
+pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
     Ok(read
         .prepare_cached(
             "SELECT worker_id, handlers, last_heartbeat, registered_since FROM workers
@@ -49,7 +55,7 @@ pub fn list(read: &Read<'_>, user_key: i64) -> Result<Vec<Worker>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
     let deleted = tx
         .prepare_cached("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2")?
         .execute(params![user_key, worker_id])?;

@@ -90,13 +90,13 @@ pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Result<u64, CopyError> {
     refuse_taken(to)?;
     let source = open_to_read(from)?;
-    let partial = Partial::fill(&source, to, now, progress)?;
+    let partial = PartialCopy::fill(&source, to, now, progress)?;
     refuse_taken(to)?;
     partial.publish()
 }
 
 /// What was under a name, and the name under which it is kept.
-pub type Kept = (PathBuf, PathBuf);
+pub type MovedAside = (PathBuf, PathBuf);
 
 /// Puts a copy of `backup` in the place of `to`, which no server may have, held since `now` or for longer. A file that
 /// is there is refused, or with `replaces` kept aside, as is what a file that is not there any more has left behind.
@@ -110,7 +110,7 @@ pub fn restore(
     now: Timestamp,
     replaces: bool,
     progress: Progress,
-) -> Result<Vec<Kept>, CopyError> {
+) -> Result<Vec<MovedAside>, CopyError> {
     let _lock = ServerLock::take(to)?;
     if is_same(backup, to) {
         return Err(CopyError::Same(to.to_owned()));
@@ -119,7 +119,7 @@ pub fn restore(
         refuse_existing(to)?;
     }
     let source = open_to_read(backup)?;
-    let partial = Partial::fill(&source, to, now, progress)?;
+    let partial = PartialCopy::fill(&source, to, now, progress)?;
     let kept = move_aside(to).map_err(|error| failed(to, &error))?;
     partial.publish()?;
     Ok(kept)
@@ -136,19 +136,19 @@ pub(in crate::store) fn snapshot(
     now: Timestamp,
 ) -> Result<PathBuf, CopyError> {
     let to = free_name(path, suffix);
-    Partial::fill(source, &to, now, Box::new(|_, _| ()))?.publish()?;
+    PartialCopy::fill(source, &to, now, Box::new(|_, _| ()))?.publish()?;
     Ok(to)
 }
 
 /// A copy under a name that says that it is not finished. Dropped, it is gone.
-struct Partial<'a> {
+struct PartialCopy<'a> {
     to: &'a Path,
     path: PathBuf,
     file: File,
     is_published: bool,
 }
 
-impl<'a> Partial<'a> {
+impl<'a> PartialCopy<'a> {
     fn fill(
         source: &Connection,
         to: &'a Path,
@@ -200,7 +200,7 @@ impl<'a> Partial<'a> {
     }
 }
 
-impl Drop for Partial<'_> {
+impl Drop for PartialCopy<'_> {
     fn drop(&mut self) {
         if self.is_published {
             return;
@@ -264,7 +264,7 @@ fn refuse_taken(path: &Path) -> Result<(), CopyError> {
 
 /// Moves a database out of the way, its write-ahead log with it: beside another file that log would be played into it.
 /// A log alone is kept as well: the file that it belongs to may have been moved elsewhere.
-fn move_aside(path: &Path) -> io::Result<Vec<Kept>> {
+fn move_aside(path: &Path) -> io::Result<Vec<MovedAside>> {
     let aside = free_name(path, ".replaced");
     let mut kept = Vec::new();
     for suffix in [""].into_iter().chain(LOGS) {

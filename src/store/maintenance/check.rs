@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::store::Read;
+use crate::store::ReadTx;
 use crate::store::cues::due_cues;
 use crate::store::db::hold;
-use crate::store::db::hold::Overdue;
+use crate::store::db::hold::OverdueCounts;
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::{SCHEMA_VERSION, open_to_read};
 use crate::store::db::{counters, meta};
-use crate::store::maintenance::retention::{self, Space};
+use crate::store::maintenance::retention::{self, PageUsage};
 use crate::store::maintenance::schema_check;
 
 /// The most that is told of one kind of damage.
@@ -22,18 +22,18 @@ const MOST_TOLD: usize = 20;
 
 /// What was found.
 #[derive(Debug)]
-pub struct Report {
+pub struct CheckReport {
     /// The schema's version.
     pub version: i64,
     /// What is wrong, a sentence each; nothing where the file is sound.
     pub problems: Vec<String>,
     /// What is in the file; none where that cannot be read, or an earlier version wrote it.
-    pub figures: Option<Figures>,
+    pub figures: Option<DatabaseSummary>,
 }
 
 /// What is in a file.
 #[derive(Debug)]
-pub struct Figures {
+pub struct DatabaseSummary {
     /// The bytes of the file, but for its write-ahead log.
     pub bytes: u64,
     /// Those of them that hold nothing.
@@ -49,7 +49,7 @@ pub struct Figures {
     /// How many executions there are of each status that occurs.
     pub executions: Vec<(String, i64)>,
     /// What is due.
-    pub overdue: Overdue,
+    pub overdue: OverdueCounts,
     /// The instant for which a cue is due, the earliest of them.
     pub next_due: Option<Timestamp>,
 }
@@ -58,13 +58,13 @@ pub struct Figures {
 ///
 /// # Errors
 /// [`OpenError`] where it is no file of ours, or of a later version.
-pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<Report, OpenError> {
+pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, OpenError> {
     let connection = open_to_read(path)?;
     let failed = |error: rusqlite::Error| OpenError::of(path, &error);
     // One picture for all that is compared.
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
     let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
-    let mut report = Report { version, problems: Vec::new(), figures: None };
+    let mut report = CheckReport { version, problems: Vec::new(), figures: None };
     for look in [integrity, orphans] {
         let mut found = Vec::new();
         let looked = look(&snapshot, &mut found);
@@ -74,7 +74,7 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<Report, OpenE
     if version == SCHEMA_VERSION {
         report.note("the schema cannot be compared", schema_check::differences(&snapshot));
         report.note("the counters cannot be compared", counters::discrepancies(&snapshot));
-        match figures(&Read::new(&snapshot), now) {
+        match figures(&ReadTx::new(&snapshot), now) {
             Ok(figures) => report.figures = Some(figures),
             Err(error) => report.problems.push(format!("what is in the file cannot be counted: {error}")),
         }
@@ -82,7 +82,7 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<Report, OpenE
     Ok(report)
 }
 
-impl Report {
+impl CheckReport {
     fn note(&mut self, fault: &str, found: Result<Vec<String>>) {
         match found {
             Ok(problems) => self.problems.extend(problems),
@@ -117,12 +117,12 @@ fn orphans(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn figures(read: &Read<'_>, now: Timestamp) -> Result<Figures> {
+fn figures(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
     let users = "SELECT count(*), count(disabled_at) FROM users";
     let page: i64 = read.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-    let Space { pages, free } = retention::space(read)?;
+    let PageUsage { pages, free } = retention::space(read)?;
     let bytes = |pages: i64| u64::try_from(pages * page).unwrap_or(0);
-    Ok(Figures {
+    Ok(DatabaseSummary {
         bytes: bytes(pages),
         free_bytes: bytes(free),
         held_since: hold::held_since(read)?,
@@ -140,7 +140,7 @@ fn figures(read: &Read<'_>, now: Timestamp) -> Result<Figures> {
     })
 }
 
-fn by_status(read: &Read<'_>, sql: &str) -> Result<Vec<(String, i64)>> {
+fn by_status(read: &ReadTx<'_>, sql: &str) -> Result<Vec<(String, i64)>> {
     let mut counts = read.prepare(sql)?;
     let counts = counts.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(counts.collect::<rusqlite::Result<_>>()?)

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::execution::worker::FRESH;
 use crate::error::Result;
-use crate::store::Read;
+use crate::store::ReadTx;
 use crate::store::db::columns::millis;
 
 /// How long an execution may be under way before health calls it stale (contract §8).
@@ -13,7 +13,7 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_secs(300);
 
 /// What waits and what is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queue {
+pub struct QueueStats {
     /// Due webhook executions that no delivery thread has taken up.
     pub pending_outbox: i64,
     /// Executions in `delivering` for over 300 s.
@@ -41,10 +41,10 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn queue(read: &Read<'_>, now: Timestamp) -> Result<Queue> {
+pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
     let before = |age| millis(now.checked_sub(age).unwrap_or(Timestamp::MIN));
     Ok(read.prepare_cached(QUEUE)?.query_row(params![before(STALE_AFTER), before(FRESH)], |row| {
-        Ok(Queue {
+        Ok(QueueStats {
             pending_outbox: row.get(0)?,
             stale_executions: row.get(1)?,
             pending_retries: row.get(2)?,
@@ -59,7 +59,7 @@ pub fn queue(read: &Read<'_>, now: Timestamp) -> Result<Queue> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn is_delivering(read: &Read<'_>) -> Result<bool> {
+pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM executions WHERE queue = 'send')

@@ -8,7 +8,7 @@ use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::columns::{millis, read_instant};
-use crate::store::{Read, Tx};
+use crate::store::{ReadTx, WriteTx};
 
 /// Executions looked at or taken away at a time.
 pub const BATCH: i64 = 200;
@@ -39,7 +39,7 @@ const DELETE_OUTCOME: &str = "DELETE FROM outcomes WHERE execution_key = ?1
 
 /// Executions that were looked at in the order of their keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct HistoryScan {
     /// Those that may go.
     pub over: Vec<i64>,
     /// The last that was looked at; none where there was none.
@@ -50,7 +50,7 @@ pub struct Looked {
 
 /// How the pages of the file are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
+pub struct PageUsage {
     /// All of them.
     pub pages: i64,
     /// Those that hold nothing.
@@ -61,7 +61,7 @@ pub struct Space {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn mark(tx: &Tx<'_>, cue_key: i64) -> Result<()> {
+pub fn mark(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.prepare_cached("INSERT INTO overgrown_cues (key) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([cue_key])?;
     Ok(())
@@ -71,7 +71,13 @@ pub fn mark(tx: &Tx<'_>, cue_key: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn note_runs(tx: &Tx<'_>, retention: &Retention, cue_key: i64, before: i64, runs: usize) -> Result<()> {
+pub fn note_runs(
+    tx: &WriteTx<'_>,
+    retention: &Retention,
+    cue_key: i64,
+    before: i64,
+    runs: usize,
+) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
     if retention.looks_at(cue_key, before, after) { mark(tx, cue_key) } else { Ok(()) }
 }
@@ -80,7 +86,7 @@ pub fn note_runs(tx: &Tx<'_>, retention: &Retention, cue_key: i64, before: i64, 
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn first_marked(read: &Read<'_>) -> Result<Option<i64>> {
+pub fn first_marked(read: &ReadTx<'_>) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT key FROM overgrown_cues ORDER BY key LIMIT 1")?
         .query_row([], |row| row.get(0))
@@ -91,7 +97,7 @@ pub fn first_marked(read: &Read<'_>) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn marked(read: &Read<'_>) -> Result<Vec<i64>> {
+pub fn marked(read: &ReadTx<'_>) -> Result<Vec<i64>> {
     let mut marked = read.prepare_cached("SELECT key FROM overgrown_cues ORDER BY key LIMIT ?1 + 0")?;
     Ok(marked.query_map([BATCH], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
@@ -101,7 +107,7 @@ pub fn marked(read: &Read<'_>) -> Result<Vec<i64>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn unmark(tx: &Tx<'_>, cue_key: i64, looked_up_to: i64, runs: Option<u32>) -> Result<bool> {
+pub fn unmark(tx: &WriteTx<'_>, cue_key: i64, looked_up_to: i64, runs: Option<u32>) -> Result<bool> {
     let grown = surplus(tx, cue_key, runs)?.is_some_and(|surplus| surplus > looked_up_to);
     if grown || !payloads::delete_superseded(tx, cue_key)? {
         return Ok(false);
@@ -114,7 +120,7 @@ pub fn unmark(tx: &Tx<'_>, cue_key: i64, looked_up_to: i64, runs: Option<u32>) -
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn surplus(read: &Read<'_>, cue_key: i64, runs: Option<u32>) -> Result<Option<i64>> {
+pub fn surplus(read: &ReadTx<'_>, cue_key: i64, runs: Option<u32>) -> Result<Option<i64>> {
     let Some(runs) = runs else { return Ok(None) };
     Ok(read.prepare_cached(SURPLUS)?.query_row([cue_key, i64::from(runs)], |row| row.get(0)).optional()?)
 }
@@ -123,8 +129,8 @@ pub fn surplus(read: &Read<'_>, cue_key: i64, runs: Option<u32>) -> Result<Optio
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn of_cue(read: &Read<'_>, cue_key: i64, after: i64, surplus: i64) -> Result<Looked> {
-    let mut looked = Looked::default();
+pub fn of_cue(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -> Result<HistoryScan> {
+    let mut looked = HistoryScan::default();
     let mut rows = read.prepare_cached(OF_CUE)?;
     let mut rows = rows.query(params![cue_key, after, surplus, BATCH])?;
     while let Some(row) = rows.next()? {
@@ -138,8 +144,8 @@ pub fn of_cue(read: &Read<'_>, cue_key: i64, after: i64, surplus: i64) -> Result
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn by_age(read: &Read<'_>, after: i64, expired: Timestamp) -> Result<Looked> {
-    let mut looked = Looked::default();
+pub fn by_age(read: &ReadTx<'_>, after: i64, expired: Timestamp) -> Result<HistoryScan> {
+    let mut looked = HistoryScan::default();
     let mut rows = read.prepare_cached(BY_AGE)?;
     let mut rows = rows.query([after, BATCH])?;
     while let Some(row) = rows.next()? {
@@ -159,7 +165,7 @@ pub fn by_age(read: &Read<'_>, after: i64, expired: Timestamp) -> Result<Looked>
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &Tx<'_>, keys: &[i64]) -> Result<usize> {
+pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     in_bounds(keys, |key| {
         let mut found = tx.prepare_cached(WHAT_GOES)?;
         let mut found = found.query([key])?;
@@ -177,7 +183,7 @@ pub fn delete(tx: &Tx<'_>, keys: &[i64]) -> Result<usize> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(in crate::store) fn delete_execution(tx: &Tx<'_>, key: i64) -> Result<i64> {
+pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     let bytes = tx.prepare_cached(DELETE_OUTCOME)?.query_row([key], |row| row.get(0)).optional()?;
     tx.prepare_cached("DELETE FROM executions WHERE key = ?1")?.execute([key])?;
     Ok(bytes.unwrap_or(0))
@@ -188,7 +194,7 @@ pub(in crate::store) fn delete_execution(tx: &Tx<'_>, key: i64) -> Result<i64> {
 /// # Errors
 /// Those of `delete`.
 pub(in crate::store) fn delete_found(
-    tx: &Tx<'_>,
+    tx: &WriteTx<'_>,
     find: &str,
     parameters: impl Params,
     delete: impl FnMut(i64) -> Result<i64>,
@@ -216,7 +222,7 @@ fn in_bounds(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn runs_kept(read: &Read<'_>) -> Result<Option<i64>> {
+pub fn runs_kept(read: &ReadTx<'_>) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT value FROM meta WHERE name = 'runs_kept'")?
         .query_row([], |row| row.get(0))
@@ -227,7 +233,7 @@ pub fn runs_kept(read: &Read<'_>) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn set_runs_kept(tx: &Tx<'_>, runs: Option<i64>) -> Result<()> {
+pub fn set_runs_kept(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
     let sql = "INSERT INTO meta (name, value) SELECT 'runs_kept', ?1 WHERE ?1 IS NOT NULL
                ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     match runs {
@@ -241,7 +247,7 @@ pub fn set_runs_kept(tx: &Tx<'_>, runs: Option<i64>) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn mark_all(tx: &Tx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
+pub fn mark_all(tx: &WriteTx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO overgrown_cues (key) SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3
          ON CONFLICT DO NOTHING",
@@ -254,7 +260,7 @@ pub fn mark_all(tx: &Tx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn last_cue(read: &Read<'_>) -> Result<i64> {
+pub fn last_cue(read: &ReadTx<'_>) -> Result<i64> {
     Ok(read.prepare_cached("SELECT coalesce(max(key), 0) FROM cues")?.query_row([], |row| row.get(0))?)
 }
 
@@ -262,16 +268,16 @@ pub fn last_cue(read: &Read<'_>) -> Result<i64> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn space(read: &Read<'_>) -> Result<Space> {
+pub fn space(read: &ReadTx<'_>) -> Result<PageUsage> {
     let figure = |sql| read.prepare_cached(sql)?.query_row([], |row| row.get(0));
-    Ok(Space { pages: figure("PRAGMA page_count")?, free: figure("PRAGMA freelist_count")? })
+    Ok(PageUsage { pages: figure("PRAGMA page_count")?, free: figure("PRAGMA freelist_count")? })
 }
 
 /// Gives some pages that hold nothing back to the file system; answers how many.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn give_back(tx: &Tx<'_>) -> Result<i64> {
+pub fn give_back(tx: &WriteTx<'_>) -> Result<i64> {
     let before = space(tx)?.free;
     let mut step = tx.prepare(&format!("PRAGMA incremental_vacuum({MOST_PAGES})"))?;
     let mut pages = step.raw_query();
@@ -280,7 +286,7 @@ pub fn give_back(tx: &Tx<'_>) -> Result<i64> {
     Ok(before - space(tx)?.free)
 }
 
-impl Looked {
+impl HistoryScan {
     fn see(&mut self, key: i64, may_go: bool) {
         if may_go {
             self.over.push(key);

@@ -4,17 +4,17 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, Raised, STANDS_FOR};
-use crate::domain::notification::{Kind, notice_id};
+use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, NewAlert, STANDS_FOR};
+use crate::domain::notification::{NotificationKind, notice_id};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::store::db::columns::{instant, json, millis, word};
-use crate::store::notifications::outbox::{self, NewNotice};
-use crate::store::{Read, Tx};
+use crate::store::notifications::outbox::{self, NewNotification};
+use crate::store::{ReadTx, WriteTx};
 
 /// Whom and what an alert is about.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct Subject {
+pub(in crate::store) struct AlertSubject {
     pub user_key: i64,
     pub cue_key: i64,
     pub cue_id: String,
@@ -25,7 +25,7 @@ pub(in crate::store) struct Subject {
 
 /// Which alerts a list shows; what is `None` filters nothing.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct AlertFilter {
     /// Only those of this type.
     pub alert_type: Option<AlertType>,
     /// Only those about the cue with this id.
@@ -68,24 +68,24 @@ const COUNT: &str = "SELECT count(*) FROM alerts a JOIN cues c ON c.key = a.cue_
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn raise(tx: &Tx<'_>, execution_key: i64, alert: &Alert, now: Timestamp) -> Result<bool> {
+pub fn raise(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
     let subject = tx.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?;
     subject.map_or(Ok(false), |subject| raise_about(tx, &subject, alert, now))
 }
 
 /// As [`raise`], for whoever knows the subject already.
 pub(in crate::store) fn raise_about(
-    tx: &Tx<'_>,
-    subject: &Subject,
-    alert: &Alert,
+    tx: &WriteTx<'_>,
+    subject: &AlertSubject,
+    alert: &NewAlert,
     now: Timestamp,
 ) -> Result<bool> {
     let (alert_type, since) = (alert.alert_type(), before(now, STANDS_FOR));
     if tx.prepare_cached(STANDS)?.exists(params![subject.cue_key, alert_type.as_str(), millis(since)])? {
         return Ok(false);
     }
-    let kind = Kind::Alert(alert_type);
-    let raised = Raised {
+    let kind = NotificationKind::Alert(alert_type);
+    let raised = Alert {
         id: notice_id(subject.execution_id, kind, now),
         alert_type,
         cue_id: subject.cue_id.clone(),
@@ -108,7 +108,7 @@ pub(in crate::store) fn raise_about(
     if let Some(url) = &subject.alert_webhook_url {
         let body = canonical(&raised.json());
         let (user_key, url) = (subject.user_key, Some(url.clone()));
-        outbox::insert(tx, &NewNotice { id: raised.id, user_key, kind, url, body }, now)?;
+        outbox::insert(tx, &NewNotification { id: raised.id, user_key, kind, url, body }, now)?;
     }
     Ok(true)
 }
@@ -118,12 +118,12 @@ pub(in crate::store) fn raise_about(
 /// # Errors
 /// When the file cannot be read.
 pub fn list(
-    read: &Read<'_>,
+    read: &ReadTx<'_>,
     user_key: i64,
-    filter: &Filter,
+    filter: &AlertFilter,
     limit: u32,
     offset: u64,
-) -> Result<(Vec<Raised>, i64)> {
+) -> Result<(Vec<Alert>, i64)> {
     let (since, alert_type) =
         (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
@@ -138,8 +138,8 @@ pub fn list(
 }
 
 /// The subject in the columns of a row.
-pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<Subject> {
-    Ok(Subject {
+pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<AlertSubject> {
+    Ok(AlertSubject {
         user_key: row.get("user_key")?,
         cue_key: row.get("cue_key")?,
         cue_id: row.get("cue_id")?,
@@ -149,8 +149,8 @@ pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<Subject>
     })
 }
 
-fn read_raised(row: &Row<'_>) -> rusqlite::Result<Raised> {
-    Ok(Raised {
+fn read_raised(row: &Row<'_>) -> rusqlite::Result<Alert> {
+    Ok(Alert {
         id: row.get("id")?,
         alert_type: word(row, "alert_type", AlertType::parse)?,
         cue_id: row.get("cue_id")?,

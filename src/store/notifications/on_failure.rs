@@ -7,22 +7,22 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::notification::alert::{Alert, FAILURES_IN_A_ROW};
+use crate::domain::notification::alert::{FAILURES_IN_A_ROW, NewAlert};
 use crate::domain::notification::failure_report::{
-    COUNTED_FOR, Failure, FailureMail, MOST_MAILS, held_until, told,
+    COUNTED_FOR, FailureMail, FailureReport, MOST_MAILS, held_until, told,
 };
-use crate::domain::notification::{Kind, notice_id};
+use crate::domain::notification::{NotificationKind, notice_id};
 use crate::domain::webhook::request::instant;
 use crate::error::Result;
 use crate::store::cues::pause;
 use crate::store::db::columns::{millis, read_instant};
-use crate::store::notifications::alerts::{Subject, raise_about, read_subject, subject_columns};
-use crate::store::notifications::outbox::{self, NewNotice};
-use crate::store::{Read, Tx};
+use crate::store::notifications::alerts::{AlertSubject, raise_about, read_subject, subject_columns};
+use crate::store::notifications::outbox::{self, NewNotification};
+use crate::store::{ReadTx, WriteTx};
 
 /// An execution that has failed, and what its cue wants done about that.
-struct Failed {
-    subject: Subject,
+struct FailedExecution {
+    subject: AlertSubject,
     user_id: String,
     attempts: u32,
     http_status: Option<u16>,
@@ -62,7 +62,7 @@ const COUNT_MAIL: &str = "INSERT INTO failure_mails (user_key, written_at, held)
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn after_success(tx: &Tx<'_>, cue_key: i64) -> Result<()> {
+pub fn after_success(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.prepare_cached(FORGET_STREAK)?.execute([cue_key])?;
     Ok(())
 }
@@ -72,18 +72,18 @@ pub fn after_success(tx: &Tx<'_>, cue_key: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn after_failure(tx: &Tx<'_>, key: i64, now: Timestamp) -> Result<()> {
+pub fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     let Some(failed) = tx.prepare_cached(FAILED)?.query_row([key], read_failed).optional()? else {
         return Ok(());
     };
     let cue_key = failed.subject.cue_key;
     let failures: i64 = tx.prepare_cached(COUNT_FAILURE)?.query_row([cue_key], |row| row.get(0))?;
     if failures >= FAILURES_IN_A_ROW {
-        raise_about(tx, &failed.subject, &Alert::ConsecutiveFailures { failures }, now)?;
+        raise_about(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
     if let Some(url) = &failed.webhook {
         let body = facts(&failed, now).body();
-        outbox::insert(tx, &notice(&failed, Kind::Failure, Some(url.clone()), body, now), now)?;
+        outbox::insert(tx, &notice(&failed, NotificationKind::Failure, Some(url.clone()), body, now), now)?;
     }
     if failed.email {
         mail(tx, &failed, now)?;
@@ -95,7 +95,7 @@ pub fn after_failure(tx: &Tx<'_>, key: i64, now: Timestamp) -> Result<()> {
 }
 
 /// Stores a mail, or counts it as held back where its user has had as many as an hour may bring.
-fn mail(tx: &Tx<'_>, failed: &Failed, now: Timestamp) -> Result<()> {
+fn mail(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
     if let Some(until) = held_until(mail_before(tx, user_key, MOST_MAILS - 1)?, now) {
         let held: u32 = tx.prepare_cached(HOLD_MAIL)?.query_row([user_key], |row| row.get(0))?;
@@ -117,20 +117,20 @@ fn mail(tx: &Tx<'_>, failed: &Failed, now: Timestamp) -> Result<()> {
     tx.prepare_cached(COUNT_MAIL)?.execute(params![user_key, millis(now)])?;
     let held_until = held_until(tenth, now).map(instant);
     let body = FailureMail { failure: facts(failed, now), held: held.unwrap_or(0), held_until }.body();
-    outbox::insert(tx, &notice(failed, Kind::Mail, None, body, now), now)
+    outbox::insert(tx, &notice(failed, NotificationKind::Mail, None, body, now), now)
 }
 
 /// When the user's newest mail but so many was written.
-fn mail_before(read: &Read<'_>, user_key: i64, but: usize) -> Result<Option<Timestamp>> {
+fn mail_before(read: &ReadTx<'_>, user_key: i64, but: usize) -> Result<Option<Timestamp>> {
     let but = i64::try_from(but).unwrap_or(i64::MAX);
     let written_at: Option<i64> =
         read.prepare_cached(MAIL_BEFORE)?.query_row([user_key, but], |row| row.get(0)).optional()?;
     Ok(written_at.map(read_instant).transpose()?)
 }
 
-fn facts(failed: &Failed, now: Timestamp) -> Failure {
-    Failure {
-        event: Failure::EVENT.to_owned(),
+fn facts(failed: &FailedExecution, now: Timestamp) -> FailureReport {
+    FailureReport {
+        event: FailureReport::EVENT.to_owned(),
         cue_id: failed.subject.cue_id.clone(),
         cue_name: failed.subject.cue_name.clone(),
         execution_id: failed.subject.execution_id.to_string(),
@@ -141,13 +141,19 @@ fn facts(failed: &Failed, now: Timestamp) -> Failure {
     }
 }
 
-fn notice(failed: &Failed, kind: Kind, url: Option<String>, body: String, now: Timestamp) -> NewNotice {
-    let Subject { user_key, execution_id, .. } = failed.subject;
-    NewNotice { id: notice_id(execution_id, kind, now), user_key, kind, url, body }
+fn notice(
+    failed: &FailedExecution,
+    kind: NotificationKind,
+    url: Option<String>,
+    body: String,
+    now: Timestamp,
+) -> NewNotification {
+    let AlertSubject { user_key, execution_id, .. } = failed.subject;
+    NewNotification { id: notice_id(execution_id, kind, now), user_key, kind, url, body }
 }
 
-fn read_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
-    Ok(Failed {
+fn read_failed(row: &Row<'_>) -> rusqlite::Result<FailedExecution> {
+    Ok(FailedExecution {
         subject: read_subject(row)?,
         user_id: row.get("user_id")?,
         attempts: row.get("attempts")?,

@@ -6,22 +6,22 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::execution::Next;
-use crate::domain::notification::{FEW_WAITING, Kind, MOST_WAITING};
+use crate::domain::execution::NextStep;
+use crate::domain::notification::{FEW_WAITING, MOST_WAITING, NotificationKind};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
-use crate::store::{Read, Rings, Tx};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// A notice that is being stored.
 #[derive(Debug, Clone)]
-pub struct NewNotice {
+pub struct NewNotification {
     /// Its id, from `domain::notice`.
     pub id: String,
     /// The row of the user who is told.
     pub user_key: i64,
     /// In what form.
-    pub kind: Kind,
+    pub kind: NotificationKind,
     /// Where a POST goes; none for a mail.
     pub url: Option<String>,
     /// What it says, as JSON.
@@ -31,11 +31,11 @@ pub struct NewNotice {
 /// A notice that is ready to be told. It holds secrets: never to be logged.
 #[derive(Clone)]
 #[allow(missing_docs)]
-pub struct Notice {
+pub struct Notification {
     /// Its row.
     pub key: i64,
     pub id: String,
-    pub kind: Kind,
+    pub kind: NotificationKind,
     /// None for a mail.
     pub url: Option<String>,
     /// Fairness key of the POST's destination.
@@ -84,7 +84,7 @@ const PUT_OFF: &str = "UPDATE outbox SET due = ?2, attempts = attempts + 1 WHERE
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert(tx: &Tx<'_>, new: &NewNotice, now: Timestamp) -> Result<()> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
     if new.url.is_some() && !has_room(tx, new)? {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub fn insert(tx: &Tx<'_>, new: &NewNotice, now: Timestamp) -> Result<()> {
         new.body,
         millis(now),
     ])?;
-    tx.ring(Rings { escalate: true, ..Rings::default() });
+    tx.ring(WakeSet { escalate: true, ..WakeSet::default() });
     Ok(())
 }
 
@@ -105,7 +105,7 @@ pub fn insert(tx: &Tx<'_>, new: &NewNotice, now: Timestamp) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
+pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -114,7 +114,7 @@ pub fn next_waiting(read: &Read<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<()> {
+pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.prepare_cached(PROMOTE)?.execute(params![millis(now), limit])?;
     Ok(())
 }
@@ -123,18 +123,18 @@ pub fn promote_due(tx: &Tx<'_>, now: Timestamp, limit: u32) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_ready(read: &Read<'_>) -> Result<bool> {
+pub fn any_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
 
 /// The row of a notice, and the lane of its destination; none for a mail.
-pub type Place = (i64, Option<i64>);
+pub type OutboxRow = (i64, Option<i64>);
 
 /// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails(read: &Read<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<Place>> {
+pub fn mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
         .query_map([count(skipped.len() + limit)], |row| row.get(0))?
@@ -148,12 +148,12 @@ pub fn mails(read: &Read<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Ve
 /// # Errors
 /// When the file cannot be read.
 pub fn posts(
-    read: &Read<'_>,
+    read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
     most: usize,
     lane: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<OutboxRow>> {
     let (mut found, mut first) = (Vec::new(), None);
     while found.len() < most {
         let Some(next) = lane_after(read, *lane)? else { break };
@@ -175,7 +175,7 @@ pub fn posts(
 ///
 /// # Errors
 /// When the file cannot be read; a fault where it holds something else than a notice there.
-pub fn find(read: &Read<'_>, key: i64) -> Result<Notice> {
+pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
     Ok(read.prepare_cached(FIND)?.query_row([key], read_notice)?)
 }
 
@@ -183,17 +183,17 @@ pub fn find(read: &Read<'_>, key: i64) -> Result<Notice> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn record(tx: &Tx<'_>, key: i64, next: Next) -> Result<()> {
+pub fn record(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
-        Next::Success | Next::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
-        Next::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
+        NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
+        NextStep::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
     };
     Ok(())
 }
 
 /// Whether one more POST of this kind may wait for its user. Notes where a backlog begins and ends.
-fn has_room(tx: &Tx<'_>, new: &NewNotice) -> Result<bool> {
-    let NewNotice { id, user_key, kind, .. } = new;
+fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
+    let NewNotification { id, user_key, kind, .. } = new;
     let kind = kind.as_str();
     let waiting: u32 = tx
         .prepare_cached(WAITING_POSTS)?
@@ -220,11 +220,11 @@ fn has_room(tx: &Tx<'_>, new: &NewNotice) -> Result<bool> {
     Ok(waiting < MOST_WAITING)
 }
 
-fn user_id(read: &Read<'_>, user_key: i64) -> Result<String> {
+fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
-fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
+fn lane_after(read: &ReadTx<'_>, lane: i64) -> Result<Option<i64>> {
     let next = |from: i64| -> Result<Option<i64>> {
         Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
     };
@@ -234,7 +234,7 @@ fn lane_after(read: &Read<'_>, lane: i64) -> Result<Option<i64>> {
     }
 }
 
-fn oldest_of(read: &Read<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
+fn oldest_of(read: &ReadTx<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
     let mut statement = read.prepare_cached(OLDEST_OF_LANE)?;
     let mut rows = statement.query(params![lane, count(skipped.len() + 1)])?;
     while let Some(row) = rows.next()? {
@@ -250,11 +250,11 @@ fn count(of: usize) -> i64 {
     i64::try_from(of).unwrap_or(i64::MAX)
 }
 
-fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notice> {
-    Ok(Notice {
+fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
+    Ok(Notification {
         key: row.get("key")?,
         id: row.get("id")?,
-        kind: word(row, "kind", Kind::parse)?,
+        kind: word(row, "kind", NotificationKind::parse)?,
         url: row.get("url")?,
         lane: row.get("lane")?,
         body: row.get("body")?,

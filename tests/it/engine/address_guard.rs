@@ -6,12 +6,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;
-use cued::engine::webhook_client::address_guard::{Guard, KEEP_FOR, MAX_KEPT, Monotonic};
-use cued::engine::webhook_client::delivery_error::Mishap;
-use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel};
+use cued::engine::webhook_client::address_guard::{AddressGuard, KEEP_FOR, MAX_KEPT, Monotonic};
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use proptest::prelude::*;
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -79,28 +79,33 @@ impl Seconds {
 }
 
 fn policy(values: &str) -> AddressPolicy {
-    let values: Vec<Allowance> = values.split_whitespace().map(|value| value.parse().unwrap()).collect();
+    let values: Vec<AllowRule> = values.split_whitespace().map(|value| value.parse().unwrap()).collect();
     AddressPolicy::of(&values)
 }
 
-fn courier(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpCourier {
-    let options = CourierOptions { policy, ..CourierOptions::default() };
-    HttpCourier::with_resolver(&options, seconds.clock(), resolver).unwrap()
+fn courier(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpWebhookClient {
+    let options = ClientOptions { policy, ..ClientOptions::default() };
+    HttpWebhookClient::with_resolver(&options, seconds.clock(), resolver).unwrap()
 }
 
-fn parcel(url: &str) -> Parcel {
-    Parcel { method: Method::Post, url: url.to_owned(), headers: Vec::new(), body: Some(b"{}".to_vec()) }
+fn parcel(url: &str) -> WebhookRequest {
+    WebhookRequest {
+        method: Method::Post,
+        url: url.to_owned(),
+        headers: Vec::new(),
+        body: Some(b"{}".to_vec()),
+    }
 }
 
-fn refused(result: Result<impl std::fmt::Debug, Mishap>) -> String {
+fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
     match result {
-        Err(mishap @ Mishap::Refused(_)) => mishap.to_string(),
+        Err(mishap @ DeliveryError::Refused(_)) => mishap.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
 /// What the guard hands to the connector for a URL.
-fn resolve(guard: &Guard, url: &str) -> Result<Vec<String>, String> {
+fn resolve(guard: &AddressGuard, url: &str) -> Result<Vec<String>, String> {
     let found = guard.resolve(&url.parse().unwrap(), &Config::default(), a_while());
     found.map(|found| found.iter().map(ToString::to_string).collect()).map_err(|error| error.to_string())
 }
@@ -115,8 +120,8 @@ fn a_while() -> NextTimeout {
 #[test]
 fn the_name_of_this_machine_is_refused_without_a_connection() {
     let receiver = Receiver::everywhere();
-    let options = CourierOptions::default();
-    let courier = HttpCourier::new(&options, Seconds::default().clock()).unwrap();
+    let options = ClientOptions::default();
+    let courier = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
         let text = refused(courier.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
         assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
@@ -178,7 +183,7 @@ fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
 fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
     let seconds = Seconds::default();
     let script = Script::new(&["93.184.216.34", "127.0.0.1"]);
-    let guard = Guard::new(script, AddressPolicy::default(), seconds.clock());
+    let guard = AddressGuard::new(script, AddressPolicy::default(), seconds.clock());
     assert_eq!(resolve(&guard, "http://rebind.example/"), Ok(vec!["93.184.216.34:80".to_owned()]));
     seconds.advance(KEEP_FOR);
     assert!(resolve(&guard, "http://rebind.example/").is_err());
@@ -187,7 +192,7 @@ fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
 #[test]
 fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
     let script = Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
-    let guard = Guard::new(script, AddressPolicy::default(), Seconds::default().clock());
+    let guard = AddressGuard::new(script, AddressPolicy::default(), Seconds::default().clock());
     let found = resolve(&guard, "https://mixed.example:8443/").unwrap();
     assert_eq!(found, ["8.8.8.8:8443", "[2606:4700::1111]:8443"]);
 }
@@ -196,7 +201,7 @@ fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
 fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
-    let guard = Guard::new(script.clone(), AddressPolicy::default(), seconds.clock());
+    let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
     for url in ["http://a.example/", "http://A.example.:81/x", "https://a.example/"] {
         assert!(resolve(&guard, url).is_ok());
     }
@@ -213,7 +218,7 @@ fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
 fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
-    let guard = Guard::new(script.clone(), AddressPolicy::default(), seconds.clock());
+    let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
     let url = |n: usize| format!("http://n{n}.example/");
     for n in 0..=MAX_KEPT {
         assert!(resolve(&guard, &url(n)).is_ok());
@@ -237,7 +242,9 @@ fn a_name_without_address_is_told_so_and_asked_again() {
     let mishap = courier.send(&parcel(&url)).unwrap_err();
     assert_eq!(
         mishap,
-        Mishap::Unresolved("the name late.example could not be looked up: it has no address".to_owned())
+        DeliveryError::Unresolved(
+            "the name late.example could not be looked up: it has no address".to_owned()
+        )
     );
     assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
 }
@@ -245,10 +252,10 @@ fn a_name_without_address_is_told_so_and_asked_again() {
 #[test]
 fn the_look_up_counts_into_the_timeout() {
     let within = Duration::from_millis(200);
-    let options = CourierOptions { timeout: within, ..CourierOptions::default() };
-    let courier = HttpCourier::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
+    let options = ClientOptions { timeout: within, ..ClientOptions::default() };
+    let courier = HttpWebhookClient::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
     let mishap = courier.send(&parcel("http://deaf.example/")).unwrap_err();
-    assert_eq!(mishap, Mishap::Timeout { within, status: None });
+    assert_eq!(mishap, DeliveryError::Timeout { within, status: None });
 }
 
 #[test]
@@ -279,7 +286,7 @@ proptest! {
         if let Ok(destination) = check_url(&url, &open) {
             let uri: Uri = url.parse().unwrap();
             let script = Script::new(&["8.8.8.8"]);
-            let guard = Guard::new(script.clone(), open, Seconds::default().clock());
+            let guard = AddressGuard::new(script.clone(), open, Seconds::default().clock());
             let found = resolve(&guard, &url).unwrap();
             let literal = destination.host.parse::<std::net::IpAddr>().is_ok();
             let expected = if literal { destination.authority() } else { format!("8.8.8.8:{}", destination.port) };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cued::engine::delivery::delivery_service::promote;
-use cued::engine::webhook_client::delivery_error::Mishap;
-use cued::engine::webhook_client::{Courier, Parcel, Receipt};
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::cues::payloads::set_payload;
 use serde_json::json;
 
@@ -117,7 +117,7 @@ fn failures_are_retried_after_each_backoff_and_then_given_up() {
 fn a_success_after_failures_leaves_no_error() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
-    let timeout = Mishap::Timeout { within: Duration::from_secs(30), status: None };
+    let timeout = DeliveryError::Timeout { within: Duration::from_secs(30), status: None };
     let courier = Recorder::told([Err(timeout), answer(200)]);
     world.deliver(&courier);
     assert_eq!(world.field::<String>(id, "error_message"), "no answer within 30 s");
@@ -138,7 +138,8 @@ fn the_receivers_wish_counts_when_it_is_longer_than_the_backoff() {
     {
         let world = World::new(8);
         let id = world.run(world.cue(URL));
-        let receipt = Receipt { http_status: status, retry_after: Some(wish.to_owned()), body: Vec::new() };
+        let receipt =
+            WebhookResponse { http_status: status, retry_after: Some(wish.to_owned()), body: Vec::new() };
         world.deliver(&Recorder::told([Ok(receipt)]));
         assert_eq!(due(&world, id), Some(seconds * 1000), "{status} {wish}");
     }
@@ -166,8 +167,8 @@ fn fractions_of_a_minute_are_kept_and_410_and_a_single_attempt_end_at_once() {
 #[test]
 fn a_panic_of_the_courier_is_a_failed_attempt() {
     struct Panics;
-    impl Courier for Panics {
-        fn send(&self, _: &Parcel) -> Result<Receipt, Mishap> {
+    impl WebhookClient for Panics {
+        fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
             panic!("on purpose")
         }
     }
@@ -183,7 +184,7 @@ fn a_body_that_is_cut_within_a_character_ends_before_it() {
     let id = world.run(world.cue(URL));
     let mut body = "x".repeat(1999).into_bytes();
     body.push("é".as_bytes()[0]);
-    world.deliver(&Recorder::told([Ok(Receipt { http_status: 200, retry_after: None, body })]));
+    world.deliver(&Recorder::told([Ok(WebhookResponse { http_status: 200, retry_after: None, body })]));
     assert_eq!(world.field::<String>(id, "response_body"), "x".repeat(1999));
 }
 

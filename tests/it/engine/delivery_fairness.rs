@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cued::clock::Clock;
-use cued::engine::delivery::delivery_service::Delivery;
+use cued::engine::delivery::delivery_service::DeliveryService;
 use cued::engine::delivery::dispatcher::Dispatcher;
-use cued::engine::webhook_client::delivery_error::Mishap;
-use cued::engine::webhook_client::{Courier, Parcel, Receipt};
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_queue;
 
 use crate::support::delivery_fixture::{Recorder, World, answer};
@@ -32,8 +32,8 @@ impl Gate {
     }
 }
 
-impl Courier for Gate {
-    fn send(&self, parcel: &Parcel) -> Result<Receipt, Mishap> {
+impl WebhookClient for Gate {
+    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
         *self.sent.lock().unwrap().entry(parcel.url.clone()).or_default() += 1;
         if parcel.url.contains("//hang") {
             drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
@@ -103,7 +103,8 @@ fn a_receiver_that_hangs_does_not_hold_up_another() {
     let (hanging, quick) = (world.cue("https://hang.example/"), world.cue("https://quick.example/"));
     world.runs(hanging, 100);
     let courier = Arc::new(Gate::default());
-    let delivery = Delivery::start(&world.app, Arc::clone(&courier) as Arc<dyn Courier>).unwrap();
+    let delivery =
+        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
     until(&world, || courier.sent("https://hang.example/") > 0);
 
     world.runs(quick, 200);
@@ -124,7 +125,8 @@ fn many_receivers_that_hang_leave_room_for_another() {
         world.runs(cue, 20);
     }
     let courier = Arc::new(Gate::default());
-    let delivery = Delivery::start(&world.app, Arc::clone(&courier) as Arc<dyn Courier>).unwrap();
+    let delivery =
+        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
     until(&world, || (0..8).all(|host| courier.sent(&format!("https://hang{host}.example/")) > 0));
     let cue = world.cue("https://quick.example/");
     world.run(cue);
@@ -140,7 +142,8 @@ fn stopping_takes_nothing_more_and_records_what_is_under_way() {
     let cue = world.cue("https://hang.example/");
     let (first, second) = (world.run(cue), world.run(cue));
     let courier = Arc::new(Gate::default());
-    let delivery = Delivery::start(&world.app, Arc::clone(&courier) as Arc<dyn Courier>).unwrap();
+    let delivery =
+        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
     until(&world, || courier.sent("https://hang.example/") == 1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| delivery.stop());

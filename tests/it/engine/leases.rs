@@ -1,9 +1,9 @@
 //! What becomes of a claim whose worker vanishes, and of a report that comes too late.
 
 use cued::actions::executions::{claim, claim_next, extend};
-use cued::domain::api_error::Code;
+use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
-use cued::domain::execution::Status;
+use cued::domain::execution::ExecutionStatus;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
@@ -35,7 +35,10 @@ fn a_claim_without_heartbeats_is_lost_with_its_lease() {
     world.app.clock.park(&world.app.bells.claim, rung, None);
     assert!(world.app.bells.claim.rung() > rung, "whoever waits for work is woken");
     let back = world.execution(user, id).execution;
-    assert_eq!((back.status, back.claimed_by_worker, back.lease_expires_at), (Status::Pending, None, None));
+    assert_eq!(
+        (back.status, back.claimed_by_worker, back.lease_expires_at),
+        (ExecutionStatus::Pending, None, None)
+    );
     assert!(back.error_message.unwrap().contains("w1"));
     assert_eq!(claimable(&world, user, None, None, 10)[0].attempt, 2);
     assert_eq!(take(&world, user, id, "w2"), 2);
@@ -57,14 +60,14 @@ fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
     assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(901)));
     world.advance(51);
     assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, other).execution.status, Status::Pending);
+    assert_eq!(world.execution(user, other).execution.status, ExecutionStatus::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
     assert_eq!(reaper::next(&world.app.store).unwrap(), Some(lost_at));
     world.app.clock.set(after_begin(1_030));
     assert_eq!(return_lost(&world), 0);
     world.app.clock.set(lost_at);
     assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, held).execution.status, Status::Pending);
+    assert_eq!(world.execution(user, held).execution.status, ExecutionStatus::Pending);
 }
 
 #[test]
@@ -72,10 +75,13 @@ fn an_extended_lease_holds_from_then_on() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    assert_eq!(code(extend(&world.app, user, id, None).wait()), Code::ExecutionNotClaiming);
+    assert_eq!(code(extend(&world.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
     take(&world, user, id, "w1");
     world.advance(800);
-    assert_eq!(code(extend(&world.app, user, id, Some("w2".to_owned())).wait()), Code::NotExecutionOwner);
+    assert_eq!(
+        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        ErrorCode::NotExecutionOwner
+    );
     let until = extend(&world.app, user, id, Some("w1".to_owned())).wait().unwrap();
     assert_eq!(until, after_begin(1_700));
     world.advance(899);
@@ -92,7 +98,7 @@ fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
         new.on_failure.pause = true;
     });
     let id = world.run(&cue, json!({}));
-    for expected in [Status::Pending, Status::Failed] {
+    for expected in [ExecutionStatus::Pending, ExecutionStatus::Failed] {
         take(&world, user, id, "w1");
         world.advance(900);
         assert_eq!(return_lost(&world), 1);
@@ -100,7 +106,7 @@ fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
     }
     let failed = world.execution(user, id).execution;
     assert_eq!((failed.attempts, failed.claimed_by_worker.as_deref()), (2, Some("w1")));
-    assert_eq!(world.cue(cue.key).status, cue::Status::Paused);
+    assert_eq!(world.cue(cue.key).status, cue::CueStatus::Paused);
     assert!(claimable(&world, user, None, None, 10).is_empty());
 }
 
@@ -127,10 +133,10 @@ fn a_late_report_ends_an_execution_that_waits_again() {
     return_lost(&world);
     tell(&world, user, id, true).unwrap();
     let over = world.execution(user, id).execution;
-    assert_eq!((over.status, over.error_message), (Status::Success, None));
+    assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
     assert!(claimable(&world, user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
-    assert_eq!(code(tell(&world, user, id, false)), Code::OutcomeAlreadyReported);
+    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(tell(&world, user, id, false)), ErrorCode::OutcomeAlreadyReported);
 }
 
 #[test]
@@ -143,9 +149,12 @@ fn a_late_report_ends_an_execution_that_another_worker_holds() {
     return_lost(&world);
     take(&world, user, id, "w2");
     tell(&world, user, id, false).unwrap();
-    assert_eq!(code(tell(&world, user, id, true)), Code::OutcomeAlreadyReported);
-    assert_eq!(code(extend(&world.app, user, id, Some("w2".to_owned())).wait()), Code::ExecutionNotClaiming);
-    assert_eq!(world.execution(user, id).execution.status, Status::Failed);
+    assert_eq!(code(tell(&world, user, id, true)), ErrorCode::OutcomeAlreadyReported);
+    assert_eq!(
+        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        ErrorCode::ExecutionNotClaiming
+    );
+    assert_eq!(world.execution(user, id).execution.status, ExecutionStatus::Failed);
     world.advance(2_000);
     assert_eq!(return_lost(&world), 0);
 }
@@ -178,10 +187,10 @@ fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
             // Lost at its only attempt first: the report that comes after all tells the truth.
             world.advance(900);
             assert_eq!(return_lost(&world), 1);
-            assert_eq!(world.cue(cue_key).status, cue::Status::Failed);
+            assert_eq!(world.cue(cue_key).status, cue::CueStatus::Failed);
         }
         tell(&world, user, id, success).unwrap();
-        let expected = if success { cue::Status::Completed } else { cue::Status::Failed };
+        let expected = if success { cue::CueStatus::Completed } else { cue::CueStatus::Failed };
         assert_eq!(world.cue(cue_key).status, expected);
     }
 }

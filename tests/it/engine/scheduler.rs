@@ -1,16 +1,16 @@
 //! The scheduler's pass on a clock that is set by hand: gaps, jumps, poison, and the plans of its queries.
 
 use cued::actions::cues::update;
-use cued::app::{App, Settings};
+use cued::app::{App, Config};
 use cued::clock::Clock;
-use cued::domain::account::plan::Limits;
+use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::Caller;
-use cued::domain::cue::Status;
-use cued::domain::cue::patch::{CueChange, ScheduleParts, WantedStatus};
+use cued::domain::cue::CueStatus;
+use cued::domain::cue::patch::{CuePatch, RequestedStatus, SchedulePatch};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
 use cued::store::cues::due_cues;
-use cued::store::cues::due_cues::Missed;
+use cued::store::cues::due_cues::MissedRuns;
 use cued::store::executions::execution_list;
 use jiff::Timestamp;
 
@@ -40,7 +40,7 @@ fn runs(world: &World, cue_key: i64) -> Vec<String> {
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
 
-fn missed(world: &World, cue_key: i64) -> Vec<Missed> {
+fn missed(world: &World, cue_key: i64) -> Vec<MissedRuns> {
     world.app.store.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
 }
 
@@ -65,7 +65,7 @@ fn a_jump_forward_fires_the_newest_run_and_accounts_for_the_others() {
     world.advance(12 * 3_600 + 60);
     scheduler.run_once(&world.app).unwrap();
     assert_eq!(runs(&world, cue), ["2026-03-02T00:00:00Z"]);
-    let row = Missed {
+    let row = MissedRuns {
         first: at("2026-03-01T13:00:00Z"),
         last: at("2026-03-01T23:00:00Z"),
         count: 11,
@@ -124,7 +124,7 @@ fn a_cue_whose_schedule_cannot_be_computed_fails_with_its_reason_and_stops_nobod
     scheduler.run_once(&world.app).unwrap();
     assert_eq!(runs(&world, sound.key), ["2026-03-01T13:00:00Z"]);
     let failed = world.cue(cue);
-    assert_eq!((failed.status, failed.next_run), (Status::Failed, None));
+    assert_eq!((failed.status, failed.next_run), (CueStatus::Failed, None));
     assert!(failed.warning.unwrap().contains("Mars/Olympus"));
 }
 
@@ -162,8 +162,8 @@ fn an_idle_pass_writes_nothing() {
 fn a_changed_schedule_runs_from_now_in_its_own_zone() {
     let (world, key) = adrift(NOON, CatchUp::Latest);
     let mut cue = world.cue(key);
-    let schedule = ScheduleParts { timezone: Some("Asia/Kathmandu".to_owned()), ..ScheduleParts::default() };
-    cue.apply(&CueChange { schedule, ..CueChange::default() }, world.now()).unwrap();
+    let schedule = SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
+    cue.apply(&CuePatch { schedule, ..CuePatch::default() }, world.now()).unwrap();
     // Kathmandu is 5 hours 45 minutes ahead.
     assert_eq!(cue.next_run, Some(at("2026-03-01T12:15:00Z")));
 }
@@ -200,7 +200,7 @@ fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
 fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
     let folder = tempfile::tempdir().unwrap();
     let open =
-        |now: &str| App::open(Clock::adrift(at(now)), Settings::of(folder.path().join("cued.db"))).unwrap();
+        |now: &str| App::open(Clock::adrift(at(now)), Config::of(folder.path().join("cued.db"))).unwrap();
     let key = {
         let world = World::of(open(NOON));
         let user = world.user("u");
@@ -217,10 +217,10 @@ fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
 
 #[test]
 fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
-    let at_nine = ScheduleParts { cron: Some("0 9 * * *".to_owned()), ..ScheduleParts::default() };
-    let paused = CueChange { status: Some(WantedStatus::Paused), ..CueChange::default() };
-    let moved = CueChange { schedule: at_nine, ..CueChange::default() };
-    let named = CueChange { name: Some("another".to_owned()), ..CueChange::default() };
+    let at_nine = SchedulePatch { cron: Some("0 9 * * *".to_owned()), ..SchedulePatch::default() };
+    let paused = CuePatch { status: Some(RequestedStatus::Paused), ..CuePatch::default() };
+    let moved = CuePatch { schedule: at_nine, ..CuePatch::default() };
+    let named = CuePatch { name: Some("another".to_owned()), ..CuePatch::default() };
     for change in [paused, moved, named] {
         let world = World::new();
         let user = world.user("u");
@@ -233,7 +233,7 @@ fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
             key: 1,
             key_hash: [0; 32],
             plan: "free".to_owned(),
-            limits: Limits::NONE,
+            limits: PlanLimits::NONE,
             executions: 0,
         };
         let changed = update(&world.app, &caller, cue.id, change).unwrap().wait().unwrap();

@@ -5,10 +5,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cued::domain::webhook::address_policy::{AddressPolicy, Allowance};
+use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
-use cued::engine::webhook_client::delivery_error::Mishap;
-use cued::engine::webhook_client::{Courier, CourierOptions, HttpCourier, Parcel, Receipt};
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{
+    ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest, WebhookResponse,
+};
 
 use crate::support::scripted_receiver::{Receiver, Request, Then, drip, hang};
 
@@ -17,36 +19,36 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 /// Long enough for a busy machine to begin, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(400);
 
-fn courier_with(timeout: Duration) -> HttpCourier {
-    let policy = AddressPolicy::of(&[Allowance::Loopback]);
-    let options = CourierOptions { policy, timeout, ..CourierOptions::default() };
-    HttpCourier::new(&options, Arc::new(|| Duration::ZERO)).unwrap()
+fn courier_with(timeout: Duration) -> HttpWebhookClient {
+    let policy = AddressPolicy::of(&[AllowRule::Loopback]);
+    let options = ClientOptions { policy, timeout, ..ClientOptions::default() };
+    HttpWebhookClient::new(&options, Arc::new(|| Duration::ZERO)).unwrap()
 }
 
-fn parcel(url: String) -> Parcel {
-    Parcel { method: Method::Post, url, headers: Vec::new(), body: Some(b"{}".to_vec()) }
+fn parcel(url: String) -> WebhookRequest {
+    WebhookRequest { method: Method::Post, url, headers: Vec::new(), body: Some(b"{}".to_vec()) }
 }
 
-fn send(url: String) -> Result<Receipt, Mishap> {
+fn send(url: String) -> Result<WebhookResponse, DeliveryError> {
     courier_with(Duration::from_secs(30)).send(&parcel(url))
 }
 
-fn answered(answer: &str) -> Result<Receipt, Mishap> {
+fn answered(answer: &str) -> Result<WebhookResponse, DeliveryError> {
     send(Receiver::always(answer).url("/"))
 }
 
-fn connection_fault(result: &Result<Receipt, Mishap>) -> String {
+fn connection_fault(result: &Result<WebhookResponse, DeliveryError>) -> String {
     match result {
-        Err(mishap @ Mishap::Connection(_)) => mishap.to_string(),
+        Err(mishap @ DeliveryError::Connection(_)) => mishap.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
-fn sent(parcel: &Parcel) -> Request {
+fn sent(parcel: &WebhookRequest) -> Request {
     let receiver = Receiver::always(OK);
-    let parcel = Parcel { url: receiver.url(&parcel.url), ..parcel.clone() };
+    let parcel = WebhookRequest { url: receiver.url(&parcel.url), ..parcel.clone() };
     let receipt = courier_with(Duration::from_secs(30)).send(&parcel).unwrap();
-    assert_eq!(receipt, Receipt { http_status: 200, retry_after: None, body: b"hi".to_vec() });
+    assert_eq!(receipt, WebhookResponse { http_status: 200, retry_after: None, body: b"hi".to_vec() });
     receiver.requests.recv().unwrap()
 }
 
@@ -55,7 +57,8 @@ fn the_request_carries_what_the_parcel_holds_and_nothing_else() {
     let headers = [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Some(b"{\"a\": 1}".to_vec());
-    let request = sent(&Parcel { method: Method::Put, url: "/a/b?c=d&e#f".to_owned(), headers, body });
+    let request =
+        sent(&WebhookRequest { method: Method::Put, url: "/a/b?c=d&e#f".to_owned(), headers, body });
     assert_eq!(request.line, "PUT /a/b?c=d&e HTTP/1.1");
     assert_eq!(request.body, b"{\"a\": 1}");
     assert_eq!(request.header("content-type"), Some("application/json"));
@@ -76,12 +79,12 @@ fn a_user_agent_is_sent_where_the_parcel_has_none() {
 #[test]
 fn get_and_delete_carry_no_body_and_the_others_at_least_an_empty_one() {
     for method in [Method::Get, Method::Delete] {
-        let request = sent(&Parcel { method, ..parcel("/".to_owned()) });
+        let request = sent(&WebhookRequest { method, ..parcel("/".to_owned()) });
         assert_eq!(request.line, format!("{} / HTTP/1.1", method.as_str()));
         assert_eq!((request.header("content-length"), request.body.len()), (None, 0));
     }
     for method in [Method::Post, Method::Put, Method::Patch] {
-        let request = sent(&Parcel { method, body: None, ..parcel("/".to_owned()) });
+        let request = sent(&WebhookRequest { method, body: None, ..parcel("/".to_owned()) });
         assert_eq!((request.header("content-length"), request.body.len()), (Some("0"), 0));
     }
 }
@@ -91,7 +94,7 @@ fn the_most_and_longest_headers_and_a_large_body_arrive() {
     let headers: Vec<_> = (0..40).map(|n| (format!("X-{n}"), "v".repeat(4096))).collect();
     let body = Some(vec![b'x'; 1024 * 1024]);
     let url = format!("/{}", "p".repeat(2000));
-    let request = sent(&Parcel { method: Method::Post, url, headers, body });
+    let request = sent(&WebhookRequest { method: Method::Post, url, headers, body });
     assert_eq!(request.headers.iter().filter(|(_, value)| value.len() == 4096).count(), 40);
     assert_eq!(request.body.len(), 1024 * 1024);
 }
@@ -129,7 +132,7 @@ fn early_answers_are_passed_over_and_a_switch_of_protocols_is_an_answer() {
 fn a_server_that_only_hangs_is_cut_by_the_timeout() {
     let receiver = Receiver::untouched(hang);
     let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, Mishap::Timeout { within: SHORT, status: None });
+    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: None });
     assert_eq!(mishap.to_string(), "no answer within 0.4 s");
 }
 
@@ -140,7 +143,7 @@ fn a_server_that_drips_its_headers_is_cut_by_the_timeout() {
         Then::Close
     });
     let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, Mishap::Timeout { within: SHORT, status: None });
+    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: None });
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn a_server_that_drips_its_body_is_cut_by_the_timeout() {
         Then::Close
     });
     let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, Mishap::Timeout { within: SHORT, status: Some(200) });
+    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: Some(200) });
     assert_eq!(mishap.to_string(), "answered 200, but the body did not end within 0.4 s");
 }
 
@@ -231,7 +234,7 @@ fn large_headers_of_an_answer_are_read_up_to_a_bound() {
 fn a_plain_server_behind_https_is_a_tls_fault() {
     let receiver = Receiver::untouched(|stream| stream.write_all(OK.as_bytes()).unwrap());
     let mishap = send(receiver.url("/").replace("http:", "https:")).unwrap_err();
-    assert!(matches!(&mishap, Mishap::Tls(_)), "{mishap:?}");
+    assert!(matches!(&mishap, DeliveryError::Tls(_)), "{mishap:?}");
     assert!(mishap.to_string().starts_with("no encrypted connection"), "{mishap}");
 }
 
@@ -239,10 +242,10 @@ fn a_plain_server_behind_https_is_a_tls_fault() {
 fn what_cannot_be_put_into_a_request_is_not_sent() {
     let receiver = Receiver::always(OK);
     let bad_header =
-        Parcel { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..parcel(receiver.url("/")) };
+        WebhookRequest { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..parcel(receiver.url("/")) };
     for parcel in [bad_header, parcel("http://exa mple/".to_owned()), parcel("/only/a/path".to_owned())] {
         let result = courier_with(Duration::from_secs(30)).send(&parcel);
-        assert!(matches!(result, Err(Mishap::Unsendable(_))), "{result:?}");
+        assert!(matches!(result, Err(DeliveryError::Unsendable(_))), "{result:?}");
     }
     assert_eq!(receiver.connections(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cued::app::{App, Settings};
+use cued::app::{App, Config};
 use cued::clock::Clock;
 use cued::domain::account::plan::Plans;
 use cued::engine::Engine;
@@ -27,10 +27,10 @@ struct Machine {
 impl Machine {
     fn boots(folder: &TempDir, at: &str) -> Self {
         let clock = Clock::adrift(at.parse().unwrap());
-        let settings = Settings {
+        let settings = Config {
             // A test looks as often as it likes.
             plans: Plans::default().limited(false),
-            ..Settings::of(folder.path().join("cued.db"))
+            ..Config::of(folder.path().join("cued.db"))
         };
         let app = App::open(clock, settings).unwrap();
         let api = Api::of(World::of(app));

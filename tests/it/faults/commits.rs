@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cued::actions::executions::{claim_next, report};
 use cued::clock::Clock;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
-use cued::domain::execution::Retry;
-use cued::domain::execution::outcome::Report;
-use cued::domain::execution::verification::Mode;
-use cued::domain::notification::Kind;
+use cued::domain::execution::RetryPolicy;
+use cued::domain::execution::outcome::OutcomeReport;
+use cued::domain::execution::verification::VerificationMode;
+use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::{judge, send};
 use cued::engine::delivery::delivery_service::promote;
-use cued::engine::delivery::dispatcher::{Dispatcher, Intake};
+use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::notifier;
 use cued::engine::notifier::notification_sender;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
-use cued::engine::webhook_client::Receipt;
-use cued::engine::webhook_client::delivery_error::Mishap;
+use cued::engine::webhook_client::WebhookResponse;
+use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::error::{Error, Result};
 use cued::store::cues;
-use cued::store::notifications::outbox::Notice;
+use cued::store::notifications::outbox::Notification;
 use rusqlite::types::Value;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ struct Trial {
     world: World,
     courier: Recorder,
     dispatcher: Dispatcher,
-    desk: notifier::Desk,
+    desk: notifier::NotificationDispatcher,
     scheduler: Scheduler,
     failures: usize,
 }
@@ -57,7 +57,7 @@ impl Trial {
     fn begin(fault: Fault) -> Self {
         let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         world.user("ann");
-        let (dispatcher, desk) = (Dispatcher::new(8), notifier::Desk::new(8));
+        let (dispatcher, desk) = (Dispatcher::new(8), notifier::NotificationDispatcher::new(8));
         let courier = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&world.app).unwrap();
         let trial = Self { world, courier, dispatcher, desk, scheduler, failures: 0 };
@@ -113,9 +113,9 @@ impl Trial {
                     transport: Transport::Worker,
                     callback: None,
                     payload: Some(json!({"text": "x".repeat(3_000)})),
-                    retry: Retry { max_attempts: 2, backoff_minutes: vec![1.0] },
+                    retry: RetryPolicy { max_attempts: 2, backoff_minutes: vec![1.0] },
                     on_failure: OnFailure::default(),
-                    verification: Mode::None,
+                    verification: VerificationMode::None,
                     warning: None,
                 };
                 change(&mut new);
@@ -140,7 +140,7 @@ impl Trial {
         let mut returned = Vec::new();
         loop {
             let taken = self.insist(|trial| {
-                trial.dispatcher.pass(&trial.world.app, std::mem::take(&mut returned), Intake::Open)
+                trial.dispatcher.pass(&trial.world.app, std::mem::take(&mut returned), DispatcherMode::Open)
             });
             if taken.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
@@ -153,15 +153,16 @@ impl Trial {
     fn tell(&mut self) {
         let mut told = Vec::new();
         loop {
-            let posts = self
-                .insist(|trial| trial.desk.pass(&trial.world.app, std::mem::take(&mut told), Intake::Open));
+            let posts = self.insist(|trial| {
+                trial.desk.pass(&trial.world.app, std::mem::take(&mut told), DispatcherMode::Open)
+            });
             if posts.is_empty() && self.desk.is_clear() {
                 return;
             }
             let now = self.world.now();
             let route = &self.world.app.settings.mail;
-            let tell = |notice: &Notice| match notice.kind {
-                Kind::Mail => notification_sender::judge_mail(
+            let tell = |notice: &Notification| match notice.kind {
+                NotificationKind::Mail => notification_sender::judge_mail(
                     notice,
                     &notification_sender::send_mail(route, "http://cued", notice),
                     now,
@@ -181,7 +182,13 @@ impl Trial {
         if reports {
             // One that failed was not recorded: it is not told that there is one already.
             self.insist(|trial| {
-                report(&trial.world.app, 1, claimed.id, Report { success: true, ..Report::default() }).wait()
+                report(
+                    &trial.world.app,
+                    1,
+                    claimed.id,
+                    OutcomeReport { success: true, ..OutcomeReport::default() },
+                )
+                .wait()
             });
         }
     }
@@ -218,8 +225,8 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
 }
 
 /// One that makes the file grow.
-fn long_answer(http_status: u16) -> std::result::Result<Receipt, Mishap> {
-    Ok(Receipt { http_status, retry_after: None, body: vec![b'x'; 2_000] })
+fn long_answer(http_status: u16) -> std::result::Result<WebhookResponse, DeliveryError> {
+    Ok(WebhookResponse { http_status, retry_after: None, body: vec![b'x'; 2_000] })
 }
 
 /// Two hours: runs that are delivered, tried again, given up and told of, claimed, reported and lost.

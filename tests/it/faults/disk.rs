@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cued::store::Read;
+use cued::store::ReadTx;
 use cued::store::db::{counters, open};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -218,7 +218,7 @@ fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reach
     assert!(store.try_again() && store.is_writable());
     assert!(log() > before, "a page has reached the disk");
     let rows =
-        |read: &Read<'_>| Ok(read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0))?);
+        |read: &ReadTx<'_>| Ok(read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0))?);
     assert_eq!(store.look(rows).unwrap(), 0, "and nothing is left behind");
 }
 

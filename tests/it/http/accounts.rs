@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use cued::domain::webhook::signature::{Secrets, standard_signature};
+use cued::domain::webhook::signature::{SigningSecrets, standard_signature};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
@@ -217,8 +217,10 @@ fn for_24_hours_after_a_rotation_both_secrets_sign_and_then_the_new_one_alone() 
 
 /// What `webhook-signature` holds if these secrets sign a delivery.
 fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> String {
-    let secrets =
-        Secrets { current: current.as_str().unwrap(), previous: previous.map(|it| it.as_str().unwrap()) };
+    let secrets = SigningSecrets {
+        current: current.as_str().unwrap(),
+        previous: previous.map(|it| it.as_str().unwrap()),
+    };
     let timestamp = delivery.header("webhook-timestamp").unwrap().parse().unwrap();
     standard_signature(secrets, delivery.header("webhook-id").unwrap(), timestamp, &delivery.body)
 }

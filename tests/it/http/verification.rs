@@ -4,7 +4,7 @@
 //! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command
 //! line's `report-outcome`.
 
-use cued::domain::execution::verification::Mode;
+use cued::domain::execution::verification::VerificationMode;
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};
@@ -20,13 +20,13 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A run of a new worker cue with this mode.
-    fn new(api: &'a Api, user: &'a User, mode: Mode) -> Self {
+    fn new(api: &'a Api, user: &'a User, mode: VerificationMode) -> Self {
         let cue = api.world.worker_cue(user.key, |new| new.verification = mode);
         Self { api, user, id: api.world.run(&cue, json!({})).to_string() }
     }
 
     /// The same with this outcome.
-    fn reported(api: &'a Api, user: &'a User, mode: Mode, report: &Value) -> Self {
+    fn reported(api: &'a Api, user: &'a User, mode: VerificationMode, report: &Value) -> Self {
         let run = Self::new(api, user, mode);
         run.ask("POST", "/outcome", report);
         run
@@ -91,11 +91,11 @@ fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
         json!({"success": false, "error": "card declined", "external_id": "ch_2", "artifacts": ["log"]});
     let (verified, missing) = ("verified_success", "verification_failed");
     for (mode, expected) in [
-        (Mode::None, ["reported_success"; 4]),
-        (Mode::RequireExternalId, [missing, verified, verified, missing]),
-        (Mode::RequireResultUrl, [missing, verified, missing, verified]),
-        (Mode::RequireArtifacts, [missing, verified, missing, missing]),
-        (Mode::Manual, ["verification_pending"; 4]),
+        (VerificationMode::None, ["reported_success"; 4]),
+        (VerificationMode::RequireExternalId, [missing, verified, verified, missing]),
+        (VerificationMode::RequireResultUrl, [missing, verified, missing, verified]),
+        (VerificationMode::RequireArtifacts, [missing, verified, missing, missing]),
+        (VerificationMode::Manual, ["verification_pending"; 4]),
     ] {
         let reports = [&success, &full_report(), &by_hand, &by_daemon, &failure];
         for (report, expected) in reports.into_iter().zip(expected.into_iter().chain(["reported_failure"])) {
@@ -110,7 +110,7 @@ fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
             assert_eq!(shown.get("verdict"), None);
         }
     }
-    let run = Run::reported(&api, &ada, Mode::None, &full_report());
+    let run = Run::reported(&api, &ada, VerificationMode::None, &full_report());
     let mut evidence = full_report();
     for field in ["success", "result", "metadata"] {
         evidence.as_object_mut().unwrap().remove(field);
@@ -153,7 +153,7 @@ fn a_verdict_decides_once_and_is_shown_with_its_reason() {
     let api = Api::start();
     let ada = api.user("ada");
     let report = json!({"success": true});
-    let run = Run::reported(&api, &ada, Mode::Manual, &report);
+    let run = Run::reported(&api, &ada, VerificationMode::Manual, &report);
     api.world.advance(60);
     // As the SDK sends it.
     let verdict = json!({"valid": true, "reason": null, "verified_at": "2026-01-01T10:01:00Z"});
@@ -167,7 +167,7 @@ fn a_verdict_decides_once_and_is_shown_with_its_reason() {
     assert_eq!(shown["updated_at"], "2026-01-01T10:01:00Z");
     run.is_refused("POST", "/verify");
 
-    let run = Run::reported(&api, &ada, Mode::Manual, &report);
+    let run = Run::reported(&api, &ada, VerificationMode::Manual, &report);
     let verdict = json!({"valid": false, "reason": "the invoice number is wrong", "verified_at": "2026-01-01T10:01:00Z"});
     let no = json!({"valid": false, "reason": "the invoice number is wrong"});
     assert_eq!(
@@ -183,9 +183,12 @@ fn a_verdict_decides_once_and_is_shown_with_its_reason() {
 fn a_person_may_judge_every_report_that_is_not_decided() {
     let api = Api::start();
     let ada = api.user("ada");
-    for (success, mode) in
-        [(true, Mode::None), (false, Mode::None), (true, Mode::Manual), (false, Mode::Manual)]
-    {
+    for (success, mode) in [
+        (true, VerificationMode::None),
+        (false, VerificationMode::None),
+        (true, VerificationMode::Manual),
+        (false, VerificationMode::Manual),
+    ] {
         for (valid, state) in [(true, "verified_success"), (false, "verification_failed")] {
             let run = Run::reported(&api, &ada, mode, &json!({ "success": success }));
             let answer = run.ask("POST", "/verify", &json!({ "valid": valid }));
@@ -194,7 +197,7 @@ fn a_person_may_judge_every_report_that_is_not_decided() {
         }
     }
     // Without a body it approves, as it does with an empty one.
-    let run = Run::reported(&api, &ada, Mode::Manual, &json!({"success": true}));
+    let run = Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true}));
     let answer = api.send(&ada, "POST", &run.path("/verify"), "", "").answer(&api);
     assert_eq!((answer.status, run.state()), (200, json!("verified_success")));
 }
@@ -204,11 +207,11 @@ fn what_is_decided_can_be_opened_for_another_verdict() {
     let api = Api::start();
     let ada = api.user("ada");
     let runs = [
-        Run::reported(&api, &ada, Mode::RequireExternalId, &full_report()),
-        Run::reported(&api, &ada, Mode::RequireExternalId, &json!({"success": true})),
-        Run::reported(&api, &ada, Mode::None, &json!({"success": true})),
-        Run::reported(&api, &ada, Mode::None, &json!({"success": false})),
-        Run::reported(&api, &ada, Mode::Manual, &json!({"success": true})),
+        Run::reported(&api, &ada, VerificationMode::RequireExternalId, &full_report()),
+        Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true})),
+        Run::reported(&api, &ada, VerificationMode::None, &json!({"success": true})),
+        Run::reported(&api, &ada, VerificationMode::None, &json!({"success": false})),
+        Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true})),
     ];
     for run in runs {
         // As the SDK sends it, and once more: it is pending already.
@@ -230,7 +233,7 @@ fn what_is_decided_can_be_opened_for_another_verdict() {
 fn nothing_follows_a_report_that_has_not_come() {
     let api = Api::start();
     let ada = api.user("ada");
-    let run = Run::new(&api, &ada, Mode::Manual);
+    let run = Run::new(&api, &ada, VerificationMode::Manual);
     for (method, what) in [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")] {
         run.is_refused(method, what);
     }
@@ -242,7 +245,12 @@ fn nothing_follows_a_report_that_has_not_come() {
 fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
     let api = Api::start();
     let ada = api.user("ada");
-    let run = Run::reported(&api, &ada, Mode::RequireArtifacts, &json!({"success": true, "summary": "done"}));
+    let run = Run::reported(
+        &api,
+        &ada,
+        VerificationMode::RequireArtifacts,
+        &json!({"success": true, "summary": "done"}),
+    );
     assert_eq!(run.state(), "verification_failed");
     let answer = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
     assert_eq!(
@@ -265,7 +273,7 @@ fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
     assert_eq!(run.state(), "verified_success");
 
     // A worker that says that the evidence is on its way.
-    let run = Run::reported(&api, &ada, Mode::RequireExternalId, &json!({"success": true}));
+    let run = Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true}));
     run.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(run.bring(&json!({"summary": "soon"}))["outcome_state"], "verification_pending");
     assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verified_success");
@@ -275,16 +283,17 @@ fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
 fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
     let api = Api::start();
     let ada = api.user("ada");
-    let (mode, bare, id) = (Mode::RequireExternalId, json!({"success": true}), json!({"external_id": "7"}));
+    let (mode, bare, id) =
+        (VerificationMode::RequireExternalId, json!({"success": true}), json!({"external_id": "7"}));
     let failed = Run::reported(&api, &ada, mode, &json!({"success": false}));
     assert_eq!(failed.bring(&id)["outcome_state"], "reported_failure");
     let reopened = Run::reported(&api, &ada, mode, &json!({"success": false}));
     reopened.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(reopened.bring(&id)["outcome_state"], "verification_pending");
 
-    let manual = Run::reported(&api, &ada, Mode::Manual, &bare);
+    let manual = Run::reported(&api, &ada, VerificationMode::Manual, &bare);
     assert_eq!(manual.bring(&full_evidence())["outcome_state"], "verification_pending");
-    let unasked = Run::reported(&api, &ada, Mode::None, &bare);
+    let unasked = Run::reported(&api, &ada, VerificationMode::None, &bare);
     assert_eq!(unasked.bring(&full_evidence())["outcome_state"], "reported_success");
 
     let rejected = Run::reported(&api, &ada, mode, &bare);
@@ -302,7 +311,7 @@ fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
 fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
     let api = Api::start();
     let ada = api.user("ada");
-    let cue = api.world.worker_cue(ada.key, |new| new.verification = Mode::RequireExternalId);
+    let cue = api.world.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
     let run = Run { api: &api, user: &ada, id: api.world.run(&cue, json!({})).to_string() };
     run.ask("POST", "/outcome", &json!({"success": true}));
     let path = format!("/v1/cues/{}", cue.id);
@@ -319,14 +328,14 @@ fn executions_are_listed_by_where_their_outcome_stands() {
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let yes = json!({"success": true});
     let runs = [
-        ("reported_success", Run::reported(&api, &ada, Mode::None, &yes)),
-        ("reported_failure", Run::reported(&api, &ada, Mode::None, &json!({"success": false}))),
-        ("verified_success", Run::reported(&api, &ada, Mode::RequireResultUrl, &full_report())),
-        ("verification_pending", Run::reported(&api, &ada, Mode::Manual, &yes)),
-        ("verification_failed", Run::reported(&api, &ada, Mode::RequireResultUrl, &yes)),
+        ("reported_success", Run::reported(&api, &ada, VerificationMode::None, &yes)),
+        ("reported_failure", Run::reported(&api, &ada, VerificationMode::None, &json!({"success": false}))),
+        ("verified_success", Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &full_report())),
+        ("verification_pending", Run::reported(&api, &ada, VerificationMode::Manual, &yes)),
+        ("verification_failed", Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &yes)),
     ];
-    Run::new(&api, &ada, Mode::Manual);
-    Run::reported(&api, &eve, Mode::Manual, &yes);
+    Run::new(&api, &ada, VerificationMode::Manual);
+    Run::reported(&api, &eve, VerificationMode::Manual, &yes);
     for (state, run) in &runs {
         let list = api.get(&ada, &format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
         assert_eq!((&list["total"], &list["executions"][0]["id"]), (&json!(1), &json!(run.id)), "{state}");

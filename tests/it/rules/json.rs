@@ -1,7 +1,7 @@
 //! What the reader of JSON takes and refuses, by table and against serde_json's own reader.
 
-use cued::domain::api_error::{Code, Refusal};
-use cued::domain::json::{JsonFault, MAX_DEPTH, compact, read};
+use cued::domain::api_error::{ErrorCode, Refusal};
+use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
 use serde_json::Value;
 
 use crate::support::json_documents::{Dice, document};
@@ -10,11 +10,11 @@ const PRIVATE_KEY: &str = "$serde_json::private::Number";
 
 #[test]
 fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
-    use JsonFault as F;
+    use JsonErrorKind as F;
     let value = F::Expected("a value");
     let key = F::Expected("a key in double quotes");
     #[rustfmt::skip]
-    let table: &[(&[u8], JsonFault, usize, usize)] = &[
+    let table: &[(&[u8], JsonErrorKind, usize, usize)] = &[
         (b"", F::Empty, 1, 1), (b" \n ", F::Empty, 2, 2),
         (b"\xEF\xBB\xBF{}", F::ByteOrderMark, 1, 1),
         (b"{\"a\": \"\xFF\"}", F::NotUtf8, 1, 8), (b"\"\xED\xA0\x80\"", F::NotUtf8, 1, 2), (b"\"\xC0\xAF\"", F::NotUtf8, 1, 2),
@@ -48,7 +48,7 @@ fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
 #[test]
 fn a_refused_text_is_invalid_json_to_the_caller() {
     let refusal = Refusal::from(read(b"{\"a\": 1e400}").unwrap_err());
-    assert_eq!(refusal.code, Code::InvalidJson);
+    assert_eq!(refusal.code, ErrorCode::InvalidJson);
     assert_eq!(
         refusal.message,
         "The JSON cannot be read: a number is too large for a double (line 1, column 7)"
@@ -65,7 +65,7 @@ fn sixty_four_levels_are_read_and_one_more_is_not() {
         let twice = format!("[{0},{0}]", nested(deepest - 1));
         assert!(read(nested(deepest).as_bytes()).is_ok());
         assert!(read(twice.as_bytes()).is_ok());
-        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().fault, JsonFault::TooDeep);
+        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().fault, JsonErrorKind::TooDeep);
     }
     let hostile = "[".repeat(2_000_000);
     assert_eq!(read(hostile.as_bytes()).unwrap_err().column, 65);
@@ -153,7 +153,7 @@ fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
         match (&ours, &theirs) {
             (Ok(ours), Ok(theirs)) => assert!(same(ours, theirs), "{}", bytes.escape_ascii()),
             (Err(error), Ok(_)) => {
-                assert_eq!(error.fault, JsonFault::NumberTooLarge, "{}", bytes.escape_ascii());
+                assert_eq!(error.fault, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
             }
             (Ok(_), Err(error)) => panic!("only serde_json refuses {}: {error}", bytes.escape_ascii()),
             (Err(_), Err(_)) => {}

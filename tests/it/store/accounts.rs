@@ -2,11 +2,11 @@
 
 use std::thread;
 
-use cued::actions::accounts::{self as actions, Registered};
+use cued::actions::accounts::{self as actions, NewAccount};
 use cued::domain::account::credentials::{ApiKey, Email};
 use cued::domain::account::plan::Plans;
-use cued::domain::account::user::{Caller, Registration};
-use cued::domain::api_error::Code;
+use cued::domain::account::user::{Caller, RegistrationPolicy};
+use cued::domain::api_error::ErrorCode;
 use cued::error::{Error, Result};
 use cued::store::accounts::api_keys;
 use cued::store::accounts::api_keys::Owner;
@@ -14,7 +14,7 @@ use cued::store::accounts::{usage, users};
 
 use crate::support::fixture::World;
 
-fn register(world: &World, email: &str, registration: Registration) -> Result<Registered> {
+fn register(world: &World, email: &str, registration: RegistrationPolicy) -> Result<NewAccount> {
     let email = Email::parse(email).unwrap();
     actions::register(&world.app.store, email, "free", registration, world.now())?.wait()
 }
@@ -30,7 +30,7 @@ fn caller(world: &World, key: &ApiKey) -> Option<Caller> {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(result: Result<T>, code: Code) {
+fn refused<T: std::fmt::Debug>(result: Result<T>, code: ErrorCode) {
     match result {
         Err(Error::Refused(refusal)) => assert_eq!(refusal.code, code),
         other => panic!("{other:?} is no {code:?}"),
@@ -40,18 +40,20 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, code: Code) {
 #[test]
 fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
     let world = World::new();
-    let results: Vec<Result<Registered>> = thread::scope(|scope| {
+    let results: Vec<Result<NewAccount>> = thread::scope(|scope| {
         let racers: Vec<_> = (0..32)
             .map(|number| {
                 let world = &world;
-                scope.spawn(move || register(world, &format!("u{number}@x.com"), Registration::FirstUser))
+                scope.spawn(move || {
+                    register(world, &format!("u{number}@x.com"), RegistrationPolicy::FirstUser)
+                })
             })
             .collect();
         racers.into_iter().map(|racer| racer.join().unwrap()).collect()
     });
     let (inside, outside): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     assert_eq!(inside.len(), 1);
-    outside.into_iter().for_each(|result| refused(result, Code::RegistrationDisabled));
+    outside.into_iter().for_each(|result| refused(result, ErrorCode::RegistrationDisabled));
     let users = world.app.store.read(users::list).wait().unwrap();
     assert_eq!(users.len(), 1, "nothing is left of the others");
 }
@@ -59,10 +61,10 @@ fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
 #[test]
 fn an_address_is_registered_once_however_it_is_written() {
     let world = World::new();
-    let first = register(&world, "Ann@Example.com ", Registration::Open).unwrap();
+    let first = register(&world, "Ann@Example.com ", RegistrationPolicy::Open).unwrap();
     assert_eq!(first.email, "ann@example.com");
-    refused(register(&world, "ann@EXAMPLE.com", Registration::Open), Code::DuplicateEmail);
-    refused(register(&world, "bob@example.com", Registration::Closed), Code::RegistrationDisabled);
+    refused(register(&world, "ann@EXAMPLE.com", RegistrationPolicy::Open), ErrorCode::DuplicateEmail);
+    refused(register(&world, "bob@example.com", RegistrationPolicy::Closed), ErrorCode::RegistrationDisabled);
     let listed = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
     assert_eq!(listed.len(), 1, "the refused ones left no key");
 }
@@ -70,7 +72,7 @@ fn an_address_is_registered_once_however_it_is_written() {
 #[test]
 fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
     let world = World::new();
-    let old = register(&world, "ann@example.com", Registration::Open).unwrap().api_key;
+    let old = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap().api_key;
     let calling = caller(&world, &old).unwrap();
     let before = world.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap().remove(0);
     world.advance(60);
@@ -87,10 +89,10 @@ fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
 #[test]
 fn one_key_is_replaced_once_even_by_calls_that_came_at_the_same_time() {
     let world = World::new();
-    let old = register(&world, "ann@example.com", Registration::Open).unwrap().api_key;
+    let old = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap().api_key;
     let calling = caller(&world, &old).unwrap();
     let first = actions::regenerate_key(&world.app, &calling).unwrap().wait().unwrap();
-    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), Code::InvalidApiKey);
+    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
     assert!(caller(&world, &first).is_some(), "the key that was handed out is the key that counts");
 }
 
@@ -98,8 +100,8 @@ fn one_key_is_replaced_once_even_by_calls_that_came_at_the_same_time() {
 fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
     let world = World::new();
     let (ann, bob) = (
-        register(&world, "ann@example.com", Registration::Open).unwrap(),
-        register(&world, "bob@example.com", Registration::Open).unwrap(),
+        register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap(),
+        register(&world, "bob@example.com", RegistrationPolicy::Open).unwrap(),
     );
     let (ann, bob) = (caller(&world, &ann.api_key).unwrap(), caller(&world, &bob.api_key).unwrap());
     let make = |user_key, name: &str| {
@@ -111,28 +113,28 @@ fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
     actions::revoke_key(&world.app.store, ann.user_key, lost.id).wait().unwrap();
     let bobs = make(bob.user_key, "server");
     assert_eq!(caller(&world, &bobs.api_key).unwrap().key, calling.key, "the row is used again");
-    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), Code::InvalidApiKey);
+    refused(actions::regenerate_key(&world.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
     assert!(caller(&world, &bobs.api_key).is_some());
 }
 
 #[test]
 fn a_users_key_is_not_another_users_to_revoke_nor_the_last_ones_own() {
     let world = World::new();
-    register(&world, "ann@example.com", Registration::Open).unwrap();
-    register(&world, "bob@example.com", Registration::Open).unwrap();
+    register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap();
+    register(&world, "bob@example.com", RegistrationPolicy::Open).unwrap();
     let keys_of = |user: i64| world.app.store.read(move |read| api_keys::list(read, user)).wait().unwrap();
     let revoke = |user, id: &str| actions::revoke_key(&world.app.store, user, id.to_owned()).wait();
     let bobs = keys_of(2).remove(0).id;
-    refused(revoke(1, &bobs), Code::KeyNotFound);
-    refused(revoke(1, "none"), Code::KeyNotFound);
-    refused(revoke(2, &bobs), Code::LastKey);
+    refused(revoke(1, &bobs), ErrorCode::KeyNotFound);
+    refused(revoke(1, "none"), ErrorCode::KeyNotFound);
+    refused(revoke(2, &bobs), ErrorCode::LastKey);
     assert_eq!(keys_of(2).len(), 1, "the last key is still there");
 }
 
 #[test]
 fn a_disabled_users_keys_are_unknown_and_its_active_cues_rest() {
     let world = World::new();
-    let ann = register(&world, "ann@example.com", Registration::Open).unwrap();
+    let ann = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap();
     let (cue, others) = (world.worker_cue(1, |_| ()), world.worker_cue(world.user("bob"), |_| ()));
     let now = world.now();
     world.app.store.write(move |tx| users::disable(tx, 1, now)).wait().unwrap();

@@ -1,7 +1,7 @@
 //! Deleting a cue with a long history: gone at once for everybody, taken away bit by bit, whatever comes in between.
 
 use cued::actions::executions::{claim, claim_next};
-use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
+use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
 use cued::store::cues::cue_deletion;
 use cued::store::db::counters;
@@ -35,11 +35,12 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
         let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
         assert!(count > 200, "{count} are left: there is something to be seen");
         assert!(executions::find(read, user, left[0])?.is_none());
-        let (page, total) = execution_list::list(read, user, &execution_list::Filter::default(), 100, 0)?;
+        let (page, total) =
+            execution_list::list(read, user, &execution_list::ExecutionFilter::default(), 100, 0)?;
         assert_eq!((page.len(), total), (1, 1));
         assert_eq!(page[0].execution.id, kept);
-        let task = claims::Filter { task: Some("t".to_owned()), agent: None };
-        for filter in [claims::Filter::default(), task] {
+        let task = claims::ClaimFilter { task: Some("t".to_owned()), agent: None };
+        for filter in [claims::ClaimFilter::default(), task] {
             let claimable = claims::list(read, user, &filter, 100)?;
             assert_eq!(claimable.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
         }
@@ -51,8 +52,8 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     assert_eq!(claim_next(&world.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
 
-    let mut sweeper = Sweeper::default();
-    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
     let left: (i64, i64) = world
         .app
         .store
@@ -77,8 +78,8 @@ fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
     let id = doomed.id.clone();
     world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
     assert_eq!(world.app.store.read(claims::next_lost).wait().unwrap(), None);
-    let mut sweeper = Sweeper::default();
-    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
 }
 
 #[test]
@@ -111,8 +112,8 @@ fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
     let courier = delivery_fixture::Recorder::default();
     assert!(world.deliver(&courier) > 0, "some are left behind");
     assert_eq!(courier.parcels(), []);
-    let mut sweeper = Sweeper::default();
-    while sweeper.pass(&world.app).unwrap() == Next::Again {}
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
     let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
     assert_eq!(wrong, Vec::<String>::new());
 }

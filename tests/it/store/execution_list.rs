@@ -1,9 +1,9 @@
 //! The list of a user's executions: every filter and page shows what a look at every row would.
 
 use cued::domain::execution::verification::OutcomeState;
-use cued::domain::execution::{Status, Trigger};
+use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::store::executions::execution_list;
-use cued::store::executions::execution_list::Filter;
+use cued::store::executions::execution_list::ExecutionFilter;
 use rusqlite::params;
 
 use crate::support::fixture::World;
@@ -11,15 +11,20 @@ use crate::support::random::Random;
 
 const ROWS: u64 = 600;
 const FILTERS: usize = 600;
-const STATUSES: [Status; 5] =
-    [Status::Pending, Status::Delivering, Status::Retrying, Status::Success, Status::Failed];
+const STATUSES: [ExecutionStatus; 5] = [
+    ExecutionStatus::Pending,
+    ExecutionStatus::Delivering,
+    ExecutionStatus::Retrying,
+    ExecutionStatus::Success,
+    ExecutionStatus::Failed,
+];
 const TRIGGERS: [Trigger; 3] = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay];
 
 /// What of an execution a filter can ask for, and its id.
 struct Row {
     id: String,
     cue_id: String,
-    status: Status,
+    status: ExecutionStatus,
     outcome: Option<&'static str>,
     worker: Option<&'static str>,
     trigger: Trigger,
@@ -33,7 +38,7 @@ fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
     for _ in 0..ROWS {
         let cue = &cues[usize::try_from(random.below(3)).unwrap()];
         let status = match random.below(10) {
-            0..=6 => Status::Success,
+            0..=6 => ExecutionStatus::Success,
             other => {
                 STATUSES[usize::try_from(other - 7).unwrap() + usize::try_from(random.below(3)).unwrap()]
             }
@@ -45,10 +50,10 @@ fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
         let worker = pick(random, [None, Some("w1"), Some("w2")]);
         let trigger = TRIGGERS[usize::try_from(random.below(3)).unwrap()];
         let (queue, due) = match status {
-            Status::Pending if random.below(2) == 0 => (Some("waiting"), Some(1)),
-            Status::Pending => (Some("claim"), None),
-            Status::Retrying if random.below(2) == 0 => (Some("send"), None),
-            Status::Retrying => (Some("waiting"), Some(1)),
+            ExecutionStatus::Pending if random.below(2) == 0 => (Some("waiting"), Some(1)),
+            ExecutionStatus::Pending => (Some("claim"), None),
+            ExecutionStatus::Retrying if random.below(2) == 0 => (Some("send"), None),
+            ExecutionStatus::Retrying => (Some("waiting"), Some(1)),
             _ => (None, None),
         };
         let id = world.app.ids.next(world.now()).unwrap();
@@ -72,8 +77,8 @@ fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
     (users[0], rows)
 }
 
-fn filter(random: &mut Random, rows: &[Row]) -> Filter {
-    let mut filter = Filter::default();
+fn filter(random: &mut Random, rows: &[Row]) -> ExecutionFilter {
+    let mut filter = ExecutionFilter::default();
     let mut one_in = |most: u64| random.below(most) == 0;
     let asked = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(2));
     let row = &rows[usize::try_from(random.below(u64::try_from(rows.len()).unwrap())).unwrap()];
@@ -87,7 +92,7 @@ fn filter(random: &mut Random, rows: &[Row]) -> Filter {
     filter
 }
 
-fn fits(row: &Row, filter: &Filter) -> bool {
+fn fits(row: &Row, filter: &ExecutionFilter) -> bool {
     let outcome = filter.outcome_state.map(OutcomeState::as_str);
     filter.cue_id.as_ref().is_none_or(|id| *id == row.cue_id)
         && filter.worker_id.as_deref().is_none_or(|id| Some(id) == row.worker)

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use cued::app::{App, Settings};
+use cued::app::{App, Config};
 use cued::clock::Clock;
-use cued::engine::scheduler::retention_sweeper::{Next, Sweeper};
+use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -166,15 +166,15 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 fn short_histories_of_many_cues_go_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
-    let settings = Settings { retention: "1".parse().unwrap(), ..Settings::of(path.clone()) };
+    let settings = Config { retention: "1".parse().unwrap(), ..Config::of(path.clone()) };
     let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), settings).unwrap());
     let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
         insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
-    let (mut sweeper, mut passes) = (Sweeper::default(), 0);
-    while sweeper.pass(&world.app).unwrap() == Next::Again {
+    let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
+    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
     assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));

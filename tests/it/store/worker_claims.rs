@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 use cued::actions::executions::{claim, claim_next, extend, report};
-use cued::actions::verification::Recorded;
+use cued::actions::verification::RecordedOutcome;
 use cued::actions::workers::{beat, remove};
-use cued::domain::api_error::Code;
+use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
-use cued::domain::execution::Status;
-use cued::domain::execution::outcome::Report;
+use cued::domain::execution::ExecutionStatus;
+use cued::domain::execution::outcome::OutcomeReport;
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
 use cued::engine::scheduler::reaper;
 use cued::error::Result;
 use cued::store::executions;
-use cued::store::executions::claims::Claimable;
+use cued::store::executions::claims::ClaimableExecution;
 use cued::store::executions::{execution_list, workers};
 use serde_json::json;
 
@@ -66,16 +66,17 @@ fn of_two_reports_at_once_one_is_recorded_and_one_refused() {
     let cue = world.worker_cue(user, |_| ());
     for round in 0..50 {
         let id = world.run(&cue, json!({}));
-        let (yes, no) = (Report { success: true, ..Report::default() }, Report::default());
+        let (yes, no) =
+            (OutcomeReport { success: true, ..OutcomeReport::default() }, OutcomeReport::default());
         let answers =
             [report(&world.app, user, id, yes), report(&world.app, user, id, no)].map(|it| it.wait());
-        let recorded: Vec<&Recorded> = answers.iter().flatten().collect();
+        let recorded: Vec<&RecordedOutcome> = answers.iter().flatten().collect();
         assert_eq!(recorded.len(), 1, "round {round}");
         let seen = world.execution(user, id);
         assert_eq!(seen.outcome.as_ref(), Some(&recorded[0].outcome));
-        assert_eq!(seen.execution.status == Status::Success, recorded[0].outcome.report.success);
+        assert_eq!(seen.execution.status == ExecutionStatus::Success, recorded[0].outcome.report.success);
         let refused = answers.into_iter().find(Result::is_err).unwrap();
-        assert_eq!(code(refused), Code::OutcomeAlreadyReported);
+        assert_eq!(code(refused), ErrorCode::OutcomeAlreadyReported);
     }
 }
 
@@ -92,7 +93,7 @@ fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
     }
     let wanted =
         [20, 21, 22].map(|number| world.run(&cue, json!({"task": "mail", "agent": "a", "n": number})));
-    let ids = |list: Vec<Claimable>| list.into_iter().map(|it| it.id).collect::<Vec<_>>();
+    let ids = |list: Vec<ClaimableExecution>| list.into_iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(ids(claimable(&world, user, Some("mail"), None, 2)), wanted[..2]);
     assert_eq!(ids(claimable(&world, user, Some("mail"), Some("b"), 2)), []);
     let numbers: Vec<_> = claimable(&world, user, None, Some("b"), 3)
@@ -105,7 +106,7 @@ fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
     assert_eq!((next.id, next.attempt, next.cue_name), (wanted[0], 1, "resize images".to_owned()));
     assert_eq!(
         code(claim_next(&world.app, user, Some("none".to_owned()), "w".to_owned()).wait()),
-        Code::ClaimFailed
+        ErrorCode::ClaimFailed
     );
 }
 
@@ -126,12 +127,12 @@ fn what_is_not_the_callers_does_not_exist() {
     let (ada, eve) = (world.user("ada"), world.user("eve"));
     let id = world.run(&world.worker_cue(ada, |_| ()), json!({}));
     assert!(claimable(&world, eve, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, eve, id, "w".to_owned()).wait()), Code::ExecutionNotFound);
-    assert_eq!(code(claim_next(&world.app, eve, None, "w".to_owned()).wait()), Code::ClaimFailed);
-    assert_eq!(code(extend(&world.app, eve, id, None).wait()), Code::ExecutionNotFound);
-    assert_eq!(code(tell(&world, eve, id, true)), Code::ExecutionNotFound);
+    assert_eq!(code(claim(&world.app, eve, id, "w".to_owned()).wait()), ErrorCode::ExecutionNotFound);
+    assert_eq!(code(claim_next(&world.app, eve, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
+    assert_eq!(code(extend(&world.app, eve, id, None).wait()), ErrorCode::ExecutionNotFound);
+    assert_eq!(code(tell(&world, eve, id, true)), ErrorCode::ExecutionNotFound);
     heartbeat(&world, ada, "w");
-    assert_eq!(code(remove(&world.app, eve, "w".to_owned()).wait()), Code::WorkerNotFound);
+    assert_eq!(code(remove(&world.app, eve, "w".to_owned()).wait()), ErrorCode::WorkerNotFound);
     assert!(world.app.store.read(move |read| workers::list(read, eve)).wait().unwrap().is_empty());
 }
 
@@ -145,20 +146,20 @@ fn a_claim_is_noted_and_a_report_ends_it() {
     assert_eq!((claimed.payload, claimed.attempt), (Some(json!({"n": 1})), 1));
     assert_eq!(claimed.scheduled_for, after_begin(0));
     let held = world.execution(user, id).execution;
-    assert_eq!((held.status, held.attempts, held.delivered_at), (Status::Delivering, 1, None));
+    assert_eq!((held.status, held.attempts, held.delivered_at), (ExecutionStatus::Delivering, 1, None));
     assert_eq!((held.claimed_by_worker.as_deref(), held.claimed_at), (Some("w1"), Some(after_begin(10))));
     assert_eq!((held.started_at, held.lease_expires_at), (Some(after_begin(10)), Some(after_begin(910))));
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
+    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
     world.advance(5);
     tell(&world, user, id, true).unwrap();
     let over = world.execution(user, id).execution;
     assert_eq!(
         (over.status, over.delivered_at, over.lease_expires_at),
-        (Status::Success, Some(after_begin(15)), None)
+        (ExecutionStatus::Success, Some(after_begin(15)), None)
     );
     assert_eq!(over.outcome_state, Some(OutcomeState::ReportedSuccess));
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), Code::AlreadyClaimed);
-    assert_eq!(code(extend(&world.app, user, id, None).wait()), Code::ExecutionNotClaiming);
+    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(extend(&world.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
     assert_eq!(reaper::next(&world.app.store).unwrap(), None);
 }
 
@@ -169,11 +170,14 @@ fn a_report_leaves_the_status_of_a_webhook_execution_alone() {
     let mut cue = world.worker_cue(user, |_| ());
     cue.transport = cue::Transport::Webhook;
     let id = world.run(&cue, json!({}));
-    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), Code::AlreadyClaimed);
+    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
     tell(&world, user, id, false).unwrap();
     let seen = world.execution(user, id).execution;
-    assert_eq!((seen.status, seen.outcome_state), (Status::Pending, Some(OutcomeState::ReportedFailure)));
-    assert_eq!(code(tell(&world, user, id, true)), Code::OutcomeAlreadyReported);
+    assert_eq!(
+        (seen.status, seen.outcome_state),
+        (ExecutionStatus::Pending, Some(OutcomeState::ReportedFailure))
+    );
+    assert_eq!(code(tell(&world, user, id, true)), ErrorCode::OutcomeAlreadyReported);
 }
 
 #[test]
@@ -213,7 +217,7 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
     assert_eq!((workers[0].registered_since, workers[0].last_heartbeat), (after_begin(0), after_begin(60)));
     remove(&world.app, user, "w1".to_owned()).wait().unwrap();
     assert!(list().is_empty());
-    assert_eq!(code(remove(&world.app, user, "w1".to_owned()).wait()), Code::WorkerNotFound);
+    assert_eq!(code(remove(&world.app, user, "w1".to_owned()).wait()), ErrorCode::WorkerNotFound);
 }
 
 #[test]
@@ -225,10 +229,10 @@ fn a_run_for_later_cannot_be_claimed_before_its_time() {
     new.scheduled_for = after_begin(60);
     world.app.store.write(move |tx| executions::insert(tx, &new)).wait().unwrap();
     assert!(claimable(&world, user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), Code::AlreadyClaimed);
-    assert_eq!(code(claim_next(&world.app, user, None, "w".to_owned()).wait()), Code::ClaimFailed);
+    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(claim_next(&world.app, user, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
     assert_eq!(world.execution(user, id).execution.next_retry, None);
     // Whoever did it all the same may say so: then it never comes up.
     tell(&world, user, id, true).unwrap();
-    assert_eq!(world.execution(user, id).execution.status, Status::Success);
+    assert_eq!(world.execution(user, id).execution.status, ExecutionStatus::Success);
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use cued::domain::api_error::Code;
+use cued::domain::api_error::ErrorCode;
 use cued::error::{Error, Result};
-use cued::store::{Read, Rings, Store, Tx};
+use cued::store::{ReadTx, Store, WakeSet, WriteTx};
 
 /// A store on a new file, with how often it has rung.
 struct Opened {
@@ -24,7 +24,7 @@ fn open() -> Opened {
 
 fn open_at(path: &Path, rung: &Arc<AtomicUsize>) -> Store {
     let rung = Arc::clone(rung);
-    let ring = move |rings: Rings| {
+    let ring = move |rings: WakeSet| {
         if rings.send {
             rung.fetch_add(1, Ordering::SeqCst);
         }
@@ -32,9 +32,9 @@ fn open_at(path: &Path, rung: &Arc<AtomicUsize>) -> Store {
     Store::open(path, Arc::new(ring)).unwrap()
 }
 
-fn note(tx: &Tx<'_>, name: &str) -> Result<()> {
+fn note(tx: &WriteTx<'_>, name: &str) -> Result<()> {
     tx.execute("INSERT INTO meta (name, value) VALUES (?1, 1)", [name])?;
-    tx.ring(Rings { send: true, ..Rings::default() });
+    tx.ring(WakeSet { send: true, ..WakeSet::default() });
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
     let before = store.write(|tx| note(tx, "before"));
     let failing = store.write(|tx| {
         note(tx, "failing")?;
-        Err::<(), _>(Error::refused(Code::CueNotFound, "no"))
+        Err::<(), _>(Error::refused(ErrorCode::CueNotFound, "no"))
     });
     let panicking = store.write(|tx| {
         note(tx, "panicking")?;
@@ -77,7 +77,7 @@ fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
     let after = store.write(|tx| note(tx, "after"));
     go_on.wait();
     before.wait().unwrap();
-    assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == Code::CueNotFound));
+    assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == ErrorCode::CueNotFound));
     assert!(matches!(panicking.wait(), Err(Error::Fault(what)) if what.contains("index out of bounds")));
     after.wait().unwrap();
     assert_eq!(noted(&store), ["after", "before"]);
@@ -95,7 +95,7 @@ fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_g
         note(tx, "first")
     });
     // Refused because of what the failed commit was to store: that was never true.
-    let refused = store.write(|_| Err::<(), _>(Error::refused(Code::OutcomeAlreadyReported, "twice")));
+    let refused = store.write(|_| Err::<(), _>(Error::refused(ErrorCode::OutcomeAlreadyReported, "twice")));
     let faulty = store.write(|_| Err::<(), _>(Error::Fault("broken".to_owned())));
     let second = store.write(|tx| note(tx, "second"));
     go_on.wait();
@@ -145,7 +145,7 @@ fn a_read_sees_one_picture_however_long_it_looks() {
 #[test]
 fn a_reader_cannot_write() {
     let Opened { store, folder: _folder, .. } = open();
-    let delete = |read: &Read<'_>| Ok(read.execute("DELETE FROM meta", [])?);
+    let delete = |read: &ReadTx<'_>| Ok(read.execute("DELETE FROM meta", [])?);
     assert!(matches!(store.read(delete).wait(), Err(Error::Storage(_))));
     assert!(matches!(store.look(delete), Err(Error::Storage(_))));
 }

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cued::app::{App, Settings};
+use cued::app::{App, Config};
 use cued::clock::Clock;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::lane_of;
 use cued::engine::delivery::attempt::{judge, send};
-use cued::engine::delivery::dispatcher::{Dispatcher, Intake, Returned};
-use cued::engine::webhook_client::delivery_error::Mishap;
-use cued::engine::webhook_client::{Courier, Parcel, Receipt};
-use cued::store::executions::delivery_queue::Taken;
-use cued::store::{Rings, Tx, executions};
+use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
+use cued::store::executions::delivery_queue::ClaimedDelivery;
+use cued::store::{WakeSet, WriteTx, executions};
 use jiff::{Timestamp, ToSpan};
 use rusqlite::types::FromSql;
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ impl World {
         Self { app: open(&self.folder, threads, now), folder: self.folder }
     }
 
-    pub fn write<T: Send + 'static>(&self, job: impl FnOnce(&Tx<'_>) -> T + Send + 'static) -> T {
+    pub fn write<T: Send + 'static>(&self, job: impl FnOnce(&WriteTx<'_>) -> T + Send + 'static) -> T {
         self.app.store.write(move |tx| Ok(job(tx))).wait().unwrap()
     }
 
@@ -119,7 +119,7 @@ impl World {
                 now,
             };
             executions::insert(tx, &new).unwrap();
-            tx.ring(Rings { send: true, claim: true, ..Rings::default() });
+            tx.ring(WakeSet { send: true, claim: true, ..WakeSet::default() });
         });
         id
     }
@@ -139,21 +139,21 @@ impl World {
         self.app.clock.set(self.app.clock.now() + seconds.seconds());
     }
 
-    pub fn take(&self, dispatcher: &mut Dispatcher) -> Vec<Taken> {
-        dispatcher.pass(&self.app, Vec::new(), Intake::Open).unwrap()
+    pub fn take(&self, dispatcher: &mut Dispatcher) -> Vec<ClaimedDelivery> {
+        dispatcher.pass(&self.app, Vec::new(), DispatcherMode::Open).unwrap()
     }
 
-    pub fn carry(&self, courier: &dyn Courier, taken: &Taken) -> Returned {
+    pub fn carry(&self, courier: &dyn WebhookClient, taken: &ClaimedDelivery) -> FinishedAttempt {
         let now = self.app.clock.now();
         judge(taken, send(courier, taken, now), now)
     }
 
     /// Delivers whatever is ready, until nothing is; answers how many attempts there were.
-    pub fn deliver(&self, courier: &dyn Courier) -> usize {
+    pub fn deliver(&self, courier: &dyn WebhookClient) -> usize {
         let mut dispatcher = Dispatcher::new(self.app.settings.delivery_threads);
         let (mut attempts, mut returned) = (0, Vec::new());
         loop {
-            let taken = dispatcher.pass(&self.app, returned, Intake::Open).unwrap();
+            let taken = dispatcher.pass(&self.app, returned, DispatcherMode::Open).unwrap();
             if taken.is_empty() {
                 assert_eq!(dispatcher.unfinished(), 0);
                 return attempts;
@@ -165,7 +165,7 @@ impl World {
 }
 
 fn open(folder: &TempDir, threads: usize, now: Timestamp) -> Arc<App> {
-    let mut settings = Settings::of(folder.path().join("cued.db"));
+    let mut settings = Config::of(folder.path().join("cued.db"));
     settings.delivery_threads = threads;
     Arc::new(App::open(Clock::test(Some(now)), settings).unwrap())
 }
@@ -174,23 +174,23 @@ pub fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-pub fn answer(http_status: u16) -> Result<Receipt, Mishap> {
-    Ok(Receipt { http_status, retry_after: None, body: b"body".to_vec() })
+pub fn answer(http_status: u16) -> Result<WebhookResponse, DeliveryError> {
+    Ok(WebhookResponse { http_status, retry_after: None, body: b"body".to_vec() })
 }
 
 /// Notes what it is given; answers with what it was told, in order, then with 200.
 #[derive(Default)]
 pub struct Recorder {
-    answers: Mutex<VecDeque<Result<Receipt, Mishap>>>,
-    parcels: Mutex<Vec<Parcel>>,
+    answers: Mutex<VecDeque<Result<WebhookResponse, DeliveryError>>>,
+    parcels: Mutex<Vec<WebhookRequest>>,
 }
 
 impl Recorder {
-    pub fn told(answers: impl IntoIterator<Item = Result<Receipt, Mishap>>) -> Self {
+    pub fn told(answers: impl IntoIterator<Item = Result<WebhookResponse, DeliveryError>>) -> Self {
         Self { answers: Mutex::new(answers.into_iter().collect()), parcels: Mutex::default() }
     }
 
-    pub fn parcels(&self) -> Vec<Parcel> {
+    pub fn parcels(&self) -> Vec<WebhookRequest> {
         self.parcels.lock().unwrap().clone()
     }
 
@@ -200,8 +200,8 @@ impl Recorder {
     }
 }
 
-impl Courier for Recorder {
-    fn send(&self, parcel: &Parcel) -> Result<Receipt, Mishap> {
+impl WebhookClient for Recorder {
+    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
         self.parcels.lock().unwrap().push(parcel.clone());
         self.answers.lock().unwrap().pop_front().unwrap_or_else(|| answer(200))
     }

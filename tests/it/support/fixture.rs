@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use cued::app::{App, Settings};
+use cued::app::{App, Config};
 use cued::clock::Clock;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
-use cued::domain::execution::verification::Mode;
-use cued::domain::execution::{NewExecution, Retry, Trigger};
+use cued::domain::execution::verification::VerificationMode;
+use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::random;
 use cued::store::cues::payloads;
 use cued::store::db::counters;
-use cued::store::executions::{self, Listed};
-use cued::store::{Rings, cues};
+use cued::store::executions::{self, ExecutionDetails};
+use cued::store::{WakeSet, cues};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ impl World {
 
     pub fn with_clock(clock: Clock) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let app = App::open(clock, Settings::of(folder.path().join("cued.db"))).unwrap();
+        let app = App::open(clock, Config::of(folder.path().join("cued.db"))).unwrap();
         Self { app: Arc::new(app), _folder: Some(folder) }
     }
 
@@ -83,9 +83,9 @@ impl World {
             transport: Transport::Worker,
             callback: None,
             payload: None,
-            retry: Retry::default(),
+            retry: RetryPolicy::default(),
             on_failure: OnFailure::default(),
-            verification: Mode::None,
+            verification: VerificationMode::None,
             warning: None,
         };
         change(&mut new);
@@ -109,7 +109,7 @@ impl World {
                 new.payload_key = Some(payloads::insert_own(tx, new.cue_key, &payload)?);
                 executions::insert(tx, &new)?;
             }
-            tx.ring(Rings { claim: true, ..Rings::default() });
+            tx.ring(WakeSet { claim: true, ..WakeSet::default() });
             Ok(())
         });
         stored.wait().unwrap();
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// The user's execution as it stands.
-    pub fn execution(&self, user_key: i64, id: ExecutionId) -> Listed {
+    pub fn execution(&self, user_key: i64, id: ExecutionId) -> ExecutionDetails {
         self.app.store.read(move |read| executions::find(read, user_key, id)).wait().unwrap().unwrap()
     }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cued::app::{App, HttpSettings, Settings};
+use cued::app::{App, Config, HttpLimits};
 use cued::clock::Clock;
 use cued::error::Result;
 use cued::http::request::Request;
-use cued::http::response::Reply;
+use cued::http::response;
 use cued::http::routes::Route;
 use cued::http::server;
-use cued::http::server::Port;
+use cued::http::server::ListenerConfig;
 use cued::routes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,62 +22,62 @@ use tokio::task::JoinHandle;
 
 /// Test routes: none of them belongs to the product.
 pub static TABLE: &[Route] = routes! {
-    POST   "/echo"        Open echo,
-    GET    "/items/{id}"  Open item,
-    GET    "/free/{id}"   Free item,
-    DELETE "/items/{id}"  Open nothing,
-    POST   "/named"       Open named,
-    POST   "/small"       Open echo; 10,
-    GET    "/locked"      Key  nothing,
-    GET    "/page"        Page page,
-    GET    "/panic"       Open panics,
-    GET    "/poll"        Open poll,
-    GET    "/forever"     Open forever,
-    GET    "/large"       Open large,
-    GET    "/crowd"       Open crowd,
+    POST   "/echo"        Public    echo,
+    GET    "/items/{id}"  Public    item,
+    GET    "/free/{id}"   Unmetered item,
+    DELETE "/items/{id}"  Public    nothing,
+    POST   "/named"       Public    named,
+    POST   "/small"       Public    echo; 10,
+    GET    "/locked"      ApiKey    nothing,
+    GET    "/page"        Page      page,
+    GET    "/panic"       Public    panics,
+    GET    "/poll"        Public    poll,
+    GET    "/forever"     Public    forever,
+    GET    "/large"       Public    large,
+    GET    "/crowd"       Public    crowd,
 };
 
-async fn echo(request: Request) -> Result<Reply> {
-    Ok(Reply::ok(&json!({"length": request.body().len(), "id": request.id})))
+async fn echo(request: Request) -> Result<response::Response> {
+    Ok(response::Response::ok(&json!({"length": request.body().len(), "id": request.id})))
 }
 
-async fn item(request: Request) -> Result<Reply> {
+async fn item(request: Request) -> Result<response::Response> {
     let query = request.query();
     let limit = query.integer("limit", 1..=100, 20);
     query.finish()?;
-    Ok(Reply::ok(&json!({"id": request.param("id"), "limit": limit})))
+    Ok(response::Response::ok(&json!({"id": request.param("id"), "limit": limit})))
 }
 
-async fn named(request: Request) -> Result<Reply> {
+async fn named(request: Request) -> Result<response::Response> {
     let mut fields = request.fields()?;
     let name = fields.required_string("name", 1..=255);
     fields.forbid_rest();
     fields.finish()?;
-    Ok(Reply::created(&json!({"name": name})))
+    Ok(response::Response::created(&json!({"name": name})))
 }
 
-async fn nothing(_: Request) -> Result<Reply> {
-    Ok(Reply::no_content())
+async fn nothing(_: Request) -> Result<response::Response> {
+    Ok(response::Response::no_content())
 }
 
-async fn page(_: Request) -> Result<Reply> {
-    Ok(Reply::html(hyper::StatusCode::OK, "<!doctype html>".to_owned()))
+async fn page(_: Request) -> Result<response::Response> {
+    Ok(response::Response::html(hyper::StatusCode::OK, "<!doctype html>".to_owned()))
 }
 
-async fn panics(_: Request) -> Result<Reply> {
+async fn panics(_: Request) -> Result<response::Response> {
     panic!("a handler's bug");
 }
 
 /// Waits until the server stops.
-async fn poll(mut request: Request) -> Result<Reply> {
+async fn poll(mut request: Request) -> Result<response::Response> {
     request.stopping.wait_for(|stopping| *stopping).await.unwrap();
-    Ok(Reply::ok(&json!({"ended": "by the stop"})))
+    Ok(response::Response::ok(&json!({"ended": "by the stop"})))
 }
 
 /// Handlers of `/forever` that are running.
 pub static FOREVER: AtomicUsize = AtomicUsize::new(0);
 
-async fn forever(_: Request) -> Result<Reply> {
+async fn forever(_: Request) -> Result<response::Response> {
     struct Running;
     impl Drop for Running {
         fn drop(&mut self) {
@@ -89,22 +89,22 @@ async fn forever(_: Request) -> Result<Reply> {
     std::future::pending().await
 }
 
-async fn large(_: Request) -> Result<Reply> {
-    Ok(Reply::ok(&json!("x".repeat(16 << 20))))
+async fn large(_: Request) -> Result<response::Response> {
+    Ok(response::Response::ok(&json!("x".repeat(16 << 20))))
 }
 
 static CROWD: AtomicUsize = AtomicUsize::new(0);
 /// The most handlers of `/crowd` that ran at once.
 pub static CROWD_PEAK: AtomicUsize = AtomicUsize::new(0);
 
-async fn crowd(_: Request) -> Result<Reply> {
+async fn crowd(_: Request) -> Result<response::Response> {
     let there = CROWD.fetch_add(1, Ordering::SeqCst) + 1;
     CROWD_PEAK.fetch_max(there, Ordering::SeqCst);
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
     CROWD.fetch_sub(1, Ordering::SeqCst);
-    Ok(Reply::no_content())
+    Ok(response::Response::no_content())
 }
 
 pub fn get(path: &str) -> String {
@@ -125,16 +125,16 @@ pub struct World {
 
 impl World {
     pub async fn start() -> Self {
-        Self::with(HttpSettings::default()).await
+        Self::with(HttpLimits::default()).await
     }
 
     /// A server whose times are short enough to be waited for, all but the one that the test is about.
-    pub async fn with(settings: HttpSettings) -> Self {
+    pub async fn with(settings: HttpLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let connections = settings.max_connections;
-        let settings = Settings { http: settings, ..Settings::of(folder.path().join("cued.db")) };
+        let settings = Config { http: settings, ..Config::of(folder.path().join("cued.db")) };
         let app = Arc::new(App::open(Clock::system(), settings).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let until = async {
@@ -143,7 +143,8 @@ impl World {
                 std::future::pending().await
             }
         };
-        let served = tokio::spawn(server::serve(Port { listener, table: TABLE, connections }, app, until));
+        let served =
+            tokio::spawn(server::serve(ListenerConfig { listener, table: TABLE, connections }, app, until));
         Self { address, stop: Some(stop), served, _folder: folder }
     }
 

@@ -3,7 +3,7 @@
 use crate::domain::schedule::cron::CronError;
 
 /// What a field may hold.
-pub(super) struct Field {
+pub(super) struct CronField {
     /// How messages call it.
     pub(super) name: &'static str,
     /// The least and the greatest number that may be written.
@@ -17,11 +17,11 @@ pub(super) struct Field {
 }
 
 /// The five fields in their order.
-pub(super) const FIELDS: [Field; 5] = [
-    Field { name: "minute", range: (0, 59), size: 60, names: &[], question: false },
-    Field { name: "hour", range: (0, 23), size: 24, names: &[], question: false },
-    Field { name: "day-of-month", range: (1, 31), size: 31, names: &[], question: true },
-    Field {
+pub(super) const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", range: (0, 59), size: 60, names: &[], question: false },
+    CronField { name: "hour", range: (0, 23), size: 24, names: &[], question: false },
+    CronField { name: "day-of-month", range: (1, 31), size: 31, names: &[], question: true },
+    CronField {
         name: "month",
         range: (1, 12),
         size: 12,
@@ -29,7 +29,7 @@ pub(super) const FIELDS: [Field; 5] = [
         question: false,
     },
     // 7 may be written for Sunday, but there are seven days: values are taken modulo the size.
-    Field {
+    CronField {
         name: "day-of-week",
         range: (0, 7),
         size: 7,
@@ -38,7 +38,7 @@ pub(super) const FIELDS: [Field; 5] = [
     },
 ];
 
-impl Field {
+impl CronField {
     /// The values that a text names, as a bit set: bit n is the value n, Sunday is 0.
     pub(super) fn parse(&self, text: &str) -> Result<u64, CronError> {
         if self.question && text == "?" {

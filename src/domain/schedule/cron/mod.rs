@@ -15,7 +15,7 @@ use crate::domain::schedule::cron::pattern::Pattern;
 
 /// A cron expression: as the user wrote it, and what it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cron {
+pub struct CronExpr {
     text: String,
     pattern: Pattern,
     saffron: saffron::Cron,
@@ -30,7 +30,7 @@ pub struct CronError {
     pub message: String,
 }
 
-impl Cron {
+impl CronExpr {
     /// Reads five fields or a macro such as `@daily`.
     ///
     /// # Errors

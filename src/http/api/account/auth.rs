@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 use crate::actions::accounts as actions;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::shown;
-use crate::domain::account::user::KeyEntry;
+use crate::domain::account::user::ApiKeyInfo;
 use crate::error::{Error, Result};
 use crate::http::api::cues::cue_request::check_url_of;
 use crate::http::input::json_fields::Presence;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
-use crate::store::Read;
+use crate::http::response::{Response, instant};
+use crate::store::ReadTx;
 use crate::store::accounts::{api_keys, usage, users};
 
 /// `POST /v1/auth/register {email}`
-pub async fn register(request: Request) -> Result<Reply> {
+pub async fn register(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let text = fields.required_string("email", 0..=1_000);
     let email = text.as_deref().map(Email::parse).and_then(|parsed| match parsed {
@@ -30,11 +30,11 @@ pub async fn register(request: Request) -> Result<Reply> {
     let (app, settings) = (&request.app, &request.app.settings);
     let plan = settings.plans.default_plan();
     let made = actions::register(&app.store, email, plan, settings.registration, request.now)?.await?;
-    Ok(Reply::created(&json!({"id": made.id, "email": made.email, "api_key": made.api_key.reveal()})))
+    Ok(Response::created(&json!({"id": made.id, "email": made.email, "api_key": made.api_key.reveal()})))
 }
 
 /// `GET /v1/auth/me`
-pub async fn me(request: Request) -> Result<Reply> {
+pub async fn me(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let (user, executions, prefix) = request
         .app
@@ -47,7 +47,7 @@ pub async fn me(request: Request) -> Result<Reply> {
         .await?;
     let user = user.ok_or_else(|| lost("user"))?;
     let limits = request.app.settings.plans.limits(&user.plan);
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "id": user.id,
         "email": user.email,
         "plan": user.plan,
@@ -65,7 +65,7 @@ pub async fn me(request: Request) -> Result<Reply> {
 }
 
 /// `PATCH /v1/auth/me {alert_webhook_url}`: null takes the URL away. Answers as `GET` does.
-pub async fn update_me(request: Request) -> Result<Reply> {
+pub async fn update_me(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let presence = fields.presence("alert_webhook_url");
@@ -82,10 +82,10 @@ pub async fn update_me(request: Request) -> Result<Reply> {
 }
 
 /// `POST /v1/auth/key/regenerate`
-pub async fn regenerate_key(request: Request) -> Result<Reply> {
+pub async fn regenerate_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let api_key = actions::regenerate_key(&request.app, &caller)?.await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "api_key": api_key.reveal(),
         "message": "Store this key now: it is not shown again. The previous key is revoked.",
         "previous_key_revoked": true,
@@ -93,23 +93,23 @@ pub async fn regenerate_key(request: Request) -> Result<Reply> {
 }
 
 /// `GET /v1/auth/keys`
-pub async fn list_keys(request: Request) -> Result<Reply> {
+pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = caller.key;
     let listed = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
     let listed: Vec<Value> = listed.iter().map(|entry| render_key(entry, entry.key == current)).collect();
-    Ok(Reply::ok(&json!({"keys": listed})))
+    Ok(Response::ok(&json!({"keys": listed})))
 }
 
 /// `POST /v1/auth/keys {name}`
-pub async fn make_key(request: Request) -> Result<Reply> {
+pub async fn make_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let name = fields.required_string("name", 1..=255);
     fields.finish()?;
     let Some(name) = name else { return Err(lost("name")) };
     let made = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
-    Ok(Reply::created(&json!({
+    Ok(Response::created(&json!({
         "id": made.id,
         "name": made.name,
         "prefix": made.api_key.prefix(),
@@ -120,44 +120,44 @@ pub async fn make_key(request: Request) -> Result<Reply> {
 }
 
 /// `DELETE /v1/auth/keys/{key_id}`
-pub async fn revoke_key(request: Request) -> Result<Reply> {
+pub async fn revoke_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     actions::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned()).await?;
-    Ok(Reply::no_content())
+    Ok(Response::no_content())
 }
 
 /// `GET /v1/auth/webhook-secret`
-pub async fn webhook_secret(request: Request) -> Result<Reply> {
+pub async fn webhook_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
-    Ok(Reply::ok(&json!({"webhook_secret": secret})))
+    Ok(Response::ok(&json!({"webhook_secret": secret})))
 }
 
 /// `POST /v1/auth/webhook-secret/regenerate`
-pub async fn rotate_secret(request: Request) -> Result<Reply> {
+pub async fn rotate_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (secret, expires) = actions::rotate_secret(&request.app, &caller)?.await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "webhook_secret": secret.reveal(),
         "previous_secret_expires_at": instant(expires),
     })))
 }
 
 /// `GET /v1/auth/alert-webhook-secret`
-pub async fn alert_secret(request: Request) -> Result<Reply> {
+pub async fn alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let find = move |read: &Read<'_>| users::alert_webhook_secret(read, caller.user_key);
-    Ok(Reply::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
+    let find = move |read: &ReadTx<'_>| users::alert_webhook_secret(read, caller.user_key);
+    Ok(Response::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
 }
 
 /// `POST /v1/auth/alert-webhook-secret/regenerate`
-pub async fn rotate_alert_secret(request: Request) -> Result<Reply> {
+pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = actions::rotate_alert_secret(&request.app, &caller)?.await?;
-    Ok(Reply::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
+    Ok(Response::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
 }
 
-fn render_key(entry: &KeyEntry, current: bool) -> Value {
+fn render_key(entry: &ApiKeyInfo, current: bool) -> Value {
     json!({
         "id": entry.id,
         "name": entry.name,

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use crate::actions::device_login as actions;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
-    DeviceCode, LIFETIME, Link, LinkToken, Login, POLL_INTERVAL_SECS, State,
+    DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LinkToken, LoginState, POLL_INTERVAL_SECS,
 };
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::pages::device_login as pages;
-use crate::http::pages::device_login::Entered;
+use crate::http::pages::device_login::LoginFormState;
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 use crate::store::accounts::device_logins;
 
 /// `POST /v1/auth/device-code {device_code?}`
-pub async fn start(request: Request) -> Result<Reply> {
+pub async fn start(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let text = fields.string("device_code", 6..=128);
     let code = text.as_deref().and_then(DeviceCode::parse);
@@ -29,7 +29,7 @@ pub async fn start(request: Request) -> Result<Reply> {
     fields.finish()?;
     let (app, client) = (&request.app, request.client);
     let code = actions::start(app, code, client, request.now)?.await?;
-    Ok(Reply::created(&json!({
+    Ok(Response::created(&json!({
         "device_code": code.as_str(),
         "verification_url": format!("{}/auth/device?code={code}", app.settings.public_url),
         "expires_in": LIFETIME.as_secs(),
@@ -38,7 +38,7 @@ pub async fn start(request: Request) -> Result<Reply> {
 }
 
 /// `POST /v1/auth/device-code/submit-email {device_code, email}`
-pub async fn submit_email(request: Request) -> Result<Reply> {
+pub async fn submit_email(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let code = fields.required_string("device_code", 0..=1_000);
     let text = fields.required_string("email", 0..=1_000);
@@ -54,11 +54,11 @@ pub async fn submit_email(request: Request) -> Result<Reply> {
         return Err(Error::Fault("a field of a request is gone".to_owned()));
     };
     send_link(&request, &code, email).await?;
-    Ok(Reply::ok(&json!({"status": State::EmailSent.word()})))
+    Ok(Response::ok(&json!({"status": LoginState::EmailSent.word()})))
 }
 
 /// `POST /v1/auth/device-code/poll {device_code}`
-pub async fn poll(request: Request) -> Result<Reply> {
+pub async fn poll(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let text = fields.required_string("device_code", 0..=1_000);
     fields.finish()?;
@@ -68,54 +68,55 @@ pub async fn poll(request: Request) -> Result<Reply> {
         request.app.polls.lock().unwrap_or_else(PoisonError::into_inner).admit(code.hash(), request.now);
     if let Some(seconds) = waits {
         let message = format!("Poll once in {POLL_INTERVAL_SECS} s; try again in {seconds} s");
-        let refusal = Refusal::new(Code::RateLimitExceeded, message);
+        let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
         return Err(Refusal { retry_after: Some(seconds), ..refusal }.into());
     }
     match login.state_at(request.now) {
-        Some(State::Approved) => {
+        Some(LoginState::Approved) => {
             let found = actions::claim(&request.app, code, request.now)?.await?;
             let Some((api_key, email)) = found.handed_out else { return Ok(polled(found.state)) };
-            let status = State::Approved.word();
-            Ok(Reply::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
+            let status = LoginState::Approved.word();
+            Ok(Response::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
         }
         state => Ok(polled(state)),
     }
 }
 
 /// `GET /auth/device?code=…`
-pub async fn device_page(request: Request) -> Result<Reply> {
+pub async fn device_page(request: Request) -> Result<Response> {
     let query = request.query();
     let url = &request.app.settings.public_url;
     let Some(text) = query.raw("code").filter(|text| !text.is_empty()) else {
-        return Ok(pages::ask_email(url, Entered::default()).reply(StatusCode::OK));
+        return Ok(pages::ask_email(url, LoginFormState::default()).reply(StatusCode::OK));
     };
     let login = match DeviceCode::parse(text) {
         Some(code) => find(&request, &code).await?,
         None => None,
     };
     Ok(if login.is_some_and(|login| login.takes_email(request.now)) {
-        pages::ask_email(url, Entered { code: Some(text), ..Entered::default() }).reply(StatusCode::OK)
+        pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
+            .reply(StatusCode::OK)
     } else {
         pages::dead_code(text).reply(StatusCode::NOT_FOUND)
     })
 }
 
 /// `POST /auth/device` by the form of that page
-pub async fn device_form(request: Request) -> Result<Reply> {
+pub async fn device_form(request: Request) -> Result<Response> {
     let form = request.form();
     let (code, text) = (form.raw("code").unwrap_or_default().trim(), form.raw("email").unwrap_or_default());
     let email = match Email::parse(text) {
         Ok(email) => email,
         Err(fault) => {
             let fault = fault.to_string();
-            let entered = Entered { code: Some(code), email: text, fault: Some(&fault) };
+            let entered = LoginFormState { code: Some(code), email: text, fault: Some(&fault) };
             let page = pages::ask_email(&request.app.settings.public_url, entered);
             return Ok(page.reply(StatusCode::UNPROCESSABLE_ENTITY));
         }
     };
     let page = pages::mail_sent(code, email.as_str());
     match send_link(&request, code, email).await {
-        Err(Error::Refused(refusal)) if refusal.code == Code::DeviceCodeNotFound => {
+        Err(Error::Refused(refusal)) if refusal.code == ErrorCode::DeviceCodeNotFound => {
             Ok(pages::dead_code(code).reply(StatusCode::NOT_FOUND))
         }
         sent => sent.map(|()| page.reply(StatusCode::OK)),
@@ -123,7 +124,7 @@ pub async fn device_form(request: Request) -> Result<Reply> {
 }
 
 /// `GET /v1/auth/verify?token=…&device_code=…`: only shows, so that a mail scanner that opens links confirms nothing
-pub async fn verify_page(request: Request) -> Result<Reply> {
+pub async fn verify_page(request: Request) -> Result<Response> {
     let query = request.query();
     let (token, text) =
         (query.raw("token").unwrap_or_default(), query.raw("device_code").unwrap_or_default());
@@ -132,9 +133,9 @@ pub async fn verify_page(request: Request) -> Result<Reply> {
         None => None,
     };
     let hash = LinkToken::hash_of(token);
-    let link = login.as_ref().map_or(Link::Unknown, |login| login.link(&hash, request.now));
+    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&hash, request.now));
     match (link, login.and_then(|login| login.email)) {
-        (Link::Valid, Some(email)) => {
+        (LinkStatus::Valid, Some(email)) => {
             let url = &request.app.settings.public_url;
             Ok(pages::ask_confirmation(url, text, token, &email).reply(StatusCode::OK))
         }
@@ -143,13 +144,13 @@ pub async fn verify_page(request: Request) -> Result<Reply> {
 }
 
 /// `POST /v1/auth/verify` by the form of that page; or with an empty body, and the values in the query
-pub async fn confirm(request: Request) -> Result<Reply> {
+pub async fn confirm(request: Request) -> Result<Response> {
     let (form, query) = (request.form(), request.query());
     let value = |name| form.raw(name).or_else(|| query.raw(name)).unwrap_or_default();
     let (token, text) = (value("token"), value("device_code"));
-    let Some(code) = DeviceCode::parse(text) else { return Ok(dead_link(Link::Unknown)) };
+    let Some(code) = DeviceCode::parse(text) else { return Ok(dead_link(LinkStatus::Unknown)) };
     match actions::approve(&request.app, &code, token, request.now)?.await? {
-        Link::Valid => Ok(pages::confirmed(text).reply(StatusCode::OK)),
+        LinkStatus::Valid => Ok(pages::confirmed(text).reply(StatusCode::OK)),
         link => Ok(dead_link(link)),
     }
 }
@@ -157,7 +158,7 @@ pub async fn confirm(request: Request) -> Result<Reply> {
 /// Takes the address and hands the mail over, if there is one.
 async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     let Some(code) = DeviceCode::parse(code) else {
-        return Err(Error::refused(Code::DeviceCodeNotFound, "There is no such device code"));
+        return Err(Error::refused(ErrorCode::DeviceCodeNotFound, "There is no such device code"));
     };
     let app = std::sync::Arc::clone(&request.app);
     let pending = actions::submit_email(&app, code, email, request.now)?;
@@ -169,21 +170,21 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     sent.await.map_err(|error| Error::Fault(format!("a mail was not handed over: {error}")))?
 }
 
-async fn find(request: &Request, code: &DeviceCode) -> Result<Option<Login>> {
+async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {
     let hash = code.hash();
     request.app.store.read(move |read| device_logins::find(read, &hash)).await
 }
 
-fn polled(state: Option<State>) -> Reply {
+fn polled(state: Option<LoginState>) -> Response {
     // An approved login is told with its key, or not at all.
-    let status: Value = state.map_or("expired", State::word).into();
-    Reply::ok(&json!({"status": status}))
+    let status: Value = state.map_or("expired", LoginState::word).into();
+    Response::ok(&json!({"status": status}))
 }
 
-fn dead_link(link: Link) -> Reply {
+fn dead_link(link: LinkStatus) -> Response {
     let status = match link {
-        Link::Used | Link::Expired => StatusCode::GONE,
-        Link::Unknown | Link::Valid => StatusCode::NOT_FOUND,
+        LinkStatus::Used | LinkStatus::Expired => StatusCode::GONE,
+        LinkStatus::Unknown | LinkStatus::Valid => StatusCode::NOT_FOUND,
     };
     pages::dead_link(link).reply(status)
 }

@@ -4,16 +4,16 @@ use serde_json::Value;
 
 use crate::domain::api_error::Refusal;
 use crate::domain::cue::patch::{
-    CallbackParts, CueChange, Kind, OnFailureParts, RetryParts, ScheduleParts, WantedStatus,
+    CallbackPatch, CuePatch, OnFailurePatch, RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch,
 };
 use crate::domain::cue::{NewCue, Transport};
-use crate::domain::execution::verification::Mode;
+use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{Method, check_headers};
 use crate::domain::webhook::callback_url::{UrlError, check_url};
 use crate::error::Result;
-use crate::http::input::json_fields::{Fields, Presence};
+use crate::http::input::json_fields::{JsonFields, Presence};
 
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 10_000;
@@ -25,7 +25,7 @@ const MAX_BACKOFF: f64 = 525_600.0;
 ///
 /// # Errors
 /// 422 with every problem of form, else the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`.
-pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
+pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
     let description = fields.string("description", 0..=MAX_DESCRIPTION);
@@ -33,14 +33,14 @@ pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue>
     let worker = transport == Some("worker");
     let webhook = transport == Some("webhook") || fields.any("transport").is_none();
     let schedule = fields.required_object("schedule").and_then(|mut schedule| {
-        let kind = schedule.required_one_of("type", &Kind::WORDS).and_then(Kind::parse);
+        let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
         let parts = schedule_parts(&mut schedule);
         note_unknown(&schedule, "schedule", &mut unknown);
         match kind {
-            Some(Kind::Recurring) if parts.at.is_some() => {
+            Some(ScheduleKind::Recurring) if parts.at.is_some() => {
                 unknown.push("schedule.at (a recurring schedule has none)".to_owned());
             }
-            Some(Kind::Once) if parts.cron.is_some() => {
+            Some(ScheduleKind::Once) if parts.cron.is_some() => {
                 unknown.push("schedule.cron (a once schedule has none)".to_owned());
             }
             _ => {}
@@ -65,7 +65,7 @@ pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue>
         transport: if worker { Transport::Worker } else { Transport::Webhook },
         callback: callback?.callback(),
         payload,
-        retry: crate::domain::execution::Retry::default(),
+        retry: crate::domain::execution::RetryPolicy::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
         verification: verification.unwrap_or_default(),
         warning: warning(&unknown),
@@ -79,7 +79,7 @@ pub fn new_cue(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<NewCue>
 ///
 /// # Errors
 /// As [`new_cue`], but that a schedule is judged when it meets the cue's own.
-pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueChange> {
+pub fn cue_change(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch> {
     let status = fields.one_of("status", &["active", "paused"]);
     let name = fields.string("name", 1..=255);
     let description = match fields.presence("description") {
@@ -91,12 +91,12 @@ pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueC
         _ => Some(fields.dictionary("payload").cloned().map(Value::Object)),
     };
     let schedule = fields.object("schedule").map(|mut schedule| {
-        let kind = schedule.one_of("type", &Kind::WORDS).and_then(Kind::parse);
-        let parts = ScheduleParts { kind, ..schedule_parts(&mut schedule) };
+        let kind = schedule.one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
+        let parts = SchedulePatch { kind, ..schedule_parts(&mut schedule) };
         schedule.forbid_rest();
         parts
     });
-    let callback = fields.object("callback").map_or(Ok(CallbackParts::default()), |mut callback| {
+    let callback = fields.object("callback").map_or(Ok(CallbackPatch::default()), |mut callback| {
         let parts = callback_parts(&mut callback, policy);
         callback.forbid_rest();
         parts
@@ -106,8 +106,9 @@ pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueC
     let verification = verification(&mut fields, None);
     fields.forbid_rest();
     fields.finish()?;
-    Ok(CueChange {
-        status: status.map(|word| if word == "active" { WantedStatus::Active } else { WantedStatus::Paused }),
+    Ok(CuePatch {
+        status: status
+            .map(|word| if word == "active" { RequestedStatus::Active } else { RequestedStatus::Paused }),
         name,
         description,
         schedule: schedule.unwrap_or_default(),
@@ -123,15 +124,15 @@ pub fn cue_change(mut fields: Fields<'_>, policy: &AddressPolicy) -> Result<CueC
 ///
 /// # Errors
 /// As for a create.
-pub fn schedule(fields: &mut Fields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
+pub fn schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
-    let kind = schedule.required_one_of("type", &Kind::WORDS).and_then(Kind::parse);
+    let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
     let parts = schedule_parts(&mut schedule);
     Some(parts.schedule(kind?))
 }
 
-fn schedule_parts(fields: &mut Fields<'_>) -> ScheduleParts {
-    ScheduleParts {
+fn schedule_parts(fields: &mut JsonFields<'_>) -> SchedulePatch {
+    SchedulePatch {
         kind: None,
         // However long: the domain says what is wrong with them.
         cron: fields.string("cron", 0..=usize::MAX),
@@ -143,23 +144,23 @@ fn schedule_parts(fields: &mut Fields<'_>) -> ScheduleParts {
 
 /// The callback of a create: a webhook cue needs a URL, a worker cue's is left aside.
 fn callback(
-    fields: &mut Fields<'_>,
+    fields: &mut JsonFields<'_>,
     worker: bool,
     webhook: bool,
     policy: &AddressPolicy,
     unknown: &mut Vec<String>,
-) -> std::result::Result<CallbackParts, Refusal> {
+) -> std::result::Result<CallbackPatch, Refusal> {
     if worker {
         if fields.any("callback").is_some() {
             unknown.push("callback (a worker cue has none)".to_owned());
         }
-        return Ok(CallbackParts::default());
+        return Ok(CallbackPatch::default());
     }
     let Some(mut callback) = fields.object("callback") else {
         if webhook && fields.any("callback").is_none() {
             fields.missing("callback");
         }
-        return Ok(CallbackParts::default());
+        return Ok(CallbackPatch::default());
     };
     if callback.any("url").is_none() {
         callback.missing("url");
@@ -170,9 +171,9 @@ fn callback(
 }
 
 fn callback_parts(
-    fields: &mut Fields<'_>,
+    fields: &mut JsonFields<'_>,
     policy: &AddressPolicy,
-) -> std::result::Result<CallbackParts, Refusal> {
+) -> std::result::Result<CallbackPatch, Refusal> {
     let url = fields.string("url", 0..=usize::MAX);
     let method = fields.string("method", 0..=16);
     let headers = fields.string_map("headers");
@@ -183,11 +184,11 @@ fn callback_parts(
     if let Some(headers) = &headers {
         check_headers(headers)?;
     }
-    Ok(CallbackParts { url, method, headers })
+    Ok(CallbackPatch { url, method, headers })
 }
 
-fn retry_parts(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> RetryParts {
-    let Some(mut retry) = fields.object("retry") else { return RetryParts::default() };
+fn retry_parts(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> RetryPatch {
+    let Some(mut retry) = fields.object("retry") else { return RetryPatch::default() };
     let max_attempts =
         retry.integer("max_attempts", 1..=10).and_then(|attempts| u32::try_from(attempts).ok());
     let backoff_minutes = retry.numbers("backoff_minutes", 1..=10);
@@ -195,15 +196,15 @@ fn retry_parts(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Re
         retry.refuse("backoff_minutes", "minutes should be from 0 to 525600, a year");
     }
     note_or_forbid(&retry, "retry", unknown);
-    RetryParts { max_attempts, backoff_minutes }
+    RetryPatch { max_attempts, backoff_minutes }
 }
 
 fn on_failure_parts(
-    fields: &mut Fields<'_>,
+    fields: &mut JsonFields<'_>,
     policy: &AddressPolicy,
     unknown: Option<&mut Vec<String>>,
-) -> std::result::Result<OnFailureParts, Refusal> {
-    let Some(mut on_failure) = fields.object("on_failure") else { return Ok(OnFailureParts::default()) };
+) -> std::result::Result<OnFailurePatch, Refusal> {
+    let Some(mut on_failure) = fields.object("on_failure") else { return Ok(OnFailurePatch::default()) };
     let email = on_failure.boolean("email");
     let webhook = match on_failure.presence("webhook") {
         Presence::Absent => None,
@@ -214,7 +215,7 @@ fn on_failure_parts(
     if let Some(Some(url)) = &webhook {
         check_url_of("on_failure.webhook", url, policy)?;
     }
-    Ok(OnFailureParts { email, webhook, pause })
+    Ok(OnFailurePatch { email, webhook, pause })
 }
 
 /// Checks the URL in a field that is like a callback's (contract §4), but has no headers beside it.
@@ -239,21 +240,22 @@ pub(in crate::http) fn check_url_of(
     check_url(url, policy).map(|_| ()).map_err(named)
 }
 
-fn verification(fields: &mut Fields<'_>, unknown: Option<&mut Vec<String>>) -> Option<Mode> {
+fn verification(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> Option<VerificationMode> {
     let mut verification = fields.object("verification")?;
-    let mode = verification.required_one_of("mode", &Mode::WORDS).and_then(Mode::parse);
+    let mode =
+        verification.required_one_of("mode", &VerificationMode::WORDS).and_then(VerificationMode::parse);
     note_or_forbid(&verification, "verification", unknown);
     mode
 }
 
-fn note_or_forbid(fields: &Fields<'_>, within: &str, unknown: Option<&mut Vec<String>>) {
+fn note_or_forbid(fields: &JsonFields<'_>, within: &str, unknown: Option<&mut Vec<String>>) {
     match unknown {
         Some(unknown) => note_unknown(fields, within, unknown),
         None => fields.forbid_rest(),
     }
 }
 
-fn note_unknown(fields: &Fields<'_>, within: &str, unknown: &mut Vec<String>) {
+fn note_unknown(fields: &JsonFields<'_>, within: &str, unknown: &mut Vec<String>) {
     unknown.extend(fields.rest().into_iter().map(|name| format!("{within}.{name}")));
 }
 

@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::actions::executions::{self as actions, Claimed};
+use crate::actions::executions::{self as actions, ClaimedExecution};
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
 use crate::http::api::executions::execution_id;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 use crate::http::server::connection::within;
 use crate::store::executions::claims;
-use crate::store::executions::claims::{Claimable, Filter};
+use crate::store::executions::claims::{ClaimFilter, ClaimableExecution};
 
 /// `GET /v1/executions/claimable`.
-pub async fn list(request: Request) -> Result<Reply> {
+pub async fn list(request: Request) -> Result<Response> {
     let query = request.query();
-    let filter =
-        Filter { task: query.raw("task").map(str::to_owned), agent: query.raw("agent").map(str::to_owned) };
+    let filter = ClaimFilter {
+        task: query.raw("task").map(str::to_owned),
+        agent: query.raw("agent").map(str::to_owned),
+    };
     let limit = query.integer("limit", 1..=100, 50);
     let wait = query.integer("wait", 0..=30, 0);
     query.finish()?;
@@ -31,32 +33,32 @@ pub async fn list(request: Request) -> Result<Reply> {
             found.unwrap_or_else(|| Ok(Vec::new()))?
         }
     };
-    Ok(Reply::ok(&json!({"executions": found.into_iter().map(claimable).collect::<Vec<_>>()})))
+    Ok(Response::ok(&json!({"executions": found.into_iter().map(claimable).collect::<Vec<_>>()})))
 }
 
 /// `POST /v1/executions/{execution_id}/claim`.
-pub async fn claim(request: Request) -> Result<Reply> {
+pub async fn claim(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let mut fields = request.optional_fields()?;
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
     let claimed = actions::claim(&request.app, caller.user_key, id, named(worker)).await?;
-    Ok(Reply::ok(&claim_answer(claimed)))
+    Ok(Response::ok(&claim_answer(claimed)))
 }
 
 /// `POST /v1/executions/claim`.
-pub async fn claim_next(request: Request) -> Result<Reply> {
+pub async fn claim_next(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.optional_fields()?;
     let worker = fields.string("worker_id", 1..=255);
     let task = fields.string("task", 0..=1_048_576);
     fields.finish()?;
     let claimed = actions::claim_next(&request.app, caller.user_key, task, named(worker)).await?;
-    Ok(Reply::ok(&claim_answer(claimed)))
+    Ok(Response::ok(&claim_answer(claimed)))
 }
 
 /// Looks until there is work or the server stops.
-async fn await_work(request: Request, filter: Filter, limit: u32) -> Result<Vec<Claimable>> {
+async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
     let mut stopping = request.stopping.clone();
     // Taken before the first look, so that work that comes during it is not missed.
     let mut bell = request.app.bells.claim.listen();
@@ -72,12 +74,12 @@ async fn await_work(request: Request, filter: Filter, limit: u32) -> Result<Vec<
     }
 }
 
-async fn look(request: &Request, filter: &Filter, limit: u32) -> Result<Vec<Claimable>> {
+async fn look(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
     request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
-fn claimable(it: Claimable) -> Value {
+fn claimable(it: ClaimableExecution) -> Value {
     let id = it.id.to_string();
     json!({
         "id": id,
@@ -91,7 +93,7 @@ fn claimable(it: Claimable) -> Value {
     })
 }
 
-fn claim_answer(it: Claimed) -> Value {
+fn claim_answer(it: ClaimedExecution) -> Value {
     json!({
         "claimed": true,
         "execution_id": it.id.to_string(),

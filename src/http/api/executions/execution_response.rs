@@ -5,105 +5,105 @@ use serde_json::{Map, Value};
 
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
-use crate::http::response::Instant;
-use crate::store::executions::Listed;
+use crate::http::response::JsonTimestamp;
+use crate::store::executions::ExecutionDetails;
 
 /// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.
 #[derive(Debug, Serialize)]
-pub struct ExecutionShown<'a> {
+pub struct ExecutionView<'a> {
     id: String,
     cue_id: &'a str,
     status: &'static str,
-    scheduled_for: Instant,
+    scheduled_for: JsonTimestamp,
     triggered_by: &'static str,
     attempts: u32,
     http_status: Option<u16>,
     error_message: Option<&'a str>,
     response_body: Option<&'a str>,
-    started_at: Option<Instant>,
-    last_attempt_at: Option<Instant>,
-    delivered_at: Option<Instant>,
-    next_retry: Option<Instant>,
+    started_at: Option<JsonTimestamp>,
+    last_attempt_at: Option<JsonTimestamp>,
+    delivered_at: Option<JsonTimestamp>,
+    next_retry: Option<JsonTimestamp>,
     claimed_by_worker: Option<&'a str>,
-    claimed_at: Option<Instant>,
-    lease_expires_at: Option<Instant>,
+    claimed_at: Option<JsonTimestamp>,
+    lease_expires_at: Option<JsonTimestamp>,
     outcome_state: Option<&'static str>,
     evidence: Option<&'a Map<String, Value>>,
-    created_at: Instant,
-    updated_at: Instant,
+    created_at: JsonTimestamp,
+    updated_at: JsonTimestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<OutcomeShown<'a>>,
+    outcome: Option<OutcomeView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<VerdictShown<'a>>,
+    verdict: Option<VerdictView<'a>>,
 }
 
 /// What a worker reported.
 #[derive(Debug, Serialize)]
-pub struct OutcomeShown<'a> {
+pub struct OutcomeView<'a> {
     success: bool,
     result: Option<&'a str>,
     metadata: Option<&'a Map<String, Value>>,
-    recorded_at: Instant,
+    recorded_at: JsonTimestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
 
 /// What a person said of an outcome.
 #[derive(Debug, Serialize)]
-pub struct VerdictShown<'a> {
+pub struct VerdictView<'a> {
     valid: bool,
     reason: Option<&'a str>,
-    verified_at: Instant,
+    verified_at: JsonTimestamp,
 }
 
-impl<'a> From<&'a Listed> for ExecutionShown<'a> {
-    fn from(listed: &'a Listed) -> Self {
+impl<'a> From<&'a ExecutionDetails> for ExecutionView<'a> {
+    fn from(listed: &'a ExecutionDetails) -> Self {
         let (it, outcome) = (&listed.execution, listed.outcome.as_ref());
         Self {
             id: it.id.to_string(),
             cue_id: &listed.cue_id,
             status: it.status.as_str(),
-            scheduled_for: Instant(it.scheduled_for),
+            scheduled_for: JsonTimestamp(it.scheduled_for),
             triggered_by: it.triggered_by.as_str(),
             attempts: it.attempts,
             http_status: it.http_status,
             error_message: it.error_message.as_deref(),
             response_body: it.response_body.as_deref(),
-            started_at: it.started_at.map(Instant),
-            last_attempt_at: it.last_attempt_at.map(Instant),
-            delivered_at: it.delivered_at.map(Instant),
-            next_retry: it.next_retry.map(Instant),
+            started_at: it.started_at.map(JsonTimestamp),
+            last_attempt_at: it.last_attempt_at.map(JsonTimestamp),
+            delivered_at: it.delivered_at.map(JsonTimestamp),
+            next_retry: it.next_retry.map(JsonTimestamp),
             claimed_by_worker: it.claimed_by_worker.as_deref(),
-            claimed_at: it.claimed_at.map(Instant),
-            lease_expires_at: it.lease_expires_at.map(Instant),
+            claimed_at: it.claimed_at.map(JsonTimestamp),
+            lease_expires_at: it.lease_expires_at.map(JsonTimestamp),
             outcome_state: it.outcome_state.map(OutcomeState::as_str),
             evidence: outcome.and_then(|outcome| outcome.report.evidence.fields()),
-            created_at: Instant(it.created_at),
-            updated_at: Instant(it.updated_at),
-            outcome: outcome.map(OutcomeShown::from),
-            verdict: outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictShown::from),
+            created_at: JsonTimestamp(it.created_at),
+            updated_at: JsonTimestamp(it.updated_at),
+            outcome: outcome.map(OutcomeView::from),
+            verdict: outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView::from),
         }
     }
 }
 
-impl<'a> From<&'a Outcome> for OutcomeShown<'a> {
+impl<'a> From<&'a Outcome> for OutcomeView<'a> {
     fn from(Outcome { report, recorded_at, .. }: &'a Outcome) -> Self {
         Self {
             success: report.success,
             result: report.result.as_deref(),
             metadata: report.metadata.as_ref(),
-            recorded_at: Instant(*recorded_at),
+            recorded_at: JsonTimestamp(*recorded_at),
             error: report.error.as_deref(),
         }
     }
 }
 
-impl<'a> From<&'a Verdict> for VerdictShown<'a> {
+impl<'a> From<&'a Verdict> for VerdictView<'a> {
     fn from(verdict: &'a Verdict) -> Self {
         Self {
             valid: verdict.valid,
             reason: verdict.reason.as_deref(),
-            verified_at: Instant(verdict.verified_at),
+            verified_at: JsonTimestamp(verdict.verified_at),
         }
     }
 }

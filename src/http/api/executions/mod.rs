@@ -9,33 +9,36 @@ use serde_json::json;
 
 use crate::actions::executions as actions;
 use crate::actions::manual_runs;
-use crate::domain::execution::outcome::Report;
+use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
-use crate::domain::execution::{Status, Trigger};
+use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::http::api::cues::render_run;
-use crate::http::api::executions::execution_response::{ExecutionShown, OutcomeShown};
+use crate::http::api::executions::execution_response::{ExecutionView, OutcomeView};
 use crate::http::api::executions::verification::{read_evidence, text};
-use crate::http::input::json_fields::Fields;
+use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 use crate::store::executions;
 use crate::store::executions::execution_list;
-use crate::store::executions::execution_list::Filter;
+use crate::store::executions::execution_list::ExecutionFilter;
 
 /// `GET /v1/executions/{execution_id}`.
-pub async fn show(request: Request) -> Result<Reply> {
+pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let found = request.app.store.read_once(move |read| executions::find(read, caller.user_key, id)).await?;
-    Reply::of(&ExecutionShown::from(&found.ok_or_else(actions::not_found)?))
+    Response::of(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 
 /// `GET /v1/executions?cue_id&status&status__in&outcome_state&worker_id&triggered_by&limit&offset`.
-pub async fn list(request: Request) -> Result<Reply> {
+pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
-    let (one, some) = (query.one_of("status", &Status::WORDS), query.some_of("status__in", &Status::WORDS));
+    let (one, some) = (
+        query.one_of("status", &ExecutionStatus::WORDS),
+        query.some_of("status__in", &ExecutionStatus::WORDS),
+    );
     let words = some.unwrap_or_else(|| one.into_iter().collect());
     if one.is_some_and(|one| !words.contains(&one)) {
         query.refuse("status", "is none of status__in: give one of the two");
@@ -43,9 +46,9 @@ pub async fn list(request: Request) -> Result<Reply> {
     let mut words = one.map_or(words, |one| vec![one]);
     words.sort_unstable();
     words.dedup();
-    let filter = Filter {
+    let filter = ExecutionFilter {
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
-        statuses: words.into_iter().filter_map(Status::parse).collect(),
+        statuses: words.into_iter().filter_map(ExecutionStatus::parse).collect(),
         outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
         worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
@@ -59,37 +62,37 @@ pub async fn list(request: Request) -> Result<Reply> {
             execution_list::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })
         .await?;
-    let page: Vec<ExecutionShown<'_>> = page.iter().map(ExecutionShown::from).collect();
-    Reply::page("executions", &page, total, limit, offset)
+    let page: Vec<ExecutionView<'_>> = page.iter().map(ExecutionView::from).collect();
+    Response::page("executions", &page, total, limit, offset)
 }
 
 /// `POST /v1/executions/{execution_id}/replay`.
-pub async fn replay(request: Request) -> Result<Reply> {
+pub async fn replay(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
     body["replayed_from"] = id.to_string().into();
-    Ok(Reply::ok(&body))
+    Ok(Response::ok(&body))
 }
 
 /// `POST /v1/executions/{execution_id}/outcome`.
-pub async fn report(request: Request) -> Result<Reply> {
+pub async fn report(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let report = read_report(request.fields()?)?;
     let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
-        "outcome": OutcomeShown::from(&recorded.outcome),
+        "outcome": OutcomeView::from(&recorded.outcome),
         "outcome_recorded": true,
         "outcome_state": recorded.state.as_str(),
     })))
 }
 
 /// `POST /v1/executions/{execution_id}/heartbeat`.
-pub async fn extend(request: Request) -> Result<Reply> {
+pub async fn extend(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let worker = request.header("x-worker-id").map(str::to_owned);
     let until = actions::extend(&request.app, caller.user_key, id, worker).await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "lease_extended_until": instant(until),
         "acknowledged": true,
@@ -101,7 +104,7 @@ pub(in crate::http) fn execution_id(request: &Request) -> Result<ExecutionId> {
     Ok(ExecutionId::parse(request.param("execution_id")).ok_or_else(actions::not_found)?)
 }
 
-fn read_report(mut fields: Fields<'_>) -> Result<Report> {
+fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport> {
     let success = fields.required_boolean("success");
     let result = text(&mut fields, "result");
     let error = text(&mut fields, "error");
@@ -109,5 +112,5 @@ fn read_report(mut fields: Fields<'_>) -> Result<Report> {
     let evidence = read_evidence(&mut fields);
     fields.finish()?;
     // `finish` has refused a report without it.
-    Ok(Report { success: success.unwrap_or_default(), result, error, metadata, evidence })
+    Ok(OutcomeReport { success: success.unwrap_or_default(), result, error, metadata, evidence })
 }

@@ -7,13 +7,13 @@ use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TE
 use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
 use crate::error::Result;
 use crate::http::api::executions::execution_id;
-use crate::http::api::executions::execution_response::VerdictShown;
-use crate::http::input::json_fields::Fields;
+use crate::http::api::executions::execution_response::VerdictView;
+use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 
 /// `POST /v1/executions/{execution_id}/verify`.
-pub async fn verify(request: Request) -> Result<Reply> {
+pub async fn verify(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let mut fields = request.optional_fields()?;
     let valid = fields.boolean("valid").unwrap_or(true);
@@ -22,25 +22,25 @@ pub async fn verify(request: Request) -> Result<Reply> {
     fields.forbid_rest();
     fields.finish()?;
     let recorded = actions::verify(&request.app, caller.user_key, id, valid, reason).await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
-        "verdict": recorded.outcome.verdict.as_ref().map(VerdictShown::from),
+        "verdict": recorded.outcome.verdict.as_ref().map(VerdictView::from),
     })))
 }
 
 /// `POST /v1/executions/{execution_id}/verification-pending`.
-pub async fn make_pending(request: Request) -> Result<Reply> {
+pub async fn make_pending(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let fields = request.optional_fields()?;
     fields.forbid_rest();
     fields.finish()?;
     let recorded = actions::make_pending(&request.app, caller.user_key, id).await?;
-    Ok(Reply::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
+    Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
 }
 
 /// `PATCH /v1/executions/{execution_id}/evidence`.
-pub async fn append_evidence(request: Request) -> Result<Reply> {
+pub async fn append_evidence(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
     let mut fields = request.fields()?;
     let evidence = read_evidence(&mut fields);
@@ -51,7 +51,7 @@ pub async fn append_evidence(request: Request) -> Result<Reply> {
     fields.finish()?;
     let updated = evidence.fields().is_some();
     let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
         "evidence_updated": updated,
@@ -60,7 +60,7 @@ pub async fn append_evidence(request: Request) -> Result<Reply> {
 }
 
 /// The evidence among the fields of a report, or of a body of its own.
-pub(in crate::http) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
+pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     let mut evidence = Map::new();
     for name in TEXTS {
         if let Some(text) = text(fields, name) {
@@ -78,7 +78,7 @@ pub(in crate::http) fn read_evidence(fields: &mut Fields<'_>) -> Evidence {
 }
 
 /// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
-pub(in crate::http) fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+pub(in crate::http) fn text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
     let text = fields.string(name, 0..=TEXT_BYTES)?;
     if text.len() > TEXT_BYTES {
         fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));

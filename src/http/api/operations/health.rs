@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant, instant_without_zone};
-use crate::metrics::engine::{Cycle, DOWN_AFTER};
+use crate::http::response::{Response, instant, instant_without_zone};
+use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
 use crate::store::db::hold;
 use crate::store::maintenance::queue_stats;
-use crate::store::maintenance::queue_stats::Queue;
+use crate::store::maintenance::queue_stats::QueueStats;
 
 /// What is said from the first answer on that damage spoilt until the next start, which looks at the file anew.
 const DAMAGED: &str = "the database file is damaged: stop cued, run cued check";
 
 /// `GET /health`: 200 whatever it finds.
-pub async fn health(request: Request) -> Result<Reply> {
+pub async fn health(request: Request) -> Result<Response> {
     let (app, now) = (&request.app, request.now);
     let look =
         app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::held_since(read)?))).await;
@@ -45,11 +45,11 @@ pub async fn health(request: Request) -> Result<Reply> {
     if app.store.is_damaged() {
         body["reason"] = DAMAGED.into();
     }
-    Ok(Reply::ok(&body))
+    Ok(Response::ok(&body))
 }
 
 /// `GET /status`: 503 only when the service cannot do its job.
-pub async fn status(request: Request) -> Result<Reply> {
+pub async fn status(request: Request) -> Result<Response> {
     let app = &request.app;
     let is_held = match app.store.read_once(hold::is_held).await {
         Ok(is_held) => is_held,
@@ -57,7 +57,7 @@ pub async fn status(request: Request) -> Result<Reply> {
             tracing::error!(request_id = request.id, "the database cannot be read: {error}");
             let reason = if app.store.is_damaged() { DAMAGED } else { "the database cannot be read" };
             let body = json!({"status": "down", "reason": reason});
-            return Ok(Reply::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
+            return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
     let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle(), is_held) == "ok";
@@ -67,7 +67,7 @@ pub async fn status(request: Request) -> Result<Reply> {
     } else if is_held {
         body["reason"] = json!("held: a restored copy fires nothing until `cued promote`");
     }
-    Ok(Reply::ok(&body))
+    Ok(Response::ok(&body))
 }
 
 fn database_word(app: &App, readable: bool) -> &'static str {
@@ -79,7 +79,7 @@ fn database_word(app: &App, readable: bool) -> &'static str {
     }
 }
 
-fn poller_word(app: &App, cycle: &Cycle, is_held: bool) -> &'static str {
+fn poller_word(app: &App, cycle: &SchedulerPass, is_held: bool) -> &'static str {
     if is_held {
         // Its monitor is to say so: what should fire does not.
         return "held";
@@ -92,7 +92,7 @@ fn word_after(standing: Duration) -> &'static str {
     if standing > DOWN_AFTER { "down" } else { "ok" }
 }
 
-fn worker_word(queue: Option<&Queue>) -> &'static str {
+fn worker_word(queue: Option<&QueueStats>) -> &'static str {
     match queue {
         Some(queue) if queue.active_workers > 0 => "ok",
         Some(queue) if queue.any_workers => "stale",
@@ -100,7 +100,7 @@ fn worker_word(queue: Option<&Queue>) -> &'static str {
     }
 }
 
-fn render_cycle(cycle: &Cycle, now: Timestamp) -> Value {
+fn render_cycle(cycle: &SchedulerPass, now: Timestamp) -> Value {
     json!({
         "last_run": cycle.last_run.map(instant),
         "seconds_ago": cycle.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
@@ -109,7 +109,7 @@ fn render_cycle(cycle: &Cycle, now: Timestamp) -> Value {
     })
 }
 
-fn render_queue(queue: Queue) -> Value {
+fn render_queue(queue: QueueStats) -> Value {
     json!({
         "pending_outbox": queue.pending_outbox,
         "stale_executions": queue.stale_executions,

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 
 /// `GET /v1/info`
-pub async fn info(request: Request) -> Result<Reply> {
+pub async fn info(request: Request) -> Result<Response> {
     let (app, settings) = (&request.app, &request.app.settings);
-    Ok(Reply::ok(&json!({
+    Ok(Response::ok(&json!({
         "name": "cued",
         "version": env!("CARGO_PKG_VERSION"),
         "registration": settings.registration.word(),

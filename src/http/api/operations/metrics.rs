@@ -5,21 +5,21 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::execution::Trigger;
-use crate::domain::schedule::catch_up::Reason;
+use crate::domain::schedule::catch_up::MissReason;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::Reply;
+use crate::http::response::Response;
 use crate::metrics::process;
-use crate::metrics::prometheus::{CONTENT_TYPE, Page};
+use crate::metrics::prometheus::{CONTENT_TYPE, TextEncoder};
 use crate::store::db::hold;
 use crate::store::db::open;
 use crate::store::db::open::Sizes;
-use crate::store::db::write_stats::{Deed, Deeds};
+use crate::store::db::write_stats::{WriteEvent, WriteStats};
 use crate::store::maintenance::queue_stats;
-use crate::store::maintenance::queue_stats::Queue;
+use crate::store::maintenance::queue_stats::QueueStats;
 
 /// `GET /metrics`: what there is, if the database cannot be read too.
-pub async fn metrics(request: Request) -> Result<Reply> {
+pub async fn metrics(request: Request) -> Result<Response> {
     let (app, now, db) = (&request.app, request.now, request.app.settings.db.clone());
     let sizes = open::sizes(&db);
     let look = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
@@ -28,11 +28,11 @@ pub async fn metrics(request: Request) -> Result<Reply> {
     }
     let closed = || Error::Storage("the store has been closed".to_owned());
     let page = page(app, look.ok(), &sizes, app.store.deeds().ok_or_else(closed)?);
-    Ok(Reply::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
+    Ok(Response::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
 }
 
-fn page(app: &App, look: Option<(Queue, bool)>, sizes: &Sizes, deeds: &Deeds) -> Page {
-    let mut page = Page::default();
+fn page(app: &App, look: Option<(QueueStats, bool)>, sizes: &Sizes, deeds: &WriteStats) -> TextEncoder {
+    let mut page = TextEncoder::default();
     about_the_process(&mut page, app);
     about_deliveries(&mut page, app);
     about_executions(&mut page, deeds);
@@ -53,7 +53,7 @@ fn page(app: &App, look: Option<(Queue, bool)>, sizes: &Sizes, deeds: &Deeds) ->
     page
 }
 
-fn about_the_process(page: &mut Page, app: &App) {
+fn about_the_process(page: &mut TextEncoder, app: &App) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
     page.gauges("cued_build_info", "The version that runs; always 1.", "version", &version);
     // The names of Prometheus' own client libraries, for which there are dashboards.
@@ -65,7 +65,7 @@ fn about_the_process(page: &mut Page, app: &App) {
     page.gauge("process_resident_memory_bytes", "Memory that the process holds.", process::resident_bytes());
 }
 
-fn about_deliveries(page: &mut Page, app: &App) {
+fn about_deliveries(page: &mut TextEncoder, app: &App) {
     let deliveries = &app.pulse.deliveries;
     page.histogram(
         "cued_delivery_lateness_seconds",
@@ -91,27 +91,27 @@ fn about_deliveries(page: &mut Page, app: &App) {
     );
 }
 
-fn about_executions(page: &mut Page, deeds: &Deeds) {
+fn about_executions(page: &mut TextEncoder, deeds: &WriteStats) {
     let made = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
-        .map(|trigger| (trigger.as_str(), deeds.count(Deed::Made(trigger))));
+        .map(|trigger| (trigger.as_str(), deeds.count(WriteEvent::Made(trigger))));
     page.counters("cued_executions_made_total", "Executions made.", "triggered_by", &made);
     page.counter(
         "cued_executions_over_quota_total",
         "Executions recorded as failed and not sent, since the plan's quota was used up.",
-        deeds.count(Deed::OverQuota),
+        deeds.count(WriteEvent::OverQuota),
     );
-    let missed =
-        [Reason::Downtime, Reason::Clock].map(|reason| (reason.as_str(), deeds.count(Deed::Missed(reason))));
+    let missed = [MissReason::Downtime, MissReason::Clock]
+        .map(|reason| (reason.as_str(), deeds.count(WriteEvent::Missed(reason))));
     page.counters("cued_missed_runs_total", "Runs that made no execution.", "reason", &missed);
-    page.counter("cued_claims_total", "Executions that workers claimed.", deeds.count(Deed::Claimed));
+    page.counter("cued_claims_total", "Executions that workers claimed.", deeds.count(WriteEvent::Claimed));
     page.counter(
         "cued_lost_claims_total",
         "Executions taken back from workers that lost them.",
-        deeds.count(Deed::LostClaim),
+        deeds.count(WriteEvent::LostClaim),
     );
 }
 
-fn about_the_queue(page: &mut Page, queue: Option<Queue>) {
+fn about_the_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
     let Some(queue) = queue else { return };
     let depths = [
         ("send", queue.pending_outbox),
@@ -132,7 +132,7 @@ fn about_the_queue(page: &mut Page, queue: Option<Queue>) {
     page.gauge("cued_active_workers", "Workers whose last heartbeat is recent.", Some(queue.active_workers));
 }
 
-fn about_the_scheduler(page: &mut Page, app: &App) {
+fn about_the_scheduler(page: &mut TextEncoder, app: &App) {
     let cycle = app.pulse.cycle();
     page.counter("cued_scheduler_turns_total", "Passes of the scheduler.", app.pulse.turns());
     page.gauge(
@@ -147,7 +147,13 @@ fn about_the_scheduler(page: &mut Page, app: &App) {
     );
 }
 
-fn about_the_database(page: &mut Page, app: &App, is_readable: bool, sizes: &Sizes, deeds: &Deeds) {
+fn about_the_database(
+    page: &mut TextEncoder,
+    app: &App,
+    is_readable: bool,
+    sizes: &Sizes,
+    deeds: &WriteStats,
+) {
     page.histogram("cued_commit_writes", "Writes that share a commit.", &deeds.batches);
     page.histogram(
         "cued_commit_duration_seconds",

@@ -4,21 +4,21 @@ use jiff::{Span, Timestamp};
 use serde_json::json;
 
 use crate::actions::test_clock;
-use crate::domain::api_error::{Code, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{Reply, instant};
+use crate::http::response::{Response, instant};
 
 /// `GET /v1/test/clock`
-pub async fn show(request: Request) -> Result<Reply> {
+pub async fn show(request: Request) -> Result<Response> {
     on_a_test_clock(&request)?;
-    Ok(Reply::ok(&json!({"now": instant(request.now)})))
+    Ok(Response::ok(&json!({"now": instant(request.now)})))
 }
 
 /// `POST /v1/test/clock {advance}` or `{to}`
-pub async fn advance(request: Request) -> Result<Reply> {
+pub async fn advance(request: Request) -> Result<Response> {
     on_a_test_clock(&request)?;
     let mut fields = request.fields()?;
     let (advance, to) = (fields.string("advance", 1..=64), fields.string("to", 1..=64));
@@ -50,14 +50,14 @@ pub async fn advance(request: Request) -> Result<Reply> {
     let moved =
         tokio::task::spawn_blocking(move || test_clock::move_to(&app, target, &|| *stopping.borrow())).await;
     let moved = moved.map_err(|error| Error::Fault(format!("the clock was not moved: {error}")))??;
-    Ok(Reply::ok(&json!({"now": instant(moved.now), "fired": moved.fired, "delivered": moved.delivered})))
+    Ok(Response::ok(&json!({"now": instant(moved.now), "fired": moved.fired, "delivered": moved.delivered})))
 }
 
 fn on_a_test_clock(request: &Request) -> Result<()> {
     if request.app.clock.is_test() {
         return Ok(());
     }
-    Err(Refusal::new(Code::NotFound, "There is nothing at this path").into())
+    Err(Refusal::new(ErrorCode::NotFound, "There is nothing at this path").into())
 }
 
 /// The instant that lies an ISO 8601 duration after `now`; days are 24 hours, months and years those of UTC.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, Result};
-use crate::store::Read;
+use crate::store::ReadTx;
 use crate::store::db::meta;
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::{BUSY_TIMEOUT, SCHEMA_VERSION};
@@ -15,7 +15,7 @@ use crate::store::maintenance::backup;
 
 /// What makes a file of version `to` out of one of the version before.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct Migration {
     /// The version that the file has afterwards.
     pub to: i64,
     /// What is to be done.
@@ -23,7 +23,7 @@ pub struct Step {
 }
 
 /// All steps, oldest first. Version 1 was the first. A step stays as it is for good: it was run on people's files.
-const STEPS: &[Step] = &[];
+const STEPS: &[Migration] = &[];
 
 /// Brings a file of an earlier version up to date, for the server that holds its lock.
 ///
@@ -33,7 +33,7 @@ pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
     run(path, STEPS, SCHEMA_VERSION)
 }
 
-fn run(path: &Path, steps: &[Step], target: i64) -> std::result::Result<(), OpenError> {
+fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
         Connection::open_with_flags(path, access).map_err(|error| OpenError::of(path, &error))?;
@@ -42,7 +42,7 @@ fn run(path: &Path, steps: &[Step], target: i64) -> std::result::Result<(), Open
         return Ok(());
     }
     let stuck = |reason: String| OpenError::Stuck { path: path.to_owned(), version: from, reason };
-    let seen = meta::last_seen(&Read::new(&connection)).map_err(|error| stuck(error.to_string()))?;
+    let seen = meta::last_seen(&ReadTx::new(&connection)).map_err(|error| stuck(error.to_string()))?;
     let now = seen.unwrap_or(Timestamp::UNIX_EPOCH);
     let kept = backup::snapshot(&connection, path, &format!(".v{from}"), now)
         .map_err(|error| stuck(format!("the copy that is kept of it cannot be made: {error}")))?;
@@ -60,7 +60,7 @@ fn run(path: &Path, steps: &[Step], target: i64) -> std::result::Result<(), Open
     Ok(())
 }
 
-fn apply(connection: &Connection, steps: &[Step], from: i64, target: i64) -> Result<()> {
+fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -> Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A step may take a table away and put another in its place; what refers to it is checked at the end.
@@ -92,12 +92,12 @@ mod tests {
     use crate::store::db::open;
 
     /// Two steps beyond the present version, as they might come.
-    const NEXT: [Step; 2] = [
-        Step {
+    const NEXT: [Migration; 2] = [
+        Migration {
             to: SCHEMA_VERSION + 1,
             sql: "CREATE TABLE tags (name TEXT PRIMARY KEY) STRICT; INSERT INTO tags VALUES ('a');",
         },
-        Step {
+        Migration {
             to: SCHEMA_VERSION + 2,
             sql: "ALTER TABLE tags ADD COLUMN colour TEXT; UPDATE users SET plan = 'pro';",
         },
@@ -173,12 +173,12 @@ mod tests {
                       VALUES ('k', 77, 'n', 'p', x'00', 0)";
         for (steps, reason) in [
             (
-                [NEXT[0], Step { sql: "UPDATE users SET plan = 'pro'; SELECT nonsense", ..NEXT[1] }],
+                [NEXT[0], Migration { sql: "UPDATE users SET plan = 'pro'; SELECT nonsense", ..NEXT[1] }],
                 "nonsense",
             ),
-            ([Step { sql: "CREATE TABLE users (x)", ..NEXT[0] }, NEXT[1]], "users"),
-            ([NEXT[0], Step { sql: orphan, ..NEXT[1] }], "rows that are not there"),
-            ([NEXT[0], Step { to: SCHEMA_VERSION + 1, ..NEXT[1] }], "a step is missing"),
+            ([Migration { sql: "CREATE TABLE users (x)", ..NEXT[0] }, NEXT[1]], "users"),
+            ([NEXT[0], Migration { sql: orphan, ..NEXT[1] }], "rows that are not there"),
+            ([NEXT[0], Migration { to: SCHEMA_VERSION + 1, ..NEXT[1] }], "a step is missing"),
         ] {
             let stuck = run(&path, &steps, SCHEMA_VERSION + 2).unwrap_err().to_string();
             assert!(stuck.contains(reason) && stuck.contains("as it was"), "{stuck}");

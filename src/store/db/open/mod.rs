@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::server_lock::resolved;
-use crate::store::db::readers::Pool;
+use crate::store::db::readers::ConnectionPool;
 
 pub(in crate::store) const SCHEMA: &str = include_str!("../../../../schema.sql");
 
@@ -134,7 +134,7 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub fn open_readers(path: &Path, count: usize) -> Result<Pool, OpenError> {
+pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenError> {
     let manager = SqliteConnectionManager::file(path)
         .with_flags(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .with_init(|connection| {

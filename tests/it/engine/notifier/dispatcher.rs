@@ -2,16 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use cued::domain::notification::Kind;
-use cued::domain::notification::alert::Alert;
-use cued::engine::delivery::dispatcher::Intake;
-use cued::engine::notifier::Desk;
-use cued::engine::notifier::notification_sender::{Told, judge, judge_mail, send, send_mail};
-use cued::engine::webhook_client::Parcel;
+use cued::domain::notification::NotificationKind;
+use cued::domain::notification::alert::NewAlert;
+use cued::engine::delivery::dispatcher::DispatcherMode;
+use cued::engine::notifier::NotificationDispatcher;
+use cued::engine::notifier::notification_sender::{NotificationResult, judge, judge_mail, send, send_mail};
+use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
 use cued::store::executions;
 use cued::store::notifications::alerts;
-use cued::store::notifications::outbox::Notice;
+use cued::store::notifications::outbox::Notification;
 use serde_json::Value;
 
 use crate::support::delivery_fixture::{Recorder, World, answer};
@@ -37,19 +37,19 @@ fn number(world: &World, sql: &'static str) -> i64 {
     world.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
-fn tell_one(world: &World, courier: &Recorder, notice: &Notice) -> Told {
+fn tell_one(world: &World, courier: &Recorder, notice: &Notification) -> NotificationResult {
     let (now, route) = (world.app.clock.now(), &world.app.settings.mail);
     match notice.kind {
-        Kind::Mail => judge_mail(notice, &send_mail(route, "http://cued", notice), now),
+        NotificationKind::Mail => judge_mail(notice, &send_mail(route, "http://cued", notice), now),
         _ => judge(notice, &send(courier, notice, now), now),
     }
 }
 
 /// Tells what there is to tell; answers what was sent.
-fn tell(world: &World) -> Vec<Parcel> {
-    let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
+fn tell(world: &World) -> Vec<WebhookRequest> {
+    let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
-        let posts = desk.pass(&world.app, told, Intake::Open).unwrap();
+        let posts = desk.pass(&world.app, told, DispatcherMode::Open).unwrap();
         if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
             return courier.parcels();
         }
@@ -84,18 +84,18 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
     );
     fail(&world, cue, 20);
     fail(&world, other, 1);
-    let mut desk = Desk::new(4);
-    let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    let mut desk = NotificationDispatcher::new(4);
+    let first = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
     let mails = first.iter().filter(|notice| notice.url.is_none()).count();
     assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notice| notice.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
-    let again = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    let again = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
     assert!(again.iter().all(|notice| first.iter().all(|earlier| earlier.key != notice.key)));
     assert!(!desk.is_clear());
     assert!(
-        desk.pass(&world.app, Vec::new(), Intake::Closed).unwrap().is_empty(),
+        desk.pass(&world.app, Vec::new(), DispatcherMode::Closed).unwrap().is_empty(),
         "a desk that closes takes nothing"
     );
 }
@@ -134,8 +134,8 @@ fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
 fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 2);
-    let (courier, mut desk) = (Recorder::default(), Desk::new(4));
-    let pass = |desk: &mut Desk, told| desk.pass(&world.app, told, Intake::Open);
+    let (courier, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
+    let pass = |desk: &mut NotificationDispatcher, told| desk.pass(&world.app, told, DispatcherMode::Open);
     let first = pass(&mut desk, Vec::new()).unwrap();
     let told = first.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
     let fails = world.refuse_commits();
@@ -157,15 +157,15 @@ fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
         let (world, cue) = world("http://127.0.0.1:2/told");
         fail(&world, cue, 5);
         world.sql(poison);
-        let (courier, mut desk, mut told) = (Recorder::default(), Desk::new(4), Vec::new());
+        let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
         until("the others are told", || {
-            let notices = desk.pass(&world.app, std::mem::take(&mut told), Intake::Open).unwrap();
+            let notices = desk.pass(&world.app, std::mem::take(&mut told), DispatcherMode::Open).unwrap();
             told = notices.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
             (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
         });
         assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
         let sent = courier.parcels().len();
-        assert!(desk.pass(&world.app, told, Intake::Open).unwrap().is_empty(), "{poison}");
+        assert!(desk.pass(&world.app, told, DispatcherMode::Open).unwrap().is_empty(), "{poison}");
         assert!(desk.is_clear() && courier.parcels().len() == sent, "a stop waits for neither");
     }
 }
@@ -184,13 +184,13 @@ fn two_mails_are_under_way_and_no_more() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
     fail(&world, cue, 5);
-    let mut desk = Desk::new(4);
-    let first = desk.pass(&world.app, Vec::new(), Intake::Open).unwrap();
+    let mut desk = NotificationDispatcher::new(4);
+    let first = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
     assert_eq!(first.len(), 2);
-    assert!(desk.pass(&world.app, Vec::new(), Intake::Open).unwrap().is_empty());
+    assert!(desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap().is_empty());
     assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
     let told = vec![tell_one(&world, &Recorder::default(), &first[0])];
-    assert_eq!(desk.pass(&world.app, told, Intake::Open).unwrap().len(), 1);
+    assert_eq!(desk.pass(&world.app, told, DispatcherMode::Open).unwrap().len(), 1);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
         let now = world.app.clock.now();
         world.write(move |tx| {
             let execution = executions::find(tx, 1, id).unwrap().unwrap().execution;
-            let alert = Alert::VerificationFailed { reason: reason.to_owned() };
+            let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
             alerts::raise(tx, execution.key, &alert, now).unwrap()
         })
     };

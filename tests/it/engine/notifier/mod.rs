@@ -6,7 +6,7 @@ mod mails;
 mod outages;
 mod webhooks;
 
-use cued::domain::webhook::signature::{Secrets, signature_v1, standard_signature};
+use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_signature};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
@@ -64,7 +64,7 @@ fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     let seconds = header("x-cueapi-timestamp").parse().unwrap();
     assert_eq!(header("x-cueapi-signature"), signature_v1(current, seconds, &sent.body));
     let standard =
-        standard_signature(Secrets { current, previous }, header("webhook-id"), seconds, &sent.body);
+        standard_signature(SigningSecrets { current, previous }, header("webhook-id"), seconds, &sent.body);
     assert_eq!(header("webhook-signature"), standard);
     assert_eq!(header("webhook-timestamp"), header("x-cueapi-timestamp"));
     assert_eq!((header("content-type"), sent.method.as_str()), ("application/json", "POST"));

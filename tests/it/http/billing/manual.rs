@@ -1,7 +1,7 @@
 //! Manual billing: links, pages, and the operator's decisions, over HTTP and on the command line.
 
 use cued::domain::account::credentials::sha256;
-use cued::domain::cue::Status;
+use cued::domain::cue::CueStatus;
 use cued::store::accounts::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
@@ -298,8 +298,8 @@ fn what_a_paused_cue_was_due_for_is_accounted_for() {
         |limit| world.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
     let found = |key: i64| (world.cue(key).status, world.cue(key).missed_count);
-    assert_eq!(found(cues[0]), (Status::Active, 0), "the oldest stays, and is still due");
-    assert_eq!([found(cues[1]), found(cues[2])], [(Status::Paused, 2), (Status::Paused, 2)]);
+    assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest stays, and is still due");
+    assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }
 
 #[test]

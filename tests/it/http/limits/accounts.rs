@@ -1,7 +1,7 @@
 //! What operators do: another plan, and the end of an account.
 
 use cued::actions::accounts::change_plan;
-use cued::domain::account::plan::Limits;
+use cued::domain::account::plan::PlanLimits;
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
@@ -48,7 +48,7 @@ fn what_a_paused_cue_was_due_for_and_had_not_fired_is_accounted_for() {
     let user = world.user("ada");
     let cues = [(); 3].map(|()| world.worker_cue(user, |_| ()).key);
     world.advance(3 * 3_600);
-    let (now, limits) = (world.now(), Limits { cues: Some(1), ..Limits::NONE });
+    let (now, limits) = (world.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
     let change = world.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
     assert_eq!(change.wait().unwrap(), 2);
     let missed = cues.map(|key| (world.cue(key).status.as_str(), world.cue(key).missed_count));

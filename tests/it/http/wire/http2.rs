@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cued::app::HttpSettings;
+use cued::app::HttpLimits;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};
@@ -69,7 +69,7 @@ async fn many_streams_share_a_connection() {
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let short = Duration::from_millis(200);
-    let world = World::with(HttpSettings { idle_time: short, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { idle_time: short, ..HttpLimits::default() }).await;
     let (mut sender, connection) = connect(&world).await;
     let connection = tokio::spawn(connection);
     assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
@@ -78,7 +78,7 @@ async fn an_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn stopping_lets_a_stream_end_and_closes_the_connection() {
-    let settings = HttpSettings { drain_time: Duration::from_secs(300), ..HttpSettings::default() };
+    let settings = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
     let mut world = World::with(settings).await;
     let (mut sender, connection) = connect(&world).await;
     let connection = tokio::spawn(connection);

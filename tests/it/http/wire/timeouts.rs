@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cued::app::HttpSettings;
+use cued::app::HttpLimits;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::wire::http1::assert_headers;
@@ -15,13 +15,13 @@ const LONG: Duration = Duration::from_secs(300);
 
 #[tokio::test]
 async fn a_connection_that_sends_nothing_is_closed_without_a_word() {
-    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     assert_eq!(world.connect().await.rest().await, "");
 }
 
 #[tokio::test]
 async fn a_head_that_does_not_end_is_answered_408() {
-    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     for good_ones in [0, 1] {
         let mut wire = world.connect().await;
         for _ in 0..good_ones {
@@ -38,7 +38,7 @@ async fn a_head_that_does_not_end_is_answered_408() {
 
 #[tokio::test]
 async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
-    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send(&get("/items/a")).await;
     assert_eq!(wire.response().await.status, 200);
@@ -50,7 +50,7 @@ async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
 
 #[tokio::test]
 async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
-    let world = World::with(HttpSettings { header_time: SHORT, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send("GET /items/a HTTP/1.1\r\n").await;
     let (mut read, mut write) = wire.0.split();
@@ -74,7 +74,7 @@ async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
 
 #[tokio::test]
 async fn a_body_that_does_not_end_is_answered_408() {
-    let world = World::with(HttpSettings { request_time: SHORT, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { request_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12").await;
     let response = wire.response().await;
@@ -85,7 +85,7 @@ async fn a_body_that_does_not_end_is_answered_408() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
-    let settings = HttpSettings { header_time: SHORT, idle_time: SHORT * 4, ..HttpSettings::default() };
+    let settings = HttpLimits { header_time: SHORT, idle_time: SHORT * 4, ..HttpLimits::default() };
     let mut wire = World::with(settings).await.connect().await;
     wire.send(&get("/items/a")).await;
     assert_eq!(wire.response().await.status, 200);
@@ -97,8 +97,7 @@ async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
 #[tokio::test]
 async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
     let world =
-        World::with(HttpSettings { max_connections: 1, request_time: SHORT, ..HttpSettings::default() })
-            .await;
+        World::with(HttpLimits { max_connections: 1, request_time: SHORT, ..HttpLimits::default() }).await;
     let mut deaf = world.connect().await;
     deaf.send(&get("/large")).await;
     // Served only when the place of the first is free.
@@ -107,7 +106,7 @@ async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
 
 #[tokio::test]
 async fn no_more_connections_are_served_at_once_than_the_bound() {
-    let world = World::with(HttpSettings { max_connections: 3, ..HttpSettings::default() }).await;
+    let world = World::with(HttpLimits { max_connections: 3, ..HttpLimits::default() }).await;
     let request = get("/crowd").replace("Host: x", "Connection: close");
     let mut clients = Vec::new();
     for _ in 0..12 {
@@ -123,7 +122,7 @@ async fn no_more_connections_are_served_at_once_than_the_bound() {
 
 #[tokio::test]
 async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
-    let settings = HttpSettings { header_time: LONG, max_connections: 3, ..HttpSettings::default() };
+    let settings = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
     let world = World::with(settings).await;
     let (mut half, mut kept, mut silent) =
         (world.connect().await, world.connect().await, world.connect().await);
@@ -146,7 +145,7 @@ async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
 
 #[tokio::test]
 async fn stopping_ends_long_polls_and_closes_idle_connections() {
-    let mut world = World::with(HttpSettings { drain_time: LONG, ..HttpSettings::default() }).await;
+    let mut world = World::with(HttpLimits { drain_time: LONG, ..HttpLimits::default() }).await;
     let (mut idle, mut fresh, mut polling) =
         (world.connect().await, world.connect().await, world.connect().await);
     idle.send(&get("/items/a")).await;
@@ -174,7 +173,7 @@ async fn hanging_up_drops_the_handler_and_so_does_the_end_of_the_drain() {
         })
         .await;
     };
-    let mut world = World::with(HttpSettings { drain_time: SHORT, ..HttpSettings::default() }).await;
+    let mut world = World::with(HttpLimits { drain_time: SHORT, ..HttpLimits::default() }).await;
     let (mut first, mut second) = (world.connect().await, world.connect().await);
     first.send(&get("/forever")).await;
     second.send(&get("/forever")).await;

@@ -1,13 +1,13 @@
 //! Every row of `tests/data/cron-cases.tsv`, which brute force made minute by minute.
 
-use cued::domain::schedule::cron::Cron;
+use cued::domain::schedule::cron::CronExpr;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
 const TABLE: &str = include_str!("../../../data/cron-cases.tsv");
 
 fn answer(expression: &str, after: &str) -> String {
-    let Ok(cron) = Cron::parse(expression) else { return "error".to_owned() };
+    let Ok(cron) = CronExpr::parse(expression) else { return "error".to_owned() };
     if !cron.comes_true() {
         return "never".to_owned();
     }

@@ -7,9 +7,9 @@ mod random;
 mod refusals;
 mod spans;
 
-use cued::domain::schedule::cron::Cron;
+use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::time_zone::Zone;
-use cued::domain::schedule::{CatchUp, Schedule, Timing};
+use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule};
 use jiff::Timestamp;
 use jiff::tz::TimeZoneDatabase;
 
@@ -19,8 +19,8 @@ fn zone(name: &str) -> Zone {
 }
 
 fn recurring(cron: &str, zone_name: &str) -> Schedule {
-    let cron = Cron::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
-    Schedule { timing: Timing::Recurring(cron), zone: zone(zone_name), catch_up: CatchUp::Latest }
+    let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
+    Schedule { timing: ScheduleRule::Recurring(cron), zone: zone(zone_name), catch_up: CatchUp::Latest }
 }
 
 fn at(text: &str) -> Timestamp {

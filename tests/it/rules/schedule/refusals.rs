@@ -1,6 +1,6 @@
 //! Every way in which a schedule is refused: the code, and a message that names the field and what to do.
 
-use cued::domain::api_error::{Code, Refusal};
+use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::schedule::time_zone::Zone;
 use cued::domain::schedule::{CatchUp, Schedule, ScheduleError};
 
@@ -69,7 +69,7 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
     ] {
         let refusal = refusal(cron, "UTC");
         assert_eq!(refusal.message, message, "{cron}");
-        assert_eq!(refusal.code, Code::InvalidSchedule, "{cron}");
+        assert_eq!(refusal.code, ErrorCode::InvalidSchedule, "{cron}");
     }
 }
 
@@ -107,7 +107,7 @@ fn only_names_of_zones_are_zones() {
         "/etc/localtime",
         "zone.tab",
     ] {
-        assert_eq!(refusal("@daily", name).code, Code::InvalidTimezone, "{name}");
+        assert_eq!(refusal("@daily", name).code, ErrorCode::InvalidTimezone, "{name}");
     }
     for (name, canonical) in [
         ("utc", "UTC"),
@@ -136,14 +136,14 @@ fn a_bad_or_past_instant_is_an_invalid_schedule() {
     ] {
         let refusal = Refusal::from(Schedule::once(text, "UTC").unwrap_err());
         assert_eq!(refusal.message, format!("at: `{text}` {why}; {remedy}"));
-        assert_eq!(refusal.code, Code::InvalidSchedule);
+        assert_eq!(refusal.code, ErrorCode::InvalidSchedule);
     }
     let schedule = Schedule::once("2026-01-01T00:00:00Z", "UTC").unwrap();
     let refusal = Refusal::from(schedule.first_run(at("2026-01-01T00:00:00Z")).unwrap_err());
     assert_eq!(refusal.message, "at: 2026-01-01T00:00:00Z is not in the future; use a later instant");
-    assert_eq!(refusal.code, Code::InvalidSchedule);
+    assert_eq!(refusal.code, ErrorCode::InvalidSchedule);
     let zone = Refusal::from(Schedule::once("2030-01-01T00:00:00", "Nowhere").unwrap_err());
-    assert_eq!(zone.code, Code::InvalidTimezone);
+    assert_eq!(zone.code, ErrorCode::InvalidTimezone);
 }
 
 #[test]
