@@ -61,7 +61,7 @@ impl App {
     pub fn open(clock: Clock, settings: Config) -> Result<Self, OpenError> {
         let bells = Arc::new(Notifiers::default());
         let ringer = Arc::clone(&bells);
-        let store = Store::open(&settings.db, Arc::new(move |rings| ringer.ring(rings)))?;
+        let store = Store::open(&settings.db, Arc::new(move |rings| ringer.notify(rings)))?;
         let post = LoginMailer::start(settings.mail.clone())?;
         Ok(Self {
             store,
@@ -69,7 +69,7 @@ impl App {
             bells,
             ids: Arc::default(),
             pulse: EngineStats::default(),
-            requests: Family::of(|| Histogram::of(&TIME), &[]),
+            requests: Family::new(|| Histogram::new(&TIME), &[]),
             post,
             polls: Mutex::default(),
             echoes: Mutex::default(),
@@ -81,12 +81,12 @@ impl App {
     }
 
     /// Notes the time in which nothing could fire.
-    pub fn note_gap(&self, gap: Outage) {
+    pub fn record_outage(&self, gap: Outage) {
         *self.gap.lock().unwrap_or_else(PoisonError::into_inner) = Some(gap);
     }
 
     /// The time in which nothing could fire, as far as the scheduler has looked.
-    pub fn gap(&self) -> Option<Outage> {
+    pub fn outage(&self) -> Option<Outage> {
         *self.gap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,7 +131,7 @@ impl Default for Notifiers {
 impl Notifiers {
     /// Notes when the scheduler looks by itself: what falls due later rings no bell. To be called with nothing before
     /// it looks at the file, and with what it found before it waits, so that what is written in between does ring.
-    pub fn scheduler_looks(&self, at: Option<Timestamp>) {
+    pub fn set_next_wakeup(&self, at: Option<Timestamp>) {
         self.next_look.store(at.map_or(i64::MAX, Timestamp::as_millisecond), Ordering::SeqCst);
         // Stored before the file is looked at, as a write is in the file before it looks here: one sees the other.
         fence(Ordering::SeqCst);
@@ -143,7 +143,7 @@ impl Notifiers {
     }
 
     /// Rings what a commit asked for.
-    pub fn ring(&self, rings: WakeSet) {
+    pub fn notify(&self, rings: WakeSet) {
         for (asked, bell) in [
             (rings.schedule.is_some_and(|due| self.is_news(due)), &self.schedule),
             (rings.send, &self.send),
@@ -151,15 +151,15 @@ impl Notifiers {
             (rings.escalate, &self.escalate),
         ] {
             if asked {
-                bell.ring();
+                bell.notify();
             }
         }
     }
 
     /// Rings every bell, when the clock was moved or the program stops.
-    pub fn ring_all(&self) {
+    pub fn notify_all(&self) {
         for bell in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
-            bell.ring();
+            bell.notify();
         }
     }
 }
@@ -194,7 +194,7 @@ pub struct Config {
 impl Config {
     /// Safe settings for the database file `db`: what `cued serve` has when nothing else is said.
     #[must_use]
-    pub fn of(db: PathBuf) -> Self {
+    pub fn new(db: PathBuf) -> Self {
         Self {
             db,
             public_url: "http://127.0.0.1:8000".to_owned(),
@@ -249,15 +249,15 @@ mod tests {
     fn what_falls_due_after_the_schedulers_next_look_rings_no_bell() {
         let bells = Notifiers::default();
         let rings = |due: i64| {
-            let before = bells.schedule.rung();
+            let before = bells.schedule.generation();
             let schedule = Some(Timestamp::from_second(due).unwrap());
-            bells.ring(WakeSet { schedule, ..WakeSet::default() });
-            bells.schedule.rung() > before
+            bells.notify(WakeSet { schedule, ..WakeSet::default() });
+            bells.schedule.generation() > before
         };
         assert!(rings(100), "it has not said when it looks");
-        bells.scheduler_looks(Timestamp::from_second(50).ok());
+        bells.set_next_wakeup(Timestamp::from_second(50).ok());
         assert_eq!([rings(49), rings(50), rings(51)], [true, false, false]);
-        bells.scheduler_looks(None);
+        bells.set_next_wakeup(None);
         assert!(rings(51), "it is looking just now, and may have looked past this one");
     }
 }

@@ -1,7 +1,7 @@
 //! The only reader of the time and the only sleeper: the system's clock, or a test clock that is moved by hand.
 //!
 //! Due is decided on the wall clock, waiting happens on the monotonic one: nothing here sleeps longer than
-//! [`LONGEST_PARK`] before the wall clock is looked at again, since a machine without a clock battery jumps.
+//! [`MAX_WAIT`] before the wall clock is looked at again, since a machine without a clock battery jumps.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 /// The longest time that a thread waits before it looks at the wall clock again.
-pub const LONGEST_PARK: Duration = Duration::from_secs(5);
+pub const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The program's time. Instants are whole milliseconds, rounded down, so that nothing is ever early.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Clock {
 #[derive(Debug)]
 enum ClockSource {
     System,
-    Hand { now: Mutex<Timestamp>, on_purpose: bool },
+    Manual { now: Mutex<Timestamp>, on_purpose: bool },
 }
 
 impl Clock {
@@ -41,13 +41,13 @@ impl Clock {
 
     /// A clock that is set by hand as a machine's is by its operator or by NTP: its moves are jumps.
     #[must_use]
-    pub fn adrift(start: Timestamp) -> Self {
+    pub fn manual(start: Timestamp) -> Self {
         Self::by_hand(start, false)
     }
 
     fn by_hand(start: Timestamp, on_purpose: bool) -> Self {
         let now = Mutex::new(whole_millisecond(start));
-        Self::starting(ClockSource::Hand { now, on_purpose })
+        Self::starting(ClockSource::Manual { now, on_purpose })
     }
 
     fn starting(source: ClockSource) -> Self {
@@ -56,7 +56,7 @@ impl Clock {
 
     /// The present instant.
     pub fn now(&self) -> Timestamp {
-        whole_millisecond(self.exact())
+        whole_millisecond(self.now_precise())
     }
 
     /// Time since the program started, which no step of the wall clock disturbs. It runs under a test clock too.
@@ -71,44 +71,44 @@ impl Clock {
 
     /// Whether this is a test clock: what it passes when it is moved falls due in order.
     pub fn is_test(&self) -> bool {
-        matches!(self.source, ClockSource::Hand { on_purpose: true, .. })
+        matches!(self.source, ClockSource::Manual { on_purpose: true, .. })
     }
 
     /// Moves a clock that is moved by hand to `to`; the system's clock is left alone.
     pub fn set(&self, to: Timestamp) {
-        if let ClockSource::Hand { now, .. } = &self.source {
+        if let ClockSource::Manual { now, .. } = &self.source {
             *lock(now) = whole_millisecond(to);
         }
     }
 
-    /// Waits until `bell` has rung since `seen`, `deadline` has come, or [`LONGEST_PARK`] is over.
+    /// Waits until `bell` has rung since `seen`, `deadline` has come, or [`MAX_WAIT`] is over.
     ///
     /// On a test clock a deadline never comes by itself: whoever moves the clock rings.
-    pub fn park(&self, bell: &Notifier, seen: u64, deadline: Option<Timestamp>) {
-        bell.wait(seen, self.time_to(deadline).min(LONGEST_PARK));
+    pub fn wait(&self, bell: &Notifier, seen: u64, deadline: Option<Timestamp>) {
+        bell.wait(seen, self.time_to(deadline).min(MAX_WAIT));
     }
 
     /// Pauses the calling thread for `pause`, for a retry after a fault of the machine.
-    pub fn pause(&self, pause: Duration) {
-        std::thread::sleep(pause.min(LONGEST_PARK));
+    pub fn sleep(&self, pause: Duration) {
+        std::thread::sleep(pause.min(MAX_WAIT));
     }
 
     fn time_to(&self, deadline: Option<Timestamp>) -> Duration {
         match (deadline, &self.source) {
             (Some(deadline), ClockSource::System) => {
                 // The exact present, so that a deadline is not missed by the fraction that `now` drops.
-                Duration::try_from(deadline.duration_since(self.exact())).unwrap_or(Duration::ZERO)
+                Duration::try_from(deadline.duration_since(self.now_precise())).unwrap_or(Duration::ZERO)
             }
-            _ => LONGEST_PARK,
+            _ => MAX_WAIT,
         }
     }
 
     /// The present instant as exactly as the machine tells it, for measuring: everything else works with
     /// [`Clock::now`].
-    pub fn exact(&self) -> Timestamp {
+    pub fn now_precise(&self) -> Timestamp {
         match &self.source {
             ClockSource::System => Timestamp::now(),
-            ClockSource::Hand { now, .. } => *lock(now),
+            ClockSource::Manual { now, .. } => *lock(now),
         }
     }
 }
@@ -121,7 +121,7 @@ pub fn whole_millisecond(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(i64::try_from(below).unwrap_or(0))).unwrap_or(at)
 }
 
-/// A counter that threads and tasks wait on. Take [`Notifier::rung`] before looking at the work that it announces, so
+/// A counter that threads and tasks wait on. Take [`Notifier::generation`] before looking at the work that it announces, so
 /// that a ring in between is never lost.
 #[derive(Debug)]
 pub struct Notifier {
@@ -138,12 +138,12 @@ impl Default for Notifier {
 
 impl Notifier {
     /// How often the bell has rung.
-    pub fn rung(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         *lock(&self.count)
     }
 
     /// Wakes everyone who waits.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         let mut count = lock(&self.count);
         *count += 1;
         self.changed.notify_all();
@@ -151,7 +151,7 @@ impl Notifier {
     }
 
     /// For tasks: a receiver that changes with every ring from now on.
-    pub fn listen(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.listeners.subscribe()
     }
 
@@ -186,18 +186,18 @@ mod tests {
     #[test]
     fn a_ring_between_the_look_and_the_wait_is_not_lost() {
         let (clock, bell) = (Clock::system(), Notifier::default());
-        let seen = bell.rung();
-        bell.ring();
+        let seen = bell.generation();
+        bell.notify();
         let before = clock.monotonic();
-        clock.park(&bell, seen, None);
-        assert!(clock.monotonic() - before < LONGEST_PARK);
+        clock.wait(&bell, seen, None);
+        assert!(clock.monotonic() - before < MAX_WAIT);
     }
 
     #[test]
     fn a_park_ends_at_its_deadline_and_not_before() {
         let (clock, bell) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
-        clock.park(&bell, bell.rung(), Some(deadline));
+        clock.wait(&bell, bell.generation(), Some(deadline));
         assert!(clock.now() >= deadline);
     }
 }

@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn connections_leave_deliveries_their_descriptors() {
-        let mut settings = Config::of(PathBuf::from("cued.db"));
+        let mut settings = Config::new(PathBuf::from("cued.db"));
         for (asked, descriptors, bound) in [
             (4_096, None, 4_096),
             (4_096, Some(1_048_576), 4_096),

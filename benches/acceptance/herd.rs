@@ -62,7 +62,7 @@ fn bare(delivery: &Delivery) -> Duration {
     let receiver = Recorder::start();
     let began = Instant::now();
     let options =
-        ClientOptions { policy: AddressPolicy::of(&[AllowRule::Loopback]), ..ClientOptions::default() };
+        ClientOptions { policy: AddressPolicy::new(&[AllowRule::Loopback]), ..ClientOptions::default() };
     let courier = HttpWebhookClient::new(&options, Arc::new(move || began.elapsed())).unwrap();
     let parcels: Vec<WebhookRequest> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
     let next = AtomicUsize::new(0);

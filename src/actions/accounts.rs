@@ -169,7 +169,7 @@ pub fn change_plan(
 /// When the file cannot be written.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
-    delivery_queue::give_up(tx, user_key, ACCOUNT_DISABLED, now)
+    delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
 }
 
 /// The answer to a request that was under way when its user was disabled.

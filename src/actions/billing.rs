@@ -33,7 +33,7 @@ pub struct PlanOverview {
 /// `invalid_plan` where the server has no such plan, `billing_error`.
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
-    if app.settings.plans.known(plan).is_err() {
+    if app.settings.plans.ensure_exists(plan).is_err() {
         return Err(Error::refused(ErrorCode::InvalidPlan, format!("This server has no plan {plan}")));
     }
     let buyer = buyer(app, caller)?;
@@ -95,7 +95,7 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         requests::delete_portal_link(tx, &hash)?;
         requests::delete_waiting(tx, user_key)?;
-        give(tx, &plans, user_key, None, now)
+        grant_plan(tx, &plans, user_key, None, now)
     }))
 }
 
@@ -108,8 +108,10 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
         let plan = request.offer.plan.as_str();
-        plans.known(plan).map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
-        let paused = give(tx, &plans, request.user_key, Some(request.offer), now)?;
+        plans
+            .ensure_exists(plan)
+            .map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
+        let paused = grant_plan(tx, &plans, request.user_key, Some(request.offer), now)?;
         Ok((request, paused))
     })
 }
@@ -126,7 +128,7 @@ pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequ
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn give(
+pub(super) fn grant_plan(
     tx: &WriteTx<'_>,
     plans: &Plans,
     user_key: i64,

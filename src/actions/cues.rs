@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::actions::accounts::disabled;
 use crate::actions::fire_overdue::OverdueFirer;
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, once};
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
 use crate::app::App;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -46,7 +46,7 @@ pub fn create(
     check_size(new.payload.as_ref())?;
     let id = CueId::generate(random::fill)?.to_string();
     Ok(app.store.write(move |tx| {
-        once(tx, user_key, call.as_ref(), now, || {
+        idempotent(tx, user_key, call.as_ref(), now, || {
             let (cue, payload) = new.into_cue(id, user_key, now)?;
             check_limit(tx, user_key, limit)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
@@ -66,7 +66,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
     if let Some(payload) = &change.payload {
         check_size(payload.as_ref())?;
     }
-    let overdue = OverdueFirer::of(app, now);
+    let overdue = OverdueFirer::new(app, now);
     Ok(app.store.write(move |tx| {
         let mut before = find(tx, user_key, &id)?;
         let mut cue = before.clone();

@@ -9,8 +9,8 @@ use crate::app::App;
 use crate::domain::account::client_ip::shared;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
-    COUNTED_FOR, DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MOST_CODES, MOST_MAILS,
-    MOST_MAILS_OF_A_CODE,
+    DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
+    RATE_WINDOW,
 };
 use crate::domain::account::user::{RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -48,8 +48,8 @@ pub fn start(
     };
     let client = shared(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = device_logins::codes_of(tx, &client, before(now, COUNTED_FOR), MOST_CODES)?;
-        if let (true, Some(oldest)) = (recent.len() >= MOST_CODES, recent.last()) {
+        let recent = device_logins::codes_of(tx, &client, before(now, RATE_WINDOW), MAX_CODES)?;
+        if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
         if !device_logins::insert(tx, &code.hash(), &client, now)? {
@@ -80,8 +80,8 @@ pub fn submit_email(
         };
         // The same steps for an address that is known and for one that is not.
         let admitted = is_admitted(tx, registration, email.as_str())?;
-        let recent = device_logins::mails_to(tx, email.as_str(), before(now, COUNTED_FOR), MOST_MAILS)?;
-        if recent.len() >= MOST_MAILS || login.mails >= MOST_MAILS_OF_A_CODE {
+        let recent = device_logins::mails_to(tx, email.as_str(), before(now, RATE_WINDOW), MAX_MAILS)?;
+        if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
         }
@@ -151,9 +151,9 @@ fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) 
 }
 
 fn too_many_codes(oldest: Timestamp, now: Timestamp) -> Refusal {
-    let free = oldest.checked_add(COUNTED_FOR).unwrap_or(Timestamp::MAX);
+    let free = oldest.checked_add(RATE_WINDOW).unwrap_or(Timestamp::MAX);
     let seconds = (free.duration_since(now).as_millis() + 999) / 1000;
-    let message = format!("More than {MOST_CODES} device codes in an hour from this address");
+    let message = format!("More than {MAX_CODES} device codes in an hour from this address");
     let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
     Refusal { retry_after: Some(u32::try_from(seconds).unwrap_or(1).max(1)), ..refusal }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::actions::verification::{RecordedOutcome, settle};
+use crate::actions::verification::{RecordedOutcome, set_outcome_state};
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::OutcomeReport;
@@ -75,7 +75,7 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
         let holder = execution.claimed_by_worker.as_deref();
         may_extend(execution.status, holder, worker.as_deref())?;
         let lease_expires_at = lease_from(now);
-        if claims::extend(tx, execution.key, lease_expires_at, now)? {
+        if claims::renew(tx, execution.key, lease_expires_at, now)? {
             Ok(lease_expires_at)
         } else {
             Err(Error::Fault(format!("the held execution {id} has no lease")))
@@ -102,7 +102,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         usage::count_outcome(tx, user_key, success, now)?;
         let status = after_outcome(execution.is_worker, execution.status, success);
         if execution.is_worker {
-            outcomes::end(tx, execution.key, status, &outcome)?;
+            outcomes::complete_execution(tx, execution.key, status, &outcome)?;
         }
         // A report of what a lost claim had already made a failure is no second failure.
         if status != execution.status {
@@ -110,7 +110,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         }
         let state = after_report(verification, success, &outcome.report.evidence);
         let recorded = RecordedOutcome { outcome, state };
-        settle(tx, &execution, verification, &recorded, now)?;
+        set_outcome_state(tx, &execution, verification, &recorded, now)?;
         Ok(recorded)
     })
 }

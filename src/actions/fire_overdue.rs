@@ -34,12 +34,12 @@ pub struct OverdueFirer {
 impl OverdueFirer {
     /// At `now`.
     #[must_use]
-    pub fn of(app: &App, now: Timestamp) -> Self {
+    pub fn new(app: &App, now: Timestamp) -> Self {
         Self {
             ids: Arc::clone(&app.ids),
             plans: app.settings.plans.clone(),
             retention: app.settings.retention,
-            gap: app.gap(),
+            gap: app.outage(),
             is_test: app.clock.is_test(),
             seen: app.pulse.seen(),
             now,

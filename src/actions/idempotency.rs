@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
 use crate::store::WriteTx;
-use crate::store::accounts::idempotency::{IdempotencyRecord, KEPT_FOR, find, keep};
+use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, keep};
 
 /// A request that carries an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct StoredResponse {
 ///
 /// # Errors
 /// `idempotency_conflict` when the key was used for another request, else what `make` says; a refusal is not kept.
-pub fn once(
+pub fn idempotent(
     tx: &WriteTx<'_>,
     user_key: i64,
     call: Option<&IdempotencyRequest>,
@@ -37,7 +37,7 @@ pub fn once(
     make: impl FnOnce() -> Result<StoredResponse>,
 ) -> Result<StoredResponse> {
     let Some(call) = call else { return make() };
-    let oldest = now.checked_sub(KEPT_FOR).unwrap_or(now);
+    let oldest = now.checked_sub(RETENTION_TIME).unwrap_or(now);
     if let Some(kept) = find(tx, user_key, &call.key, oldest)? {
         if kept.fingerprint != call.fingerprint {
             let message =

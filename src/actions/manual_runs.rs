@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::actions::accounts::disabled;
 use crate::actions::cues::{check_size, find};
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, once};
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
@@ -61,7 +61,7 @@ pub fn fire(
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
     let (plans, retention) = (app.settings.plans.clone(), app.settings.retention);
     app.store.write(move |tx| {
-        once(tx, user_key, call.as_ref(), now, || {
+        idempotent(tx, user_key, call.as_ref(), now, || {
             let cue = find(tx, user_key, &id)?;
             spend(tx, &plans, user_key, now)?;
             let run = fired(tx, &cue, request, ids.next(now)?, now)?;

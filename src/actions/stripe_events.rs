@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::actions::billing::give;
+use crate::actions::billing::grant_plan;
 use crate::app::App;
 use crate::billing::Provider;
 use crate::domain::account::plan::Plans;
@@ -110,7 +110,7 @@ impl StripeEventHandler {
     fn follow(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_of(tx, user_key)?;
         if !subscriptions.is_empty() {
-            give(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
+            grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
         }
         Ok(())
     }

@@ -30,11 +30,11 @@ pub struct ClockAdvance {
 ///
 /// # Errors
 /// When the file cannot be read, or the server stops.
-pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
+pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One move at a time: two would step over each other's deadlines.
     let _turn = app.clock_moves.lock().unwrap_or_else(PoisonError::into_inner);
     let (fired, delivered) = (app.pulse.fired(), app.pulse.delivered());
-    come_to_rest(app, stopping)?;
+    wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
         step_to(app, next, stopping)?;
     }
@@ -49,35 +49,35 @@ pub fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Res
 
 fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
     app.clock.set(instant.max(app.clock.now()));
-    app.bells.ring_all();
-    come_to_rest(app, stopping)
+    app.bells.notify_all();
+    wait_until_idle(app, stopping)
 }
 
 /// Waits until the engine has looked at this instant: history that ends by its age is no deadline.
 fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
-        let seen = app.bells.progress.rung();
+        let seen = app.bells.progress.generation();
         if app.pulse.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
-            return come_to_rest(app, stopping);
+            return wait_until_idle(app, stopping);
         }
         if stopping() {
             return Err(stops());
         }
-        app.clock.park(&app.bells.progress, seen, None);
+        app.clock.wait(&app.bells.progress, seen, None);
     }
 }
 
-fn come_to_rest(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         if stopping() {
             return Err(stops());
         }
         // Taken before the look, so that progress made in between is not missed.
-        let seen = app.bells.progress.rung();
+        let seen = app.bells.progress.generation();
         if is_at_rest(app)? && app.pulse.is_idle() {
             return Ok(());
         }
-        app.clock.park(&app.bells.progress, seen, None);
+        app.clock.wait(&app.bells.progress, seen, None);
     }
 }
 

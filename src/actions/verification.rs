@@ -70,7 +70,7 @@ pub fn append_evidence(
 
 /// Puts the outcome of `execution`, which is given as it was before, into `state`. Every report and all that comes
 /// after one passes here, so that what follows a verification that fails has one place to be set off at.
-pub(super) fn settle(
+pub(super) fn set_outcome_state(
     tx: &WriteTx<'_>,
     execution: &Execution,
     mode: VerificationMode,
@@ -103,7 +103,7 @@ fn change(
         let state = after(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
         let recorded = RecordedOutcome { outcome, state };
-        settle(tx, &execution, verification, &recorded, now)?;
+        set_outcome_state(tx, &execution, verification, &recorded, now)?;
         Ok(recorded)
     })
 }

@@ -190,7 +190,7 @@ async fn list(bare: &Baseline, user_key: &str) -> crate::error::Result<String> {
 /// How many POSTs a second so many threads make with nothing but the courier.
 pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookRequest) -> Result<f64> {
     let monotonic = Arc::clone(clock);
-    let policy = AddressPolicy::of(&[AllowRule::Loopback]);
+    let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, ..ClientOptions::default() };
     let courier = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
         .map_err(|error| BenchError(error.to_string()))?;

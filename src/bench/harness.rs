@@ -130,10 +130,10 @@ impl Harness {
     }
 
     pub fn wait_until(&self, at: Timestamp) {
-        while let Ok(left) = Duration::try_from(at.duration_since(self.clock.exact()))
+        while let Ok(left) = Duration::try_from(at.duration_since(self.clock.now_precise()))
             && !left.is_zero()
         {
-            self.clock.pause(left);
+            self.clock.sleep(left);
         }
     }
 
@@ -141,7 +141,7 @@ impl Harness {
     pub fn written_at_rest(&self) -> Option<f64> {
         let mut written = self.program.written()?;
         loop {
-            self.clock.pause(Duration::from_millis(300));
+            self.clock.sleep(Duration::from_millis(300));
             let now = self.program.written()?;
             if (now - written).abs() < 1.0 {
                 return Some(now);

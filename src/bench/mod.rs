@@ -68,7 +68,7 @@ type Result<T> = std::result::Result<T, BenchError>;
 pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchReport> {
     let clock = Arc::new(Clock::system());
     let folder = cleanup::Cleanup::watch()?.folder(&options.folder)?;
-    let mut report = BenchReport::of(options);
+    let mut report = BenchReport::new(options);
     measure(options, &clock, folder, &mut report, progress).map_err(|error| {
         let folder = options.folder.display();
         BenchError(format!("{error} (in {folder}; if its disk is full or fails, give another --dir)"))

@@ -102,7 +102,7 @@ fn request(read: &[u8], clock: &Clock) -> Option<(f64, usize)> {
             length = value.trim().parse().ok()?;
         } else if name.eq_ignore_ascii_case(SCHEDULED_FOR) {
             let scheduled: Timestamp = value.trim().parse().ok()?;
-            late = clock.exact().duration_since(scheduled).as_secs_f64() * 1_000.0;
+            late = clock.now_precise().duration_since(scheduled).as_secs_f64() * 1_000.0;
         }
     }
     (read.len() >= head + length).then_some((late, head + length))

@@ -65,7 +65,7 @@ pub struct BenchReport {
 impl BenchReport {
     /// One without figures, of a run with these options.
     #[must_use]
-    pub fn of(options: &BenchOptions) -> Self {
+    pub fn new(options: &BenchOptions) -> Self {
         Self { each: options.each, herd: options.herd, trickle: options.trickle, rows: Vec::new() }
     }
 

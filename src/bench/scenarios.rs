@@ -133,7 +133,7 @@ fn claims(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         if bench.clock.monotonic() - began > PATIENCE {
             return Err(BenchError("the executions to claim were not made in time".to_owned()));
         }
-        bench.clock.pause(Duration::from_millis(20));
+        bench.clock.sleep(Duration::from_millis(20));
     }
     let claim = bench.post("/v1/executions/claim", &json!({"worker_id": "bench"}));
     let work = |_, client: &mut Client| cycle(bench, client, &claim);

@@ -23,8 +23,8 @@ pub const API_BASE: &str = "https://api.stripe.com";
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Calls at a time: each holds a thread, for as long as [`TIMEOUT`] when the provider hangs.
-const MOST_CALLS: usize = 16;
-const MOST_ANSWER: u64 = 1 << 20;
+const MAX_CALLS: usize = 16;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 const SHOWN_CHARS: usize = 300;
 
 /// How to reach the account at the provider.
@@ -105,7 +105,7 @@ impl Stripe {
             (format!("{public_url}/billing/thanks"), format!("{public_url}/billing/closed"));
         let form = [
             ("mode", "subscription"),
-            ("line_items[0][price]", self.settings.prices.of(offer)),
+            ("line_items[0][price]", self.settings.prices.price_id(offer)),
             ("line_items[0][quantity]", "1"),
             who,
             ("success_url", &success_url),
@@ -152,7 +152,7 @@ impl Stripe {
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())
             .map_err(|error| StripeError(error.to_string()))?;
-        let body = response.body_mut().with_config().limit(MOST_ANSWER).read_to_vec();
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec();
         let body = body.map_err(|error| StripeError(error.to_string()))?;
         if !response.status().is_success() {
             return Err(refused(&response, &body));
@@ -183,7 +183,7 @@ struct CallPermit<'a>(&'a AtomicUsize);
 
 impl<'a> CallPermit<'a> {
     fn take(calls: &'a AtomicUsize) -> Option<Self> {
-        let more = |calls| (calls < MOST_CALLS).then_some(calls + 1);
+        let more = |calls| (calls < MAX_CALLS).then_some(calls + 1);
         calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(calls))
     }
 }
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn calls_under_way_have_a_bound_and_come_back() {
         let calls = AtomicUsize::new(0);
-        let mut turns: Vec<_> = (0..MOST_CALLS).filter_map(|_| CallPermit::take(&calls)).collect();
-        assert_eq!(turns.len(), MOST_CALLS);
+        let mut turns: Vec<_> = (0..MAX_CALLS).filter_map(|_| CallPermit::take(&calls)).collect();
+        assert_eq!(turns.len(), MAX_CALLS);
         assert!(CallPermit::take(&calls).is_none());
         turns.pop();
         assert!(CallPermit::take(&calls).is_some());

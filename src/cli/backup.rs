@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, say};
+use crate::cli::common::{DatabaseArgs, print_line};
 use crate::cli::progress::{self, size};
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
@@ -32,9 +32,11 @@ impl BackupCommand {
         progress::end();
         let bytes = copied.map_err(|error| match error {
             CopyError::Exists(_) => CliError::Failed(format!("{error}: give the backup another name")),
-            CopyError::Remains(_) => CliError::Failed(format!("{error}, or give the backup another name")),
+            CopyError::LeftoverFiles(_) => {
+                CliError::Failed(format!("{error}, or give the backup another name"))
+            }
             other => CliError::Failed(other.to_string()),
         })?;
-        say(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))
+        print_line(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))
     }
 }

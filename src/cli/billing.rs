@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::actions::billing as actions;
-use crate::cli::common::{DatabaseArgs, say, table};
+use crate::cli::common::{DatabaseArgs, print_line, table};
 use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
@@ -86,16 +86,16 @@ fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
 fn approve(database: &DatabaseArgs, plans: Plans, id: String) -> Result<(), CliError> {
     let now = Clock::system().now();
     let (request, paused) = actions::approve(&database.open()?, plans, id, now).wait()?;
-    say(&format!("{} is on plan {}", request.email, wanted(&request)))?;
+    print_line(&format!("{} is on plan {}", request.email, wanted(&request)))?;
     if paused > 0 {
-        say(&format!("its {paused} newest active cues were above the limit and are paused"))?;
+        print_line(&format!("its {paused} newest active cues were above the limit and are paused"))?;
     }
     Ok(())
 }
 
 fn decline(database: &DatabaseArgs, id: String) -> Result<(), CliError> {
     let request = actions::decline(&database.open()?, id, Clock::system().now()).wait()?;
-    say(&format!("the request of {} for {} is declined", request.email, wanted(&request)))
+    print_line(&format!("the request of {} for {} is declined", request.email, wanted(&request)))
 }
 
 fn wanted(request: &BillingRequest) -> String {

@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use crate::cli::CliError;
-use crate::cli::common::say;
+use crate::cli::common::print_line;
 use crate::cli::progress::size;
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
@@ -14,7 +14,7 @@ use crate::store::maintenance::check;
 use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
 
 /// The most problems that are told.
-const MOST_TOLD: usize = 20;
+const MAX_LISTED_PROBLEMS: usize = 20;
 
 /// Flags of `cued check`.
 #[derive(Debug, Args)]
@@ -33,10 +33,10 @@ impl CheckCommand {
         let now = Clock::system().now();
         let report = check::inspect(&self.file, now).map_err(failed)?;
         for line in lines(&self.file, &report, now) {
-            say(&line)?;
+            print_line(&line)?;
         }
         verdict(&self.file, &report)?;
-        say("verdict     sound")
+        print_line("verdict     sound")
     }
 }
 
@@ -108,9 +108,9 @@ fn figure_lines(figures: &DatabaseSummary, now: Timestamp) -> Vec<String> {
 }
 
 fn told(problems: &[String]) -> impl Iterator<Item = String> {
-    let more = problems.len().saturating_sub(MOST_TOLD);
+    let more = problems.len().saturating_sub(MAX_LISTED_PROBLEMS);
     let more = (more > 0).then(|| format!("and {more} more"));
-    problems.iter().take(MOST_TOLD).cloned().chain(more)
+    problems.iter().take(MAX_LISTED_PROBLEMS).cloned().chain(more)
 }
 
 fn counts(of: &[(String, i64)]) -> String {

@@ -54,7 +54,7 @@ impl DatabaseArgs {
     /// # Errors
     /// When it is not ours or cannot be used.
     pub fn open_or_make(&self) -> Result<Store, CliError> {
-        Store::open_beside(&self.db).map_err(|error| CliError::Failed(error.to_string()))
+        Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
     }
 }
 
@@ -83,7 +83,7 @@ pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
 ///
 /// # Errors
 /// When standard output cannot be written: nobody has seen the key then.
-pub fn card(lines: &[(&str, &str)]) -> Result<(), CliError> {
+pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let lost = "; the new key is lost: revoke it and make another with `cued key add`";
@@ -94,7 +94,7 @@ pub fn card(lines: &[(&str, &str)]) -> Result<(), CliError> {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn say(sentence: &str) -> Result<(), CliError> {
+pub fn print_line(sentence: &str) -> Result<(), CliError> {
     write(&format!("{sentence}\n")).map_err(|error| unwritable("; it is done all the same", &error))
 }
 

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::actions::accounts as actions;
 use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, card, say, table};
+use crate::cli::common::{DatabaseArgs, print_fields, print_line, table};
 use crate::cli::user::{known, parse};
 use crate::clock::Clock;
 use crate::store::accounts::api_keys;
@@ -65,7 +65,7 @@ fn add(database: &DatabaseArgs, email: &str, name: String) -> Result<(), CliErro
         return Err(CliError::Failed(format!("{} is disabled: a key of it would answer 401", user.email)));
     }
     let made = actions::make_key(&store, user.key, name, Clock::system().now())?.wait()?;
-    card(&[("id", &made.id), ("name", &made.name), ("api key", made.api_key.reveal())])?;
+    print_fields(&[("id", &made.id), ("name", &made.name), ("api key", made.api_key.reveal())])?;
     eprintln!("Store the key now: it is not shown again.");
     Ok(())
 }
@@ -85,5 +85,5 @@ fn revoke(database: &DatabaseArgs, key_id: String) -> Result<(), CliError> {
         return Err(CliError::Failed(format!("there is no key {key_id}: see `cued key list EMAIL`")));
     };
     actions::revoke_key(&store, user_key, key_id.clone()).wait()?;
-    say(&format!("key {key_id} is revoked"))
+    print_line(&format!("key {key_id} is revoked"))
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, say};
+use crate::cli::common::{DatabaseArgs, print_line};
 use crate::clock::Clock;
 use crate::store::db::hold;
 use crate::store::db::hold::OverdueCounts;
@@ -26,10 +26,10 @@ impl PromoteCommand {
         let db = self.database.path().display();
         let (held_since, overdue) = write.wait()?;
         match held_since {
-            None => say(&format!("{db} is not held: there is nothing to promote")),
+            None => print_line(&format!("{db} is not held: there is nothing to promote")),
             Some(since) => {
-                say(&format!("{db} is promoted; it was held since {since}"))?;
-                say(&what_follows(overdue))
+                print_line(&format!("{db} is promoted; it was held since {since}"))?;
+                print_line(&what_follows(overdue))
             }
         }
     }

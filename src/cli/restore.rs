@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::CliError;
 use crate::cli::check;
-use crate::cli::common::{DatabaseArgs, say};
+use crate::cli::common::{DatabaseArgs, print_line};
 use crate::cli::progress;
 use crate::clock::Clock;
 use crate::store::maintenance::backup;
@@ -45,9 +45,9 @@ impl RestoreCommand {
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {
             let whose = if has_file { "" } else { ": it belongs to a database that is not here any more" };
-            say(&format!("{} is kept as {}{whose}", was.display(), is.display()))?;
+            print_line(&format!("{} is kept as {}{whose}", was.display(), is.display()))?;
         }
-        say(&format!(
+        print_line(&format!(
             "{db} is restored from {backup} and held: `cued serve --db {db}` shows all of it and fires, sends and hands \
              out nothing until `cued promote --db {db}`",
             db = db.display(),

@@ -233,8 +233,8 @@ impl Serve {
 
     fn settings(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
         let allowed = match self.allow_callbacks_to.as_slice() {
-            [] if dev => AddressPolicy::of(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback]),
-            given => AddressPolicy::of(given),
+            [] if dev => AddressPolicy::new(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback]),
+            given => AddressPolicy::new(given),
         };
         let registration = match self.registration {
             None if dev => RegistrationPolicy::Open,
@@ -257,7 +257,7 @@ impl Serve {
                 trusted_proxies: self.trust_proxy.clone(),
                 ..HttpLimits::default()
             },
-            ..Config::of(db)
+            ..Config::new(db)
         })
     }
 

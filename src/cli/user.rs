@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::actions::accounts as actions;
-use crate::cli::common::{DatabaseArgs, card, say, table};
+use crate::cli::common::{DatabaseArgs, print_fields, print_line, table};
 use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
@@ -79,13 +79,13 @@ impl UserCommand {
 }
 
 fn add(database: &DatabaseArgs, email: &str, plan: &str, plans: Option<PathBuf>) -> Result<(), CliError> {
-    plans_from(plans.as_deref())?.known(plan).map_err(|error| CliError::Usage(error.to_string()))?;
+    plans_from(plans.as_deref())?.ensure_exists(plan).map_err(|error| CliError::Usage(error.to_string()))?;
     let email = parse(email)?;
     // The one command that may come before the first start: it makes the file.
     let store = database.open_or_make()?;
     let made =
         actions::register(&store, email, plan, RegistrationPolicy::Open, Clock::system().now())?.wait()?;
-    card(&[("user", &made.id), ("email", &made.email), ("api key", made.api_key.reveal())])?;
+    print_fields(&[("user", &made.id), ("email", &made.email), ("api key", made.api_key.reveal())])?;
     eprintln!("Store the key now: it is not shown again.");
     Ok(())
 }
@@ -108,16 +108,16 @@ fn list(database: &DatabaseArgs) -> Result<(), CliError> {
 }
 
 fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {
-    plans.known(&plan).map_err(|error| CliError::Usage(error.to_string()))?;
+    plans.ensure_exists(&plan).map_err(|error| CliError::Usage(error.to_string()))?;
     let (email, limits, now) = (parse(email)?, plans.limits(&plan), Clock::system().now());
     let shown = format!("{email} is on plan {plan}");
     let change = move |tx: &WriteTx<'_>| actions::change_plan(tx, known(tx, &email)?.key, &plan, limits, now);
     let paused = database.open()?.write(change).wait()?;
-    say(&shown)?;
+    print_line(&shown)?;
     if paused == 0 {
         return Ok(());
     }
-    say(&format!("its {paused} newest cues are above the limit of active cues and were paused"))
+    print_line(&format!("its {paused} newest cues are above the limit of active cues and were paused"))
 }
 
 fn disable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
@@ -126,7 +126,7 @@ fn disable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
         format!("{email} is disabled: its cues are paused, and what of theirs waited is not sent any more");
     let now = Clock::system().now();
     database.open()?.write(move |tx| actions::disable(tx, known(tx, &email)?.key, now)).wait()?;
-    say(&shown)
+    print_line(&shown)
 }
 
 /// The address on a command line.

@@ -28,7 +28,7 @@ impl Engine {
     /// # Errors
     /// When the file cannot be read or written, or the system starts no more threads.
     pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> Result<Self> {
-        let returned = delivery_service::recover(app)?;
+        let returned = delivery_service::requeue_interrupted(app)?;
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }
@@ -47,7 +47,7 @@ impl Engine {
             for flag in flags {
                 flag.store(true, Ordering::SeqCst);
             }
-            bells.ring_all();
+            bells.notify_all();
         }
     }
 

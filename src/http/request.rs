@@ -67,7 +67,7 @@ impl Request {
     /// The body that a page's form posted, to be read field by field.
     #[must_use]
     pub fn form(&self) -> Query {
-        Query::of_form(&self.body.bytes)
+        Query::parse_form(&self.body.bytes)
     }
 
     /// A header, if it is there and plain text.

@@ -65,14 +65,14 @@ impl Response {
     ///
     /// # Errors
     /// [`Error::Fault`] when it has no form in JSON.
-    pub fn of(body: &impl Serialize) -> Result<Self> {
+    pub fn from_body(body: &impl Serialize) -> Result<Self> {
         Ok(Self::json(StatusCode::OK, text_of(body)?))
     }
 
     /// 200 with one page of a longer list: the entries under `name`, `total` in all, `limit` from `offset` on asked for.
     ///
     /// # Errors
-    /// As [`Response::of`].
+    /// As [`Response::from_body`].
     pub fn page(
         name: &'static str,
         entries: &[impl Serialize],
@@ -80,7 +80,7 @@ impl Response {
         limit: i64,
         offset: i64,
     ) -> Result<Self> {
-        Self::of(&PageView { name, entries, total, limit, offset })
+        Self::from_body(&PageView { name, entries, total, limit, offset })
     }
 
     /// 201 with a JSON body.

@@ -27,7 +27,7 @@ const QUEUE: usize = 256;
 const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(15), Duration::from_secs(90)];
 
 /// For what is left when the program stops.
-const LAST_ROUND: Duration = Duration::from_secs(10);
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(10);
 
 /// For the thread to say what it leaves.
 const LAST_WORD: Duration = Duration::from_millis(200);
@@ -68,7 +68,7 @@ pub enum MailTransport {
 impl MailTransport {
     /// The word for it.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Smtp(_) => "smtp",
             Self::Log { .. } => "log",
@@ -153,7 +153,7 @@ impl LoginMailer {
         else {
             return;
         };
-        let last_round = LAST_ROUND.min(within);
+        let last_round = SHUTDOWN_RETRY.min(within);
         self.end.get_or_init(|| self.clock.monotonic() + last_round);
         // To wake the thread. Where the queue is full it is awake.
         drop(self.queue.try_send(MailJob::Nothing));
@@ -228,7 +228,7 @@ impl MailWorker {
     }
 
     fn last_round(mut self, jobs: &Receiver<MailJob>) {
-        let end = self.end.get().copied().unwrap_or_else(|| self.clock.monotonic() + LAST_ROUND);
+        let end = self.end.get().copied().unwrap_or_else(|| self.clock.monotonic() + SHUTDOWN_RETRY);
         let mut left: VecDeque<Mail> = self.again.drain(..).map(|waiting| waiting.mail).collect();
         left.extend(jobs.try_iter().filter_map(|job| match job {
             MailJob::Send(mail) => Some(mail),

@@ -88,11 +88,11 @@ impl Default for EngineStats {
             turns: Counter::default(),
             alive: AtomicU64::new(0),
             deliveries: DeliveryMetrics {
-                lateness: Histogram::of(&TIME),
-                durations: Histogram::of(&TIME),
-                attempts: Family::of(Counter::default, &attempts()),
+                lateness: Histogram::new(&TIME),
+                durations: Histogram::new(&TIME),
+                attempts: Family::new(Counter::default, &attempts()),
             },
-            notices: Family::of(Counter::default, &[["success"], ["retrying"], ["failed"]]),
+            notices: Family::new(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
     }
 }
@@ -119,7 +119,7 @@ impl EngineStats {
     }
 
     /// Notes a pass of the scheduler.
-    pub fn turn(&self, cycle: SchedulerPass) {
+    pub fn record_pass(&self, cycle: SchedulerPass) {
         self.turns.add(1);
         *self.cycle.lock().unwrap_or_else(PoisonError::into_inner) = cycle;
     }
@@ -136,7 +136,7 @@ impl EngineStats {
 
     /// Notes that the scheduler goes about its work, at this reading of the monotonic clock: that of a disk that
     /// fails too.
-    pub fn live(&self, monotonic: Duration) {
+    pub fn heartbeat(&self, monotonic: Duration) {
         self.alive.store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
@@ -147,7 +147,7 @@ impl EngineStats {
 
     /// Notes that a pass of the engine begins; it ends, and rings `progress`, when the answer is dropped.
     #[must_use]
-    pub fn pass<'a>(&'a self, progress: &'a Notifier) -> PassGuard<'a> {
+    pub fn begin_pass<'a>(&'a self, progress: &'a Notifier) -> PassGuard<'a> {
         self.passes.fetch_add(1, Ordering::SeqCst);
         PassGuard { passes: &self.passes, progress }
     }
@@ -158,7 +158,7 @@ impl EngineStats {
     }
 
     /// Notes the newest instant that the scheduler has seen.
-    pub fn saw(&self, seen: Timestamp) {
+    pub fn record_last_seen(&self, seen: Timestamp) {
         self.seen.fetch_max(seen.as_millisecond(), Ordering::SeqCst);
     }
 
@@ -178,7 +178,7 @@ pub struct PassGuard<'a> {
 impl Drop for PassGuard<'_> {
     fn drop(&mut self) {
         self.passes.fetch_sub(1, Ordering::SeqCst);
-        self.progress.ring();
+        self.progress.notify();
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
         let pulse = EngineStats::default();
-        pulse.live(Duration::from_secs(100));
+        pulse.heartbeat(Duration::from_secs(100));
         for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {
             assert_eq!(pulse.is_alive(Duration::from_secs(seconds)), alive, "{seconds}");
         }

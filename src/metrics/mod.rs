@@ -122,7 +122,7 @@ pub struct Histogram {
 impl Histogram {
     /// One without values.
     #[must_use]
-    pub fn of(scale: &'static Buckets) -> Self {
+    pub fn new(scale: &'static Buckets) -> Self {
         let buckets = (0..=scale.bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { scale, buckets, sum: AtomicU64::new(0) }
     }
@@ -176,7 +176,7 @@ pub struct Family<F, const LABELS: usize> {
 
 impl<F, const LABELS: usize> Family<F, LABELS> {
     /// A family whose members begin as `new` makes them; those of `known` are there from the start.
-    pub fn of(new: fn() -> F, known: &[[&'static str; LABELS]]) -> Self {
+    pub fn new(new: fn() -> F, known: &[[&'static str; LABELS]]) -> Self {
         let members = known.iter().map(|labels| (*labels, Arc::new(new()))).collect();
         Self { new, members: RwLock::new(members) }
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_value_at_a_bound_is_in_its_bucket_and_one_above_in_the_next() {
-        let histogram = Histogram::of(&BATCH);
+        let histogram = Histogram::new(&BATCH);
         for value in [0, 1, 2, 3, 512, 513] {
             histogram.note(value);
         }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn times_are_shown_in_seconds() {
-        let histogram = Histogram::of(&TIME);
+        let histogram = Histogram::new(&TIME);
         histogram.note_time(Duration::from_micros(2_500));
         let reading = histogram.read();
         assert_eq!(reading.sum, 0.0025);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_same_labels_are_the_same_figure() {
-        let family = Family::of(Counter::default, &[["a"]]);
+        let family = Family::new(Counter::default, &[["a"]]);
         family.with(["b"]).add(1);
         family.with(["b"]).add(2);
         let all: Vec<_> = family.all().iter().map(|(labels, counter)| (labels[0], counter.get())).collect();

@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn a_page_is_written_as_prometheus_reads_it() {
-        let family = Family::of(Counter::default, &[["GET", "a\"b\\c\nd"]]);
+        let family = Family::new(Counter::default, &[["GET", "a\"b\\c\nd"]]);
         family.with(["GET", "a\"b\\c\nd"]).add(7);
-        let histogram = Histogram::of(&BATCH);
+        let histogram = Histogram::new(&BATCH);
         histogram.note(300);
         let mut page = TextEncoder::default();
         page.counter_family("x_total", "What x is.", ["method", "route"], &family);

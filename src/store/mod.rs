@@ -33,10 +33,10 @@ use crate::store::db::{meta, readers};
 use crate::store::maintenance::{quick_check, schema_check};
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
-const READERS: usize = 2;
+const READER_THREADS: usize = 2;
 
 /// Connections for looks on the calling thread: one for each thread of HTTP, one for the engine.
-const LOOKS: usize = 3;
+const INLINE_CONNECTIONS: usize = 3;
 
 /// The open database file.
 pub struct Store {
@@ -82,7 +82,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`], but for the lock; and a file of an earlier version is refused.
-    pub fn open_beside(path: &Path) -> std::result::Result<Self, OpenError> {
+    pub fn open_shared(path: &Path) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         if is_earlier(version) {
             return Err(OpenError::Older { path: path.to_owned(), version });
@@ -97,10 +97,10 @@ impl Store {
     ) -> std::result::Result<Self, OpenError> {
         let damage = CorruptionFlag::default();
         let connection = open::open_writer(path)?;
-        let pool = open::open_readers(path, READERS + 1)?;
-        let looks = open::open_readers(path, LOOKS)?;
+        let pool = open::open_readers(path, READER_THREADS + 1)?;
+        let looks = open::open_readers(path, INLINE_CONNECTIONS)?;
         let (writer, writer_thread) = Writer::start(connection, damage.clone(), ring)?;
-        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READERS, &damage)?;
+        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &damage)?;
         let (patient, patient_threads) = ReaderThreads::start(&pool, 1, &damage)?;
         reader_threads.extend(patient_threads);
         Ok(Self {
@@ -130,13 +130,13 @@ impl Store {
     }
 
     /// Whether damage was met in the file since the start.
-    pub fn is_damaged(&self) -> bool {
+    pub fn is_corrupt(&self) -> bool {
         self.damage.was_met()
     }
 
     /// Whether the disk takes writes. If it did not take the newest one, it is asked again, by a write of a page: it
     /// may be that nobody else writes for hours. While all is well nothing is written. Blocks the calling thread.
-    pub fn try_again(&self) -> bool {
+    pub fn probe_disk(&self) -> bool {
         // What it says is in the log, as of every write.
         self.is_writable() || self.write(meta::touch).wait().is_ok()
     }
@@ -145,20 +145,20 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be written; nothing is lost.
-    pub fn put_log_back(&self) -> Result<()> {
+    pub fn checkpoint(&self) -> Result<()> {
         Ok(open::checkpoint_beside(&self.path)?)
     }
 
     /// Waits until the writer takes up a write that changes nothing; whether there is a writer that does. Blocks the
     /// calling thread, for good if the writer hangs.
-    pub fn writer_answers(&self) -> bool {
+    pub fn writer_responds(&self) -> bool {
         // That the disk fails is an answer too.
         drop(self.write(|_| Ok(())).wait());
         self.lanes.as_ref().is_some_and(|lanes| !lanes.writer_thread.is_finished())
     }
 
     /// What was written since the start; none of a store that is being closed.
-    pub fn deeds(&self) -> Option<&WriteStats> {
+    pub fn write_stats(&self) -> Option<&WriteStats> {
         self.lanes.as_ref().map(|lanes| lanes.writer.deeds())
     }
 
@@ -176,7 +176,7 @@ impl Store {
 
     /// As [`Store::read`], on a lane of its own, for what may walk a long history: requests that look at a row or two
     /// never wait behind it.
-    pub fn read_at_length<T, F>(&self, job: F) -> Pending<T>
+    pub fn read_slow<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
@@ -192,35 +192,35 @@ impl Store {
     ///
     /// # Errors
     /// What the job answers, and when the file cannot be read.
-    pub fn look<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
+    pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
         match &self.lanes {
             Some(lanes) => self.damage.noted(readers::read(&lanes.looks, job)),
             None => Err(readers::ended()),
         }
     }
 
-    /// As [`Store::read_a_row`], for a single statement, which sees one picture of the file without a transaction.
-    pub fn read_once<T, F>(&self, job: F) -> Pending<T>
+    /// As [`Store::read_inline`], for a single statement, which sees one picture of the file without a transaction.
+    pub fn read_inline_single<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        self.at_once(job, |connection, job| job(&ReadTx::new(connection)))
+        self.run_inline(job, |connection, job| job(&ReadTx::new(connection)))
     }
 
     /// As [`Store::read`], for what touches a few rows by their keys and is asked with almost every request. It is done
     /// on the calling thread where a connection is free: to hand it to another and back takes several times as long as
     /// the look itself.
-    pub fn read_a_row<T, F>(&self, job: F) -> Pending<T>
+    pub fn read_inline<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        self.at_once(job, |connection, job| readers::read_on(connection, job))
+        self.run_inline(job, |connection, job| readers::read_on(connection, job))
     }
 
     /// Has `job` done by `on` on a free connection here and now, or on a lane where none is free.
-    fn at_once<T, F>(&self, job: F, on: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
+    fn run_inline<T, F>(&self, job: F, on: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,

@@ -16,19 +16,19 @@ pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 pub const POLL_INTERVAL_SECS: u32 = 2;
 
 /// The span that codes and mails are counted in; a code is known for that long.
-pub const COUNTED_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Codes per client address in [`COUNTED_FOR`].
-pub const MOST_CODES: usize = 5;
+/// Codes per client address in [`RATE_WINDOW`].
+pub const MAX_CODES: usize = 5;
 
-/// Mails per e-mail address in [`COUNTED_FOR`].
-pub const MOST_MAILS: usize = 3;
+/// Mails per e-mail address in [`RATE_WINDOW`].
+pub const MAX_MAILS: usize = 3;
 
 /// Mails for one code, whoever they go to: no code is a means to write to many.
-pub const MOST_MAILS_OF_A_CODE: i64 = 10;
+pub const MAX_MAILS_PER_CODE: i64 = 10;
 
 /// Polls per code in 60 seconds.
-pub const MOST_POLLS: u32 = 30;
+pub const MAX_POLLS: u32 = 30;
 
 const CODE_CHARS: std::ops::RangeInclusive<usize> = 6..=128;
 const GROUPS: usize = 3;
@@ -148,7 +148,7 @@ impl LoginState {
 
     /// The state as a poll answers it and as it is stored.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::EmailSent => "email_sent",
@@ -160,7 +160,7 @@ impl LoginState {
     /// The state of this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.word() == word)
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn states_are_read_back_from_their_words() {
         for state in LoginState::ALL {
-            assert_eq!(LoginState::parse(state.word()), Some(state));
+            assert_eq!(LoginState::parse(state.as_str()), Some(state));
         }
         assert_eq!(LoginState::parse("expired"), None);
     }

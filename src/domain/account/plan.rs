@@ -87,7 +87,7 @@ impl Plans {
     /// # Errors
     /// When there is no such plan.
     pub fn with_default(self, name: &str) -> Result<Self, PlansError> {
-        self.known(name)?;
+        self.ensure_exists(name)?;
         Ok(Self { default: name.to_owned(), ..self })
     }
 
@@ -122,7 +122,7 @@ impl Plans {
     ///
     /// # Errors
     /// When there is no such plan.
-    pub fn known(&self, name: &str) -> Result<(), PlansError> {
+    pub fn ensure_exists(&self, name: &str) -> Result<(), PlansError> {
         if self.table.contains_key(name) {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Plans {
 
 /// A limit as callers see it.
 #[must_use]
-pub fn shown(limit: Option<u32>) -> u32 {
+pub fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(NO_LIMIT)
 }
 
@@ -146,8 +146,8 @@ mod tests {
         let plans =
             Plans::from_json(r#"{"free": {"cues": null, "executions": 5, "requests_per_minute": 7}}"#)
                 .unwrap();
-        assert_eq!(shown(plans.limits("free").cues), 1_000_000_000);
-        assert_eq!(shown(plans.limits("free").executions), 5);
+        assert_eq!(limit_or_max(plans.limits("free").cues), 1_000_000_000);
+        assert_eq!(limit_or_max(plans.limits("free").executions), 5);
     }
 
     #[test]

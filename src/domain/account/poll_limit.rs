@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::domain::account::device_login::MOST_POLLS;
+use crate::domain::account::device_login::MAX_POLLS;
 use crate::domain::account::sliding_window::SlidingWindow;
 
 /// Codes whose windows are kept before those that are over are looked for.
@@ -25,7 +25,7 @@ impl PollLimiter {
             self.windows.retain(|_, window| !window.is_over(now));
             self.sweep_at = self.windows.len() * 2;
         }
-        self.windows.entry(code).or_default().admit(MOST_POLLS, now).refused_for
+        self.windows.entry(code).or_default().admit(MAX_POLLS, now).refused_for
     }
 }
 

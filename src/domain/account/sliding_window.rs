@@ -49,7 +49,7 @@ impl RateLimitStatus {
 impl SlidingWindow {
     /// Counts a request at `now`, unless it is one too many for `limit`: then it is refused and does not count.
     pub fn admit(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
-        let present = self.settle(now);
+        let present = self.advance_to(now);
         let refused_for = (self.used() >= limit).then(|| self.wait(limit, now.as_millisecond()));
         if refused_for.is_none() {
             self.push(present, limit);
@@ -59,13 +59,13 @@ impl SlidingWindow {
 
     /// Where the caller stands at `now`; counts nothing.
     pub fn look(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
-        self.settle(now);
+        self.advance_to(now);
         self.standing(limit, now)
     }
 
     /// Lets go of what is older than 60 seconds at `now`; answers whether nothing is left.
     pub fn is_over(&mut self, now: Timestamp) -> bool {
-        self.settle(now);
+        self.advance_to(now);
         self.offsets.is_empty()
     }
 
@@ -82,7 +82,7 @@ impl SlidingWindow {
     }
 
     /// Brings the window to `now` and answers its present, which never lies before its newest request.
-    fn settle(&mut self, now: Timestamp) -> i64 {
+    fn advance_to(&mut self, now: Timestamp) -> i64 {
         let (now, newest) = (now.as_millisecond(), self.newest());
         if !self.offsets.is_empty() && newest - now > SLACK {
             // The clock went back. The window goes with it, as full as it was: left where it stands it would lock

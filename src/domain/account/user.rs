@@ -79,7 +79,7 @@ pub enum RegistrationPolicy {
 impl RegistrationPolicy {
     /// The word for it, as `--registration` takes it.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::FirstUser => "first-user",
             Self::Open => "open",

@@ -114,7 +114,7 @@ impl Prices {
 
     /// The price of an offer.
     #[must_use]
-    pub fn of(&self, offer: Offer) -> &str {
+    pub fn price_id(&self, offer: Offer) -> &str {
         let pairs = Offer::ALL.iter().zip(&self.0);
         pairs.filter(|(it, _)| **it == offer).map(|(_, id)| id.as_str()).next().unwrap_or_default()
     }
@@ -188,7 +188,7 @@ mod tests {
     fn every_offer_has_its_price_and_every_price_its_offer() {
         let prices = prices(["pm", "pa", "sm", "sa"]).unwrap();
         for (offer, price) in Offer::ALL.into_iter().zip(["pm", "pa", "sm", "sa"]) {
-            assert_eq!(prices.of(offer), price);
+            assert_eq!(prices.price_id(offer), price);
             assert_eq!(prices.offer(price), Some(offer));
         }
         assert_eq!(prices.offer("other"), None);

@@ -113,7 +113,7 @@ impl StoredSchedule {
 
     /// The text of `schedule`.
     #[must_use]
-    pub fn of(schedule: &Schedule) -> Self {
+    pub fn from_schedule(schedule: &Schedule) -> Self {
         let when = match &schedule.timing {
             ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
             ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
@@ -210,7 +210,7 @@ impl NewCue {
             last_run: None,
             run_count: 0,
             missed_count: 0,
-            schedule: StoredSchedule::of(&self.schedule),
+            schedule: StoredSchedule::from_schedule(&self.schedule),
             transport: self.transport,
             callback: self.callback,
             payload_key: None,
@@ -265,7 +265,7 @@ impl Cue {
             if change.schedule.at.is_some() {
                 schedule.first_run(now)?;
             }
-            self.schedule = StoredSchedule::of(&schedule);
+            self.schedule = StoredSchedule::from_schedule(&schedule);
         }
         let over = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
         let revived = over && rescheduled;

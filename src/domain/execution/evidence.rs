@@ -11,7 +11,7 @@ pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result
 pub const ARTIFACTS: &str = "artifacts";
 
 /// Most entries of [`ARTIFACTS`].
-pub const MOST_ARTIFACTS: usize = 100;
+pub const MAX_ARTIFACTS: usize = 100;
 
 /// The evidence of one outcome: those of its fields that were given, each with a text or the list.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -13,13 +13,13 @@ use crate::domain::webhook::request::instant;
 pub const FAILURES_IN_A_ROW: i64 = 3;
 
 /// How long an alert stands for others of its type and cue.
-pub const STANDS_FOR: SignedDuration = SignedDuration::from_mins(5);
+pub const DEDUP_WINDOW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The newest alerts of a user that are kept.
-pub const MOST_KEPT: u32 = 1_000;
+pub const MAX_KEPT: u32 = 1_000;
 
 /// The most characters of somebody else's text in a message.
-const MOST_QUOTED: usize = 500;
+const MAX_QUOTED_BYTES: usize = 500;
 
 /// What an alert is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,18 +100,18 @@ impl NewAlert {
     /// The sentence for a person.
     #[must_use]
     pub fn message(&self, cue_name: &str) -> String {
-        let cue_name = one_line(cue_name, MOST_QUOTED);
+        let cue_name = one_line(cue_name, MAX_QUOTED_BYTES);
         match self {
             Self::ConsecutiveFailures { failures } => {
                 format!("{cue_name} has failed {failures} times in a row")
             }
             Self::VerificationFailed { reason } => {
-                format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MOST_QUOTED))
+                format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MAX_QUOTED_BYTES))
             }
             Self::ClaimLost { worker_id, .. } => format!(
                 "Worker {} lost its claim on an execution of {cue_name}: its lease ended without a report or a sign \
                  of life",
-                one_line(worker_id, MOST_QUOTED)
+                one_line(worker_id, MAX_QUOTED_BYTES)
             ),
         }
     }
@@ -121,7 +121,7 @@ impl NewAlert {
     pub fn metadata(&self) -> Value {
         match self {
             Self::ConsecutiveFailures { failures } => json!({"failure_count": failures}),
-            Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MOST_QUOTED)}),
+            Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MAX_QUOTED_BYTES)}),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
         }
     }

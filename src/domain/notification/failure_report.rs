@@ -8,15 +8,15 @@ use crate::domain::json;
 use crate::domain::text::one_line;
 use crate::domain::webhook::canonical_json::canonical;
 
-/// Mails about failures that a user gets in [`COUNTED_FOR`] (contract §6).
-pub const MOST_MAILS: usize = 10;
+/// Mails about failures that a user gets in [`RATE_WINDOW`] (contract §6).
+pub const MAX_MAILS: usize = 10;
 
 /// The span that mails are counted in.
-pub const COUNTED_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// The most characters of an error that a POST tells; a mail has one line for it.
-const MOST_POSTED: usize = 2_000;
-const MOST_MAILED: usize = 500;
+const MAX_POSTED: usize = 2_000;
+const MAX_MAILED: usize = 500;
 
 /// What failed. Its JSON form is the body of the POST (contract §6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,14 +97,14 @@ impl FailureMail {
              Look at it, with your API key in KEY:\n\n    curl -H \"Authorization: Bearer $KEY\" {link}\n\n\
              Run it again:\n\n    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay\n",
             one_line(cue_name, 255),
-            one_line(error, MOST_MAILED),
+            one_line(error, MAX_MAILED),
         );
         if self.held > 0 {
             text += &format!("\nFailures since the last mail that were not mailed: {}\n", self.held);
         }
         if let Some(until) = &self.held_until {
             text += &format!(
-                "\nThis is the last of {MOST_MAILS} mails within an hour: failures before {until} are not mailed.\n\
+                "\nThis is the last of {MAX_MAILS} mails within an hour: failures before {until} are not mailed.\n\
                  All of them are at {base}/v1/executions?status=failed\n"
             );
         }
@@ -115,14 +115,14 @@ impl FailureMail {
 /// What a POST tells of an error, which may be long: a report's has room for 64 KiB.
 #[must_use]
 pub fn told(error: &str) -> String {
-    error.chars().take(MOST_POSTED).collect()
+    error.chars().take(MAX_POSTED).collect()
 }
 
 /// Until when a user gets no more mails at `now`, where the tenth newest of those that it has got was written at
 /// `tenth`.
 #[must_use]
 pub fn held_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    let until = tenth?.checked_add(COUNTED_FOR).unwrap_or(Timestamp::MAX);
+    let until = tenth?.checked_add(RATE_WINDOW).unwrap_or(Timestamp::MAX);
     (now < until).then_some(until)
 }
 

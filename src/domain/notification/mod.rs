@@ -18,10 +18,10 @@ use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// The most POSTs of one kind that may wait for one user: more are dropped until some are gone.
-pub const MOST_WAITING: u32 = 1_000;
+pub const MAX_WAITING: u32 = 1_000;
 
 /// A backlog that was full is over when no more than this many of its kind wait.
-pub const FEW_WAITING: u32 = MOST_WAITING / 2;
+pub const FEW_WAITING: u32 = MAX_WAITING / 2;
 
 /// How a notice is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

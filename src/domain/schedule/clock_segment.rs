@@ -44,7 +44,7 @@ pub(super) fn between(
     // A job of every hour runs at each real minute whose reading matches. All others run when the clock first
     // reaches or passes a time: what has been reached before does not run again, what is skipped runs on landing.
     let every_hour = cron.covers_every_hour();
-    let mut furthest = if every_hour { zone.reading(after) } else { zone.furthest_reading(after) };
+    let mut furthest = if every_hour { zone.reading(after) } else { zone.latest_local_time(after) };
     let mut start = Some(after);
     std::iter::from_fn(move || {
         let began = start?;

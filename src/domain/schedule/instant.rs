@@ -19,7 +19,7 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
     let reading = parts.reading().ok_or_else(|| bad("names a date or time that does not exist"))?;
     let instant = match parts.offset {
         Some(seconds) => Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok(),
-        None => zone.first_reach(reading),
+        None => zone.earliest_instant(reading),
     };
     instant.ok_or_else(|| bad("is too far away"))
 }

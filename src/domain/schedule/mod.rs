@@ -84,7 +84,7 @@ impl Schedule {
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let cron = CronExpr::parse(cron)?;
-        if !cron.comes_true() {
+        if !cron.ever_matches() {
             return Err(ScheduleError::NeverComesTrue);
         }
         Ok(Self { timing: ScheduleRule::Recurring(cron), zone, catch_up })

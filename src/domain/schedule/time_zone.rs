@@ -70,7 +70,7 @@ impl Zone {
     ///
     /// It is ahead of the reading itself while the clock goes through an hour for the second time.
     #[must_use]
-    pub fn furthest_reading(&self, at: Timestamp) -> DateTime {
+    pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
         // Two readings differ by less than the widest offsets do: an older change is overtaken by now.
         const WIDEST: SignedDuration = SignedDuration::from_hours(52);
         let horizon = at.checked_sub(WIDEST).unwrap_or(Timestamp::MIN);
@@ -83,7 +83,7 @@ impl Zone {
     /// The first instant at which the local clock reads this or has passed it: of a repeated time the first,
     /// of a skipped one the end of the gap. `None` beyond the calendar.
     #[must_use]
-    pub fn first_reach(&self, reading: DateTime) -> Option<Timestamp> {
+    pub fn earliest_instant(&self, reading: DateTime) -> Option<Timestamp> {
         match self.rules.to_ambiguous_timestamp(reading).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(reading).ok(),
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(reading).ok(),

@@ -60,7 +60,7 @@ impl Default for AddressPolicy {
 impl AddressPolicy {
     /// Exactly what the given values allow together; with none given, the default.
     #[must_use]
-    pub fn of(allowances: &[AllowRule]) -> Self {
+    pub fn new(allowances: &[AllowRule]) -> Self {
         if allowances.is_empty() {
             return Self::default();
         }
@@ -222,7 +222,7 @@ mod tests {
 
     fn policy(values: &str) -> AddressPolicy {
         let allowances: Vec<AllowRule> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
-        AddressPolicy::of(&allowances)
+        AddressPolicy::new(&allowances)
     }
 
     fn check(policy: &AddressPolicy, allowed: &str, blocked: &str) {

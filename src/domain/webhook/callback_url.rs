@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_address_in_any_notation_is_refused_unless_allowed() {
-        let open = AddressPolicy::of(&[AllowRule::Private, AllowRule::Loopback]);
+        let open = AddressPolicy::new(&[AllowRule::Private, AllowRule::Loopback]);
         let list = "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. \
                     2130706433. 127.255.255.254 [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] \
                     [64:ff9b::7f00:1] [2002:7f00:1::] [0:0:0:0:0:0:0:1] localhost LOCALHOST localhost. \
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_one_per_host_and_port_and_never_changes() {
-        let open = AddressPolicy::of(&[AllowRule::Public, AllowRule::Loopback]);
+        let open = AddressPolicy::new(&[AllowRule::Public, AllowRule::Loopback]);
         let lane = |url| check_url(url, &open).unwrap().lane();
         assert_eq!(lane("http://example.com/a"), lane("http://EXAMPLE.com.:80/b?c"));
         assert_eq!(lane("http://example.com:443"), lane("https://example.com"));

@@ -10,11 +10,11 @@ pub const FOLDER: &str = "/v1/echo/";
 /// The longest body that is kept, in bytes.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// How long an echo can be asked for.
-const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
+const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 /// The most echoes at a time.
 const MOST: usize = 1_000;
 /// The most bytes of all echoes together.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// What a header costs beside its text, and an echo beside its headers and its payload, roughly.
 const OVERHEAD: usize = 64;
 
@@ -65,7 +65,7 @@ impl Echo {
 
     /// A clock that was set back must not keep it for longer: far from its time in either direction it is over.
     fn is_over(&self, now: Timestamp) -> bool {
-        now.duration_since(self.received_at).abs() >= KEPT_FOR
+        now.duration_since(self.received_at).abs() >= RETENTION_TIME
     }
 }
 
@@ -76,7 +76,7 @@ impl EchoStore {
         self.retain(|known, kept| *known != token && !kept.is_over(now));
         self.bytes += echo.weight(&token);
         self.kept.push_back((token, Arc::new(echo)));
-        while self.kept.len() > MOST || self.bytes > MOST_BYTES {
+        while self.kept.len() > MOST || self.bytes > MAX_BYTES {
             let Some((token, oldest)) = self.kept.pop_front() else { break };
             self.bytes -= oldest.weight(&token);
         }
@@ -169,7 +169,7 @@ mod tests {
             let mut large = echo(MAX_PAYLOAD, 1_000);
             large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
             echoes.put(token(number), large);
-            assert!(echoes.bytes <= MOST_BYTES);
+            assert!(echoes.bytes <= MAX_BYTES);
             assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
         }
         let counted: usize = echoes.kept.iter().map(|(token, echo)| echo.weight(token)).sum();

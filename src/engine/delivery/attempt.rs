@@ -59,12 +59,12 @@ pub fn send(courier: &dyn WebhookClient, taken: &ClaimedDelivery, now: Timestamp
         Ok(order) => Ok(parcel(&taken.ticket, order, now)),
         Err(reason) => Err(format!("The delivery cannot be made: {reason}")),
     };
-    carry(courier, write, &taken.ticket.id)
+    send_guarded(courier, write, &taken.ticket.id)
 }
 
 /// Sends the parcel that `write` makes, or cannot make and says why, and waits for the answer; `id` says in the log
 /// what it was. Never panics.
-pub fn carry(
+pub fn send_guarded(
     courier: &dyn WebhookClient,
     write: impl FnOnce() -> Result<WebhookRequest, String>,
     id: &dyn Display,
@@ -74,7 +74,7 @@ pub fn carry(
         Ok(Ok(receipt)) => SendResult::Answered(receipt),
         Ok(Err(mishap)) => SendResult::Unanswered {
             reason: mishap.to_string(),
-            cause: mishap.word(),
+            cause: mishap.as_str(),
             timed_out: matches!(mishap, DeliveryError::Timeout { .. }),
         },
         Err(reason) => SendResult::Unsendable(reason),
@@ -88,7 +88,7 @@ pub fn carry(
 
 /// What an attempt that ended at `now` means for its execution.
 #[must_use]
-pub fn judge(taken: &ClaimedDelivery, outcome: SendResult, now: Timestamp) -> FinishedAttempt {
+pub fn classify(taken: &ClaimedDelivery, outcome: SendResult, now: Timestamp) -> FinishedAttempt {
     let timed_out = outcome.timed_out();
     let next = match &taken.order {
         Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, &outcome.attempt(now), now),
@@ -204,8 +204,8 @@ mod tests {
         };
         let answers = mishaps.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> =
-            answers.map(|answer| cause(&carry(&Answers(answer), || Ok(parcel()), &"x"))).collect();
-        causes.push(cause(&carry(&Answers(Ok(200)), || Err(why()), &"x")));
+            answers.map(|answer| cause(&send_guarded(&Answers(answer), || Ok(parcel()), &"x"))).collect();
+        causes.push(cause(&send_guarded(&Answers(Ok(200)), || Err(why()), &"x")));
         causes.sort_unstable();
         causes.dedup();
         let mut known = CAUSES;

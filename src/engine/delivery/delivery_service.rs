@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::engine::delivery::attempt::{judge, log, send};
+use crate::engine::delivery::attempt::{classify, log, send};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::scheduler::scheduler_thread::caught;
@@ -109,7 +109,7 @@ impl DeliveryService {
     /// cut short then is delivered again after the next start.
     pub fn stop(self) {
         self.desk.stopping.store(true, Ordering::Release);
-        self.app.bells.send.ring();
+        self.app.bells.send.notify();
         if self.thread.join().is_err() {
             tracing::error!("the dispatcher ended by a panic");
         }
@@ -123,9 +123,9 @@ impl DeliveryService {
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.look(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
+    while app.store.read_blocking(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
-        app.pulse.live(app.clock.monotonic());
+        app.pulse.heartbeat(app.clock.monotonic());
     }
     Ok(promoted)
 }
@@ -134,9 +134,9 @@ pub fn promote(app: &App) -> Result<u64> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn recover(app: &App) -> Result<usize> {
+pub fn requeue_interrupted(app: &App) -> Result<usize> {
     let now = app.clock.now();
-    app.store.write(move |tx| delivery_queue::recover(tx, now)).wait()
+    app.store.write(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
 }
 
 type Inbox = Mutex<Vec<FinishedAttempt>>;
@@ -160,13 +160,13 @@ fn start_pool(
         };
         let outcome = send(&*courier, &taken, begun.0);
         if let Some((now, monotonic, app)) = reading() {
-            let attempt = judge(&taken, outcome, now);
+            let attempt = classify(&taken, outcome, now);
             let took = monotonic.saturating_sub(begun.1);
             app.pulse.deliveries.durations.note_time(took);
             log(&taken, &attempt, took);
             // Who finds others there need not ring: the dispatcher, which takes them all, has not come since they did.
             if hand_in(&returned, attempt) {
-                bells.send.ring();
+                bells.send.notify();
             }
         }
     })
@@ -182,10 +182,10 @@ fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
 
 fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
     while !desk.stopping.load(Ordering::Acquire) {
-        let seen = app.bells.send.rung();
-        let passed = caught(|| desk.lock().pass(app, drain(returned), DispatcherMode::Open));
+        let seen = app.bells.send.generation();
+        let passed = caught(|| desk.lock().run_once(app, drain(returned), DispatcherMode::Running));
         match passed {
-            Ok(taken) if taken.is_empty() => app.clock.park(&app.bells.send, seen, None),
+            Ok(taken) if taken.is_empty() => app.clock.wait(&app.bells.send, seen, None),
             Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
             Err(error) => pause_after(app, &error),
         }
@@ -196,11 +196,11 @@ fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
 fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
     let until = app.clock.monotonic() + DRAIN;
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
-        let seen = app.bells.send.rung();
+        let seen = app.bells.send.generation();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match caught(|| dispatcher.pass(app, drain(returned), DispatcherMode::Closed)) {
+        match caught(|| dispatcher.run_once(app, drain(returned), DispatcherMode::Draining)) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
-            Ok(_) => app.clock.park(&app.bells.send, seen, app.clock.now().checked_add(left).ok()),
+            Ok(_) => app.clock.wait(&app.bells.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),
         }
     }
@@ -226,5 +226,5 @@ pub(in crate::engine) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
 
 fn pause_after(app: &App, error: &crate::error::Error) {
     tracing::error!("deliveries rest for a moment: {error}");
-    app.clock.pause(AFTER_FAULT);
+    app.clock.sleep(AFTER_FAULT);
 }

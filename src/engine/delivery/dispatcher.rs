@@ -23,9 +23,9 @@ pub struct FinishedAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
     /// It does.
-    Open,
+    Running,
     /// It only records: the program is stopping.
-    Closed,
+    Draining,
 }
 
 /// The deliveries between two passes.
@@ -41,7 +41,7 @@ impl Dispatcher {
     /// A dispatcher for this many delivery threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { shares: FairShare::of(threads), lane: 0, unstored: Vec::new() }
+        Self { shares: FairShare::new(threads), lane: 0, unstored: Vec::new() }
     }
 
     /// Attempts that are under way or not recorded yet.
@@ -55,22 +55,22 @@ impl Dispatcher {
     ///
     /// # Errors
     /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
-    pub fn pass(
+    pub fn run_once(
         &mut self,
         app: &App,
         returned: Vec<FinishedAttempt>,
         intake: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
-        let _pass = app.pulse.pass(&app.bells.progress);
+        let _pass = app.pulse.begin_pass(&app.bells.progress);
         for FinishedAttempt { ended, timed_out, cause } in returned {
             app.pulse.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
-            self.shares.give_back(ended.ticket.lane, timed_out);
+            self.shares.release(ended.ticket.lane, timed_out);
             self.unstored.push(Arc::new(ended));
         }
         // Where results are written anyway, a look for what is ready costs less there.
-        let takes = intake == DispatcherMode::Open
+        let takes = intake == DispatcherMode::Running
             && self.shares.free() > 0
-            && (!self.unstored.is_empty() || app.store.look(delivery_queue::any_to_send)?);
+            && (!self.unstored.is_empty() || app.store.read_blocking(delivery_queue::any_to_send)?);
         let taken = match (self.unstored.is_empty(), takes) {
             (true, false) => Ok(Vec::new()),
             (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),
@@ -86,7 +86,7 @@ impl Dispatcher {
     /// One write: records what came back, does `first`, and takes up what is ready then, where it `takes`.
     ///
     /// # Errors
-    /// As [`Dispatcher::pass`], and what `first` answers.
+    /// As [`Dispatcher::run_once`], and what `first` answers.
     pub fn write<T: Send + 'static>(
         &mut self,
         app: &App,
@@ -101,7 +101,8 @@ impl Dispatcher {
                 delivery_queue::record(tx, ended, now)?;
             }
             let done = first(tx)?;
-            let taken = delivery_queue::take(tx, now, most, &mut lane, |lane| shares.claim(lane))?;
+            let taken =
+                delivery_queue::claim_batch(tx, now, most, &mut lane, |lane| shares.try_acquire(lane))?;
             Ok((done, taken, shares, lane))
         });
         let (done, taken);

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 /// Idle lanes that are remembered for having hung.
-const MOST_REMEMBERED: usize = 1_024;
+const MAX_REMEMBERED: usize = 1_024;
 
 /// Who holds how many threads. Every attempt that is taken up has a thread of its own from the start.
 ///
@@ -32,7 +32,7 @@ struct DestinationSlots {
 impl FairShare {
     /// Shares of this many threads, at least one.
     #[must_use]
-    pub fn of(threads: usize) -> Self {
+    pub fn new(threads: usize) -> Self {
         Self { threads: threads.max(1), under_way: 0, lanes: HashMap::new() }
     }
 
@@ -49,7 +49,7 @@ impl FairShare {
     }
 
     /// Gives `lane` a thread; `false` when it may not have one now.
-    pub fn claim(&mut self, lane: i64) -> bool {
+    pub fn try_acquire(&mut self, lane: i64) -> bool {
         let (free, earned) = (self.free(), self.first_share());
         let half = |held: usize| (free + held).div_ceil(2);
         let reserve = self.threads / 4;
@@ -66,7 +66,7 @@ impl FairShare {
     }
 
     /// Takes back the thread of an attempt of `lane` that has ended.
-    pub fn give_back(&mut self, lane: i64, timed_out: bool) {
+    pub fn release(&mut self, lane: i64, timed_out: bool) {
         let Some(lane) = self.lanes.get_mut(&lane) else { return };
         lane.under_way -= 1;
         lane.earned = if timed_out { 1 } else { self.threads.min(lane.earned + 1) };
@@ -77,7 +77,7 @@ impl FairShare {
     pub fn forget_idle(&mut self) {
         let first_share = self.first_share();
         self.lanes.retain(|_, lane| lane.under_way > 0 || lane.earned < first_share);
-        if self.lanes.len() > MOST_REMEMBERED + self.under_way {
+        if self.lanes.len() > MAX_REMEMBERED + self.under_way {
             self.lanes.retain(|_, lane| lane.under_way > 0);
         }
     }
@@ -92,27 +92,27 @@ mod tests {
     use super::*;
 
     fn claim_all(shares: &mut FairShare, lane: i64) -> usize {
-        std::iter::repeat_with(|| shares.claim(lane)).take_while(|got| *got).count()
+        std::iter::repeat_with(|| shares.try_acquire(lane)).take_while(|got| *got).count()
     }
 
     /// A lane whose receiver has always answered.
     fn trusted(shares: &mut FairShare, lane: i64) {
         for _ in 0..64 {
-            assert!(shares.claim(lane));
-            shares.give_back(lane, false);
+            assert!(shares.try_acquire(lane));
+            shares.release(lane, false);
         }
     }
 
     #[test]
     fn a_lane_begins_with_few_threads_and_earns_half_of_them() {
-        let mut shares = FairShare::of(64);
+        let mut shares = FairShare::new(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
-            shares.give_back(1, false);
+            shares.release(1, false);
         }
         assert_eq!(claim_all(&mut shares, 1), 8);
         for _ in 0..8 {
-            shares.give_back(1, false);
+            shares.release(1, false);
         }
         trusted(&mut shares, 1);
         assert_eq!(claim_all(&mut shares, 1), 32);
@@ -120,50 +120,50 @@ mod tests {
 
     #[test]
     fn a_lane_that_timed_out_has_one_thread_at_a_time_until_it_answers() {
-        let mut shares = FairShare::of(64);
+        let mut shares = FairShare::new(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
-            shares.give_back(1, true);
+            shares.release(1, true);
         }
         shares.forget_idle();
         assert_eq!(claim_all(&mut shares, 1), 1);
-        shares.give_back(1, false);
+        shares.release(1, false);
         shares.forget_idle();
         assert_eq!(claim_all(&mut shares, 1), 2);
     }
 
     #[test]
     fn busy_lanes_that_all_stall_leave_a_quarter_to_newcomers() {
-        let mut shares = FairShare::of(64);
+        let mut shares = FairShare::new(64);
         for lane in 1..=5 {
             trusted(&mut shares, lane);
         }
         let held: Vec<_> = (1..=5).map(|lane| claim_all(&mut shares, lane)).collect();
         assert_eq!(held, [32, 16, 1, 1, 1]);
-        let newcomers = (100..).take_while(|lane| shares.claim(*lane)).count();
+        let newcomers = (100..).take_while(|lane| shares.try_acquire(*lane)).count();
         assert_eq!(newcomers, 64 - 51);
         assert_eq!(shares.free(), 0);
     }
 
     #[test]
     fn few_threads_are_shared_too() {
-        let mut shares = FairShare::of(2);
+        let mut shares = FairShare::new(2);
         assert_eq!(claim_all(&mut shares, 1), 1);
         assert_eq!(claim_all(&mut shares, 2), 1);
-        assert!(FairShare::of(0).claim(1));
+        assert!(FairShare::new(0).try_acquire(1));
     }
 
     #[test]
     fn idle_lanes_are_forgotten_and_those_that_hung_up_to_a_bound() {
-        let mut shares = FairShare::of(64);
+        let mut shares = FairShare::new(64);
         let hang = |shares: &mut FairShare, lane| {
-            assert!(shares.claim(lane));
-            shares.give_back(lane, true);
+            assert!(shares.try_acquire(lane));
+            shares.release(lane, true);
             shares.forget_idle();
         };
         trusted(&mut shares, 0);
         (0..10_000).for_each(|lane| hang(&mut shares, lane));
-        assert!(shares.lanes.len() <= MOST_REMEMBERED + 1, "{}", shares.lanes.len());
+        assert!(shares.lanes.len() <= MAX_REMEMBERED + 1, "{}", shares.lanes.len());
         assert_eq!(shares.under_way(), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Threads that stay.
-const FEWEST: usize = 2;
+const MIN_THREADS: usize = 2;
 
 /// How long a thread beyond those waits for another job before it ends.
 const IDLE: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ impl<J: Send + 'static> ThreadPool<J> {
         let state = PoolState { jobs: VecDeque::new(), threads: 0, idle: 0, closed: false };
         let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), carry: Box::new(carry) };
         let pool = Self { shared: Arc::new(shared), most: most.max(1) };
-        for _ in 0..FEWEST.min(pool.most) {
+        for _ in 0..MIN_THREADS.min(pool.most) {
             pool.grow(&mut pool.shared.lock())?;
         }
         Ok(pool)
@@ -92,7 +92,7 @@ impl<J> PoolShared<J> {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            let spare = state.threads > FEWEST;
+            let spare = state.threads > MIN_THREADS;
             if state.closed {
                 break;
             }
@@ -100,7 +100,7 @@ impl<J> PoolShared<J> {
             let (woken, waited_long) = self.wait(state, spare);
             state = woken;
             state.idle -= 1;
-            if waited_long && state.jobs.is_empty() && state.threads > FEWEST {
+            if waited_long && state.jobs.is_empty() && state.threads > MIN_THREADS {
                 break;
             }
         }

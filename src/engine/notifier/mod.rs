@@ -1,7 +1,7 @@
 //! What follows a last failure: the notices of the outbox are told by threads of their own, so that POSTs take none
 //! from the deliveries, and mails about failures never stand before those of a login.
 //!
-//! [`NotificationDispatcher::pass`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
+//! [`NotificationDispatcher::run_once`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
 //! earlier; what a stop or a crash cuts short is told again after the next start.
 
 pub mod notification_sender;
@@ -108,7 +108,7 @@ impl NotificationService {
     /// next start.
     pub fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        self.app.bells.escalate.ring();
+        self.app.bells.escalate.notify();
         if self.thread.join().is_err() {
             tracing::error!("the escalation ended by a panic");
         }
@@ -120,7 +120,7 @@ impl NotificationDispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self {
-            shares: FairShare::of(threads),
+            shares: FairShare::new(threads),
             lane: i64::MIN,
             under_way: HashSet::new(),
             mails: 0,
@@ -135,22 +135,22 @@ impl NotificationDispatcher {
     ///
     /// # Errors
     /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
-    pub fn pass(
+    pub fn run_once(
         &mut self,
         app: &App,
         told: Vec<NotificationResult>,
         intake: DispatcherMode,
     ) -> Result<Vec<Notification>> {
-        let _pass = app.pulse.pass(&app.bells.progress);
+        let _pass = app.pulse.begin_pass(&app.bells.progress);
         for NotificationResult { key, lane, next, timed_out } in told {
             match lane {
-                Some(lane) => self.shares.give_back(lane, timed_out),
+                Some(lane) => self.shares.release(lane, timed_out),
                 None => self.mails = self.mails.saturating_sub(1),
             }
             self.end(key, next);
         }
         self.record(app)?;
-        if intake == DispatcherMode::Closed {
+        if intake == DispatcherMode::Draining {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
@@ -159,7 +159,7 @@ impl NotificationDispatcher {
         let (found, lapsed): (Vec<_>, Vec<_>) = found.into_iter().partition(|notice| is_worth(notice, now));
         for notice in lapsed {
             if let Some(lane) = notice.lane {
-                shares.give_back(lane, false);
+                shares.release(lane, false);
             }
             self.end(notice.key, NextStep::Failed);
         }
@@ -218,7 +218,7 @@ impl NotificationDispatcher {
             tracing::error!("row {key} of the outbox is left alone until the next start: {error}");
             self.aside.insert(key);
             // It stood before others.
-            app.bells.escalate.ring();
+            app.bells.escalate.notify();
         }
     }
 
@@ -243,7 +243,7 @@ impl NotificationDispatcher {
             }
             let (waiting, most) = (outbox::next_waiting(read)?, shares.free());
             let mut rows = outbox::mails(read, &skipped, most_mails)?;
-            rows.extend(outbox::posts(read, &skipped, most, &mut lane, |lane| shares.claim(lane))?);
+            rows.extend(outbox::posts(read, &skipped, most, &mut lane, |lane| shares.try_acquire(lane))?);
             let (mut found, mut broken) = (Vec::new(), Vec::new());
             for (key, lane) in rows {
                 match outbox::find(read, key) {
@@ -251,13 +251,13 @@ impl NotificationDispatcher {
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
-                        lane.into_iter().for_each(|lane| shares.give_back(lane, false));
+                        lane.into_iter().for_each(|lane| shares.release(lane, false));
                     }
                 }
             }
             Ok(OutboxScan { waiting, found, broken, shares, lane })
         };
-        app.store.look(look)
+        app.store.read_blocking(look)
     }
 }
 
@@ -309,7 +309,7 @@ fn start_pool(
     ThreadPool::start(most, move |notice: Notification| {
         if let Some(ended) = tell(&notice, &now) {
             told.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
-            bells.escalate.ring();
+            bells.escalate.notify();
         }
     })
 }
@@ -322,13 +322,13 @@ fn run(
 ) {
     let mut desk = NotificationDispatcher::new(THREADS);
     while !stopping.load(Ordering::Acquire) {
-        turn(app, &mut desk, threads, told, DispatcherMode::Open);
+        turn(app, &mut desk, threads, told, DispatcherMode::Running);
     }
     let until = app.clock.monotonic() + DRAIN;
     while !desk.is_clear() && app.clock.monotonic() < until {
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
         desk.deadline = app.clock.now().checked_add(left).ok();
-        turn(app, &mut desk, threads, told, DispatcherMode::Closed);
+        turn(app, &mut desk, threads, told, DispatcherMode::Draining);
     }
 }
 
@@ -340,13 +340,13 @@ fn turn(
     told: &Mutex<Vec<NotificationResult>>,
     intake: DispatcherMode,
 ) {
-    let seen = app.bells.escalate.rung();
-    match caught(|| desk.pass(app, drain(told), intake)) {
-        Ok(notices) if notices.is_empty() => app.clock.park(&app.bells.escalate, seen, desk.deadline),
+    let seen = app.bells.escalate.generation();
+    match caught(|| desk.run_once(app, drain(told), intake)) {
+        Ok(notices) if notices.is_empty() => app.clock.wait(&app.bells.escalate, seen, desk.deadline),
         Ok(notices) => notices.into_iter().for_each(|notice| threads.submit(notice)),
         Err(error) => {
             tracing::error!("notices of failures rest for a moment: {error}");
-            app.clock.pause(AFTER_FAULT);
+            app.clock.sleep(AFTER_FAULT);
         }
     }
 }

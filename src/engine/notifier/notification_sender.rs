@@ -9,7 +9,7 @@ use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
-use crate::engine::delivery::attempt::{SendResult, carry};
+use crate::engine::delivery::attempt::{SendResult, send_guarded};
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::{WebhookClient, WebhookRequest};
 use crate::mail::{Mail, MailTransport, SmtpError};
@@ -26,7 +26,7 @@ pub struct NotificationResult {
 
 /// Sends a POST, signed at `now`, and waits for the answer. Never panics.
 pub fn send(courier: &dyn WebhookClient, notice: &Notification, now: Timestamp) -> SendResult {
-    carry(courier, || parcel(notice, now), &notice.id)
+    send_guarded(courier, || parcel(notice, now), &notice.id)
 }
 
 /// What a POST that ended at `now` means for its notice.

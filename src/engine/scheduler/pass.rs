@@ -53,16 +53,16 @@ impl Scheduler {
     /// When the file cannot be read.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
-        let seen = app.store.look(meta::last_seen)?;
+        let seen = app.store.read_blocking(meta::last_seen)?;
         let seen = seen.unwrap_or(now);
-        app.pulse.saw(seen);
+        app.pulse.record_last_seen(seen);
         if now < seen {
             tracing::warn!(
                 "the clock stands at {now}, but this file has seen {seen}: nothing fires by schedule before then; \
                  set the clock right, or give a new --db if the file was used with --test-clock"
             );
         }
-        let held_since = app.store.look(hold::held_since)?;
+        let held_since = app.store.read_blocking(hold::held_since)?;
         if let Some(since) = held_since {
             tracing::warn!(
                 "this file is a copy that was made at {since} and is held: all of it is shown, and nothing is fired, \
@@ -83,7 +83,7 @@ impl Scheduler {
     pub fn rest(&mut self, app: &App) {
         self.is_held = true;
         let ended = app.clock.monotonic();
-        app.pulse.turn(SchedulerPass {
+        app.pulse.record_pass(SchedulerPass {
             last_run: Some(app.clock.now()),
             turned: ended,
             ..SchedulerPass::default()
@@ -111,20 +111,20 @@ impl Scheduler {
             (self.gap, self.wall, self.monotonic) = (Outage::before(now, MissReason::Downtime), now, begun);
         }
         self.look_at_the_clock(app, now);
-        app.note_gap(self.gap);
+        app.record_outage(self.gap);
         let mut fired = FireSummary::default();
-        while now >= self.seen && app.store.look(due_cues::next)?.is_some_and(|next| next <= now) {
+        while now >= self.seen && app.store.read_blocking(due_cues::next)?.is_some_and(|next| next <= now) {
             let batch = fire_batch(app, desk, now, self.gap)?;
             fired.cues += batch.cues;
             fired.executions += batch.executions;
             // At once: a fault may end the pass before the next batch.
             app.pulse.add_fired(u64::try_from(batch.executions).unwrap_or(u64::MAX));
-            app.pulse.live(app.clock.monotonic());
+            app.pulse.heartbeat(app.clock.monotonic());
         }
         self.seen = self.seen.max(now);
-        app.pulse.saw(self.seen);
+        app.pulse.record_last_seen(self.seen);
         let ended = app.clock.monotonic();
-        app.pulse.turn(SchedulerPass {
+        app.pulse.record_pass(SchedulerPass {
             last_run: Some(now),
             turned: ended,
             cues: fired.cues,
@@ -138,7 +138,7 @@ impl Scheduler {
     /// # Errors
     /// When the file cannot be read.
     pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
-        let next = app.store.look(due_cues::next)?;
+        let next = app.store.read_blocking(due_cues::next)?;
         Ok(next.map(|next| next.max(self.seen)))
     }
 
@@ -195,7 +195,7 @@ fn fire_due(
         let (cue, step) = match planned {
             Ok(planned) => planned,
             Err(reason) => {
-                due_cues::fail(tx, key, &reason, now)?;
+                due_cues::fail_cue(tx, key, &reason, now)?;
                 continue;
             }
         };
@@ -204,7 +204,7 @@ fn fire_due(
             Entry::Vacant(new) => new.insert(usage::quota(tx, plans, cue.user_key, now)?),
         };
         let Some(quota) = quota else {
-            due_cues::fail(tx, key, "The account is disabled", now)?;
+            due_cues::fail_cue(tx, key, "The account is disabled", now)?;
             continue;
         };
         firing.fire(tx, &cue, &step, Some(gap), quota)?;

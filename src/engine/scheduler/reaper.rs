@@ -3,13 +3,13 @@
 
 use jiff::Timestamp;
 
-use crate::domain::account::device_login::COUNTED_FOR;
+use crate::domain::account::device_login::RATE_WINDOW;
 use crate::domain::execution::{ExecutionStatus, after_lost_claim};
 use crate::domain::notification::alert::NewAlert;
 use crate::error::Result;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
-use crate::store::accounts::idempotency::KEPT_FOR;
+use crate::store::accounts::idempotency::RETENTION_TIME;
 use crate::store::executions::claims;
 use crate::store::executions::claims::ExpiredClaim;
 use crate::store::executions::tell_cue;
@@ -28,7 +28,7 @@ const FORGET_BATCH: u32 = 500;
 /// # Errors
 /// When the file cannot be read or written.
 pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
-    if store.look(claims::next_lost)?.is_none_or(|next| next > now) {
+    if store.read_blocking(claims::next_lost)?.is_none_or(|next| next > now) {
         return Ok(0);
     }
     store.write(move |tx| take_back_batch(tx, now)).wait()
@@ -39,8 +39,8 @@ pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
 /// # Errors
 /// When the file cannot be read or written.
 pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
-    let expired = now.checked_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
-    while store.look(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
+    let expired = now.checked_sub(RETENTION_TIME).unwrap_or(Timestamp::MIN);
+    while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
         store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
     }
     Ok(())
@@ -51,8 +51,8 @@ pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be read or written.
 pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
-    let over = now.checked_sub(COUNTED_FOR).unwrap_or(Timestamp::MIN);
-    while store.look(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
+    let over = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
         store.write(move |tx| device_logins::delete(tx, over, FORGET_BATCH)).wait()?;
     }
     Ok(())
@@ -63,17 +63,17 @@ pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be read.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let (lost, answer, login) = store.look(|read| {
+    let (lost, answer, login) = store.read_blocking(|read| {
         Ok((claims::next_lost(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
     })?;
-    let answer = answer.and_then(|oldest| oldest.checked_add(KEPT_FOR).ok());
-    let login = login.and_then(|oldest| oldest.checked_add(COUNTED_FOR).ok());
+    let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
+    let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
     Ok([lost, answer, login].into_iter().flatten().min())
 }
 
 fn take_back_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let mut returned = 0;
-    for claim in &claims::lost(tx, now, BATCH)? {
+    for claim in &claims::expired(tx, now, BATCH)? {
         returned += usize::from(take_back(tx, claim, now)?);
     }
     tx.ring(WakeSet { claim: true, ..WakeSet::default() });
@@ -89,7 +89,7 @@ fn take_back(
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
         format!("The claim of worker {worker} was lost: its lease ended without a report or a sign of life");
-    let returned = claims::take_back(tx, execution.key, status, &reason, now)?;
+    let returned = claims::release(tx, execution.key, status, &reason, now)?;
     if returned {
         let lost = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
         alerts::raise(tx, execution.key, &lost, now)?;

@@ -78,7 +78,7 @@ impl RetentionSweeper {
     ///
     /// # Errors
     /// When the file cannot be read or written; what was left is there for the next pass.
-    pub fn pass(&mut self, app: &App) -> Result<SweepOutcome> {
+    pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
         let (now, retention) = (app.clock.now(), app.settings.retention);
         if !self.has_begun {
             self.begin(app, retention)?;
@@ -87,7 +87,7 @@ impl RetentionSweeper {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        match app.store.look(|read| self.look(read, retention, now))? {
+        match app.store.read_blocking(|read| self.look(read, retention, now))? {
             SweepStep::Erase(cue_key) => {
                 app.store.write(move |tx| cue_deletion::erase(tx, cue_key)).wait()?;
             }
@@ -105,7 +105,7 @@ impl RetentionSweeper {
 
     /// Compares what is kept with what was kept before: histories that are too long now have no mark.
     fn begin(&mut self, app: &App, retention: Retention) -> Result<()> {
-        let before = app.store.look(retention::runs_kept)?;
+        let before = app.store.read_blocking(retention::runs_kept)?;
         let runs = retention.runs.map(i64::from);
         let keeps_less = runs.is_some_and(|runs| before.is_none_or(|before| runs < before));
         if keeps_less {
@@ -186,7 +186,7 @@ impl RetentionSweeper {
         self.gives_back = !self.is_stiff && space.free > if has_given { slack } else { 2 * slack };
         if self.gives_back {
             self.is_stiff = app.store.write(retention::give_back).wait()? <= 0;
-        } else if has_given && let Err(error) = app.store.put_log_back() {
+        } else if has_given && let Err(error) = app.store.checkpoint() {
             tracing::warn!("the file could not be shortened yet; that comes with later writes: {error}");
         }
         Ok(self.gives_back)

@@ -54,7 +54,7 @@ impl SchedulerThread {
     /// Ends the thread after the pass that is under way.
     pub fn stop(self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.app.bells.schedule.ring();
+        self.app.bells.schedule.notify();
         if self.thread.join().is_err() {
             tracing::error!("the scheduler's thread ended by a panic");
         }
@@ -71,22 +71,22 @@ fn run(
     // One pass for a test clock's eyes as long as the sweeper has more to do: the clock is moved on when all is done.
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
-        let seen = app.bells.schedule.rung();
-        app.bells.scheduler_looks(None);
-        app.pulse.live(app.clock.monotonic());
-        pass.get_or_insert_with(|| app.pulse.pass(&app.bells.progress));
-        app.store.try_again();
+        let seen = app.bells.schedule.generation();
+        app.bells.set_next_wakeup(None);
+        app.pulse.heartbeat(app.clock.monotonic());
+        pass.get_or_insert_with(|| app.pulse.begin_pass(&app.bells.progress));
+        app.store.probe_disk();
         match caught(|| turn(app, scheduler, sweeper, desk)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
-                app.bells.scheduler_looks(deadline);
-                app.clock.park(&app.bells.schedule, seen, deadline);
+                app.bells.set_next_wakeup(deadline);
+                app.clock.wait(&app.bells.schedule, seen, deadline);
             }
             Err(error) => {
                 pass = None;
                 tracing::error!("what fell due could not be taken up, and will be: {error}");
-                app.clock.pause(AFTER_A_FAULT);
+                app.clock.sleep(AFTER_A_FAULT);
             }
         }
     }
@@ -100,19 +100,19 @@ fn turn(
     sweeper: &mut RetentionSweeper,
     desk: &DispatchHandle,
 ) -> Result<SweepOutcome> {
-    if app.store.look(hold::is_held)? {
+    if app.store.read_blocking(hold::is_held)? {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
     }
     scheduler.run_once_at(app, Some(desk))?;
     while delivery_service::promote(app)? > 0 {}
     while reaper::return_lost_claims(&app.store, app.clock.now())? > 0 {
-        app.pulse.live(app.clock.monotonic());
+        app.pulse.heartbeat(app.clock.monotonic());
     }
     reaper::forget_answers(&app.store, app.clock.now())?;
     reaper::forget_logins(&app.store, app.clock.now())?;
-    let SweepOutcome::At(sweep) = sweeper.pass(app)? else { return Ok(SweepOutcome::Again) };
-    let waiting = app.store.look(delivery_queue::next_waiting)?;
+    let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
+    let waiting = app.store.read_blocking(delivery_queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }

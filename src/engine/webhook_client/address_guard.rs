@@ -20,7 +20,7 @@ use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// How long the addresses of a name are used again without another look-up.
-pub const KEEP_FOR: Duration = Duration::from_secs(20);
+pub const CACHE_TIME: Duration = Duration::from_secs(20);
 /// The most names whose addresses are kept.
 pub const MAX_KEPT: usize = 1024;
 
@@ -101,7 +101,7 @@ impl AddressGuard {
         }
         // Still full of fresh names: this one is looked up each time, which is slower and no less safe.
         if kept.len() < MAX_KEPT {
-            kept.insert(name, CachedLookup { until: now + KEEP_FOR, addresses });
+            kept.insert(name, CachedLookup { until: now + CACHE_TIME, addresses });
         }
     }
 }

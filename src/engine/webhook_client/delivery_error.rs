@@ -33,7 +33,7 @@ pub enum DeliveryError {
 impl DeliveryError {
     /// The mishap in one word, as figures and the log name it.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => "timeout",
             Self::Refused(_) => "blocked_address",
@@ -45,7 +45,7 @@ impl DeliveryError {
     }
 
     /// What an error of the HTTP library means; `status` is that of an answer whose body was being read.
-    pub(in crate::engine) fn of(error: Error, status: Option<u16>, within: Duration) -> Self {
+    pub(in crate::engine) fn from_ureq(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {
             Error::Timeout(_) => Self::Timeout { within, status },
             Error::Other(other) => match other.downcast_ref::<ResolveError>() {

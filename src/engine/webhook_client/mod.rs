@@ -126,7 +126,7 @@ impl HttpWebhookClient {
 
 impl WebhookClient for HttpWebhookClient {
     fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        let mishap = |status, error| DeliveryError::of(error, status, self.timeout);
+        let mishap = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
         let mut response = self.exchange(parcel).map_err(|error| mishap(None, error))?;
         let http_status = response.status().as_u16();
         let body = read_body(response.body_mut()).map_err(|error| mishap(Some(http_status), error))?;

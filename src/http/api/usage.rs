@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::account::plan::shown;
+use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::user::month_around;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
@@ -26,7 +26,7 @@ pub async fn usage(request: Request) -> Result<Response> {
         "cues": share("active", user.active_cues, limits.cues),
         "executions": share("used", month.executions, limits.executions),
         "rate_limit": {
-            "limit": shown(limits.requests_per_minute),
+            "limit": limit_or_max(limits.requests_per_minute),
             "current_usage": request.rate.used,
         },
         "outcomes": {
@@ -40,6 +40,6 @@ pub async fn usage(request: Request) -> Result<Response> {
 
 /// What is used of a limit, under the name that the spec gives it, and what remains.
 fn share(name: &'static str, used: i64, limit: Option<u32>) -> Value {
-    let limit = shown(limit);
+    let limit = limit_or_max(limit);
     json!({name: used, "limit": limit, "remaining": (i64::from(limit) - used).max(0)})
 }

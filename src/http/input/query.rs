@@ -20,16 +20,16 @@ impl Query {
     /// Takes a query apart. What is no UTF-8 becomes U+FFFD, as an unknown parameter must not refuse a request.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        Self::of("query", text)
+        Self::decode("query", text)
     }
 
     /// Takes the body of a form apart (`application/x-www-form-urlencoded`).
     #[must_use]
-    pub fn of_form(body: &[u8]) -> Self {
-        Self::of("body", &String::from_utf8_lossy(body))
+    pub fn parse_form(body: &[u8]) -> Self {
+        Self::decode("body", &String::from_utf8_lossy(body))
     }
 
-    fn of(part: &'static str, text: &str) -> Self {
+    fn decode(part: &'static str, text: &str) -> Self {
         let decoded =
             |text: &str| String::from_utf8_lossy(&percent_decoded(&text.replace('+', " "))).into_owned();
         let pairs = text

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::{ApiKey, may_hold_a_secret};
-use crate::domain::account::plan::shown;
+use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::quota::is_near;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
@@ -83,12 +83,12 @@ pub async fn answer(
     let client = client_of(server, peer, &head.headers);
     let mut visit = RequestContext::begin(server, request_id(&head.headers), client, !body.is_end_stream());
     let (method, version) = (head.method.clone(), head.version);
-    let reply = match caught(pass(server, peer, head, body, deadline, &mut visit)).await {
+    let reply = match caught(handle(server, peer, head, body, deadline, &mut visit)).await {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => visit.failed(error),
         Err(panic) => visit.failed(Error::Fault(format!("a handler panicked: {}", said(&*panic)))),
     };
-    let mut response = dressed(reply, &visit);
+    let mut response = with_common_headers(reply, &visit);
     // The rest of this body is not worth reading, and what comes after it cannot be found.
     let cut = visit.unread && [408, 413].contains(&response.status().as_u16());
     if cut && version < Version::HTTP_2 {
@@ -109,7 +109,7 @@ pub fn answer_without_request(
 ) -> hyper::Response<Bytes> {
     let mut visit = RequestContext::begin(server, fresh_id(), peer.ip(), false);
     visit.rate = server.windows.admit(RateLimitKey::Address(visit.client), visit.now);
-    let response = dressed(Response::failed(refusal.into(), &visit.id), &visit);
+    let response = with_common_headers(Response::failed(refusal.into(), &visit.id), &visit);
     visit.note(server, None, response.status(), Duration::ZERO);
     response
 }
@@ -135,7 +135,7 @@ impl RequestContext {
     }
 }
 
-async fn pass(
+async fn handle(
     server: &ServerState,
     peer: SocketAddr,
     head: Parts,
@@ -146,7 +146,7 @@ async fn pass(
     let found = match_route(server.table, &head.method, head.uri.path());
     visit.route = if let RouteMatch::Found(route, _) = &found { Some(route) } else { None };
     let is_free = visit.route.is_some_and(|route| route.access == Access::Unmetered);
-    let caller = if is_free { None } else { enter(server, visit, bearer(&head.headers)).await? };
+    let caller = if is_free { None } else { authenticate(server, visit, bearer(&head.headers)).await? };
     let (route, params) = match found {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &visit.id),
@@ -155,7 +155,7 @@ async fn pass(
         }
     };
     if let Some(seconds) = visit.rate.refused_for {
-        return Err(rate_exceeded(shown(visit.rate.limit), seconds));
+        return Err(rate_exceeded(limit_or_max(visit.rate.limit), seconds));
     }
     if route.access == Access::ApiKey && caller.is_none() {
         return Err(Error::refused(ErrorCode::InvalidApiKey, "Invalid or missing API key"));
@@ -187,7 +187,7 @@ async fn pass(
 
 /// Looks the key up and counts the request: in the window of its user, or in the address's of all who show no valid
 /// key; they are counted too, else keys could be tried without end.
-async fn enter(
+async fn authenticate(
     server: &ServerState,
     visit: &mut RequestContext,
     key: Option<&str>,
@@ -215,7 +215,7 @@ async fn is_near_by_now(server: &ServerState, caller: &Caller, visit: &RequestCo
     if !is_near(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read_once(move |read| usage::find(read, user_key, now)).await {
+    match server.app.store.read_inline_single(move |read| usage::find(read, user_key, now)).await {
         Ok(month) => is_near(limit, month.executions),
         Err(error) => {
             // What the handler did stands; the next response carries the header.
@@ -229,7 +229,7 @@ async fn is_near_by_now(server: &ServerState, caller: &Caller, visit: &RequestCo
 async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller>> {
     let Some(key) = ApiKey::parse(key) else { return Ok(None) };
     let key_hash = key.hash();
-    let found = app.store.read_once(move |read| api_keys::find_owner(read, &key_hash, now)).await?;
+    let found = app.store.read_inline_single(move |read| api_keys::find_owner(read, &key_hash, now)).await?;
     Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = app.settings.plans.limits(&plan);
         Caller { user_key, user_id, key, key_hash, plan, limits, executions }
@@ -286,10 +286,10 @@ fn too_slow() -> Error {
 }
 
 /// Adds the headers that every response has; those of the reply itself win.
-fn dressed(reply: Response, visit: &RequestContext) -> hyper::Response<Bytes> {
+fn with_common_headers(reply: Response, visit: &RequestContext) -> hyper::Response<Bytes> {
     let mut headers = HeaderMap::with_capacity(16);
-    headers.insert("x-ratelimit-limit", shown(visit.rate.limit).into());
-    headers.insert("x-ratelimit-remaining", shown(visit.rate.remaining()).into());
+    headers.insert("x-ratelimit-limit", limit_or_max(visit.rate.limit).into());
+    headers.insert("x-ratelimit-remaining", limit_or_max(visit.rate.remaining()).into());
     headers.insert("x-ratelimit-reset", visit.rate.reset.into());
     if visit.near_quota {
         headers.insert("x-cueapi-usage-warning", HeaderValue::from_static("approaching_limit"));

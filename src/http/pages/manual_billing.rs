@@ -5,7 +5,7 @@ use hyper::StatusCode;
 
 use crate::actions::billing as actions;
 use crate::actions::billing::PlanOverview;
-use crate::domain::account::plan::{NO_LIMIT, PlanLimits, shown};
+use crate::domain::account::plan::{NO_LIMIT, PlanLimits, limit_or_max};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
 use crate::http::pages::{Form, NoticeKind, Page, action};
@@ -142,7 +142,7 @@ fn plan_page(request: &Request, portal: &PlanOverview, token: &str) -> Response 
 
 fn question_page(request: &Request, portal: &PlanOverview, token: &str) -> Response {
     let limit = limits(request, FREE).cues;
-    let above = portal.user.active_cues - i64::from(shown(limit));
+    let above = portal.user.active_cues - i64::from(limit_or_max(limit));
     let page = match (&portal.waiting, portal.user.plan.as_str()) {
         (Some(_), FREE) => Page::new("Withdraw the request?").text("Your account stays on the free plan."),
         (_, plan) => Page::new("Cancel the plan?").text(&format!(
@@ -169,7 +169,7 @@ fn limits(request: &Request, plan: &str) -> PlanLimits {
 }
 
 fn facts(limits: PlanLimits) -> [(&'static str, String); 3] {
-    let of = |limit| match shown(limit) {
+    let of = |limit| match limit_or_max(limit) {
         NO_LIMIT => "no limit".to_owned(),
         limit => limit.to_string(),
     };

@@ -23,13 +23,13 @@ use crate::http::routes::Route;
 use crate::http::server::monitored_stream::ConnectionState;
 
 /// How many of a full server's connections are asked to give their place at a time: one in so many.
-const GIVE_PLACE: usize = 16;
+const EVICTION_FRACTION: usize = 16;
 
 /// After a failed accept (no file descriptor left, as a rule) the next one is tried this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How soon a full server looks again for connections that have become idle.
-const ROOM_PAUSE: Duration = Duration::from_millis(50);
+const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a server listens, and what for.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl ConnectionSet {
         let idle = self.activities.values().filter_map(|activity| Some((activity.idleness()?, activity)));
         let mut idle: Vec<_> = idle.collect();
         idle.sort_unstable_by_key(|(idleness, _)| *idleness);
-        for (_, activity) in idle.iter().take(self.tasks.len().div_ceil(GIVE_PLACE)) {
+        for (_, activity) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
             activity.give_place();
         }
     }
@@ -119,7 +119,7 @@ async fn accept(
         while open.tasks.len() >= bound {
             open.make_room();
             // Those that were at work a moment ago may be idle by then.
-            connection::within(ROOM_PAUSE, open.ended()).await;
+            connection::within(EVICTION_PAUSE, open.ended()).await;
         }
         open.serve(server, stream, peer);
     }

@@ -8,7 +8,7 @@ use crate::store::db::columns::{millis, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
 /// How long an answer is kept (contract §4).
-pub const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24);
+pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// An answer as it was first given.
 #[derive(Debug, Clone, PartialEq, Eq)]

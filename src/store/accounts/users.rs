@@ -8,7 +8,7 @@ use crate::domain::billing::offer::Interval;
 use crate::error::Result;
 use crate::store::accounts::plan_limits::pause_above_limit;
 use crate::store::db::columns::{instant, maybe_instant, millis};
-use crate::store::db::counters::settle;
+use crate::store::db::counters::flush;
 use crate::store::{ReadTx, WriteTx};
 
 const COLUMNS: &str =
@@ -107,7 +107,7 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
 /// # Errors
 /// When the file cannot be read or written.
 pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
-    settle(tx)?;
+    flush(tx)?;
     Ok(tx
         .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
         .query_row([user_key], |row| row.get(0))

@@ -11,7 +11,7 @@ use crate::store::db::columns::{broken, instant, maybe_instant, millis, word};
 use crate::store::{ReadTx, WriteTx};
 
 /// Links of one user that can be used at a time, of each kind; a further one takes the place of the oldest.
-const MOST_LINKS: u32 = 10;
+const MAX_LINKS: u32 = 10;
 /// Expired links that are dropped with a new one.
 const DROPPED_AT_ONCE: u32 = 100;
 
@@ -64,7 +64,7 @@ pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp)
             (SELECT key FROM billing_requests WHERE user_key = ?1 AND status = 'offered'
               ORDER BY key DESC LIMIT -1 OFFSET ?2)",
     )?
-    .execute(params![new.user_key, MOST_LINKS - 1])?;
+    .execute(params![new.user_key, MAX_LINKS - 1])?;
     tx.prepare_cached(
         "INSERT INTO billing_requests (id, user_key, plan, plan_interval, status, link_hash, link_expires_at)
          VALUES (?1, ?2, ?3, ?4, 'offered', ?5, ?6)",
@@ -183,7 +183,7 @@ pub fn insert_portal_link(
         "DELETE FROM billing_portal_links WHERE key IN
             (SELECT key FROM billing_portal_links WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2)",
     )?
-    .execute(params![user_key, MOST_LINKS - 1])?;
+    .execute(params![user_key, MAX_LINKS - 1])?;
     tx.prepare_cached("INSERT INTO billing_portal_links (hash, user_key, expires_at) VALUES (?1, ?2, ?3)")?
         .execute(params![hash, user_key, millis(expires_at)])?;
     Ok(())

@@ -10,7 +10,7 @@ use crate::store::db::columns::{millis, word};
 use crate::store::{ReadTx, WriteTx};
 
 /// How long an event's id is known; the provider tries again for a few days.
-const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
+const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Ids that are forgotten with each new one.
 const FORGOTTEN_AT_ONCE: u32 = 10;
 
@@ -19,7 +19,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 /// # Errors
 /// When the file cannot be written.
 pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
-    let forgotten = now.checked_sub(KNOWN_FOR).unwrap_or(Timestamp::MIN);
+    let forgotten = now.checked_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE taken_at <= ?1 LIMIT ?2 + 0)",
     )?

@@ -77,7 +77,7 @@ pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue
 
 /// The cue in the columns of [`LIST`].
 fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
-    let mut columns = RowReader::of(row);
+    let mut columns = RowReader::new(row);
     Ok(DueCue {
         key: columns.get()?,
         user_key: columns.get()?,
@@ -132,7 +132,7 @@ pub fn advance(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn fail(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let user_key = tx
         .prepare_cached(
             "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3

@@ -277,7 +277,7 @@ pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Resul
 
 /// The cue in the columns of [`COLUMNS`].
 fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
-    let mut columns = RowReader::of(row);
+    let mut columns = RowReader::new(row);
     Ok(Cue {
         key: columns.get()?,
         id: columns.get()?,

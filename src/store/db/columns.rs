@@ -80,7 +80,7 @@ pub struct RowReader<'row, 'statement> {
 
 impl<'row, 'statement> RowReader<'row, 'statement> {
     /// All columns of `row`.
-    pub fn of(row: &'row Row<'statement>) -> Self {
+    pub fn new(row: &'row Row<'statement>) -> Self {
         Self { row, next: 0 }
     }
 

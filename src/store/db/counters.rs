@@ -54,7 +54,7 @@ impl CounterDeltas {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn settle(tx: &WriteTx<'_>) -> Result<()> {
+pub fn flush(tx: &WriteTx<'_>) -> Result<()> {
     for (what, more) in tx.tally().waiting.take() {
         if more != 0 {
             tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?

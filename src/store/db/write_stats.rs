@@ -78,8 +78,8 @@ impl Default for WriteStats {
     fn default() -> Self {
         Self {
             counters: Default::default(),
-            batches: Histogram::of(&BATCH),
-            commits: Histogram::of(&COMMIT),
+            batches: Histogram::new(&BATCH),
+            commits: Histogram::new(&COMMIT),
             failed_commits: Counter::default(),
         }
     }

@@ -26,7 +26,7 @@ use crate::store::db::readers::{Pending, ReadTx, execute};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 
 /// The most jobs that share one commit; bounds how long the first of them waits for the last.
-const MOST_IN_A_BATCH: usize = 512;
+const MAX_BATCH_JOBS: usize = 512;
 
 /// How long the writer looks for another job before it sleeps.
 const LINGER: Duration = Duration::from_micros(200);
@@ -209,7 +209,7 @@ fn run(
 ) -> Connection {
     while let Some(first) = next(waiting) {
         let mut batch = vec![first];
-        while batch.len() < MOST_IN_A_BATCH {
+        while batch.len() < MAX_BATCH_JOBS {
             let Ok(next) = waiting.try_recv() else { break };
             batch.push(next);
         }
@@ -313,7 +313,7 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
             return Err(Error::Storage("the transaction was ended by a fault of the disk".to_owned()));
         }
         if keep {
-            counters::settle(&tx)?;
+            counters::flush(&tx)?;
             done.rings = done.rings.and(tx.rings.get());
             done.count.add_all(&tx.count);
             done.changed |= connection.total_changes() > changes;
@@ -334,7 +334,7 @@ pub(in crate::store) fn commit_alone<T>(
 ) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
     let tx = WriteTx::on(connection);
-    let done = job(&tx).and_then(|done| counters::settle(&tx).map(|()| done));
+    let done = job(&tx).and_then(|done| counters::flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done
 }

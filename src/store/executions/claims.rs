@@ -144,7 +144,7 @@ pub fn claim(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn extend(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
+pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
     let extended = tx
         .prepare_cached(
             "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
@@ -167,7 +167,7 @@ pub struct ExpiredClaim {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn lost(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
+pub fn expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
     let mut statement = read.prepare_cached(&lost_sql())?;
     let mut rows = statement.query([millis(now)])?;
     let mut lost = Vec::new();
@@ -229,7 +229,7 @@ pub fn next_lost(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take_back(
+pub fn release(
     tx: &WriteTx<'_>,
     key: i64,
     status: ExecutionStatus,

@@ -20,7 +20,7 @@ use crate::store::notifications::on_failure::{after_failure, after_success};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// The most of one lane that one pass takes up.
-const MOST_OF_A_LANE: usize = 64;
+const MAX_PER_LANE: usize = 64;
 
 /// An attempt that has been taken up: stored as under way, not yet sent.
 pub struct ClaimedDelivery {
@@ -154,7 +154,7 @@ pub fn any_to_send(read: &ReadTx<'_>) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take(
+pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     most: usize,
@@ -173,7 +173,7 @@ pub fn take(
     {
         *lane = next;
         if may_take(next) {
-            let mut keys = ready(tx, next, MOST_OF_A_LANE.min(most - taken.len()))?;
+            let mut keys = ready(tx, next, MAX_PER_LANE.min(most - taken.len()))?;
             taken.extend(take_up(tx, &mut keys, now)?);
             more.push_back((next, keys));
         }
@@ -228,7 +228,7 @@ pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn give_up(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
     tx.tally().waiting(QueueName::Retry, -retries);
     for (sql, waits) in GIVE_UP {
@@ -245,7 +245,7 @@ pub fn give_up(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) ->
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn recover(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
+pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
     tx.tally().waiting(QueueName::Send, i64::try_from(recovered).unwrap_or(i64::MAX));
     tx.ring(WakeSet { send: recovered > 0, ..WakeSet::default() });

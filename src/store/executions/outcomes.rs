@@ -41,7 +41,12 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn end(tx: &WriteTx<'_>, execution_key: i64, status: ExecutionStatus, outcome: &Outcome) -> Result<()> {
+pub fn complete_execution(
+    tx: &WriteTx<'_>,
+    execution_key: i64,
+    status: ExecutionStatus,
+    outcome: &Outcome,
+) -> Result<()> {
     // It may have been reported by a worker that had lost it, while it waited for another one.
     let waits = tx
         .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue = 'claim'")?

@@ -9,7 +9,7 @@ use crate::store::db::columns::{broken, instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
 /// Most workers in one list.
-const MOST_LISTED: u32 = 1_000;
+const MAX_LISTED: u32 = 1_000;
 
 /// Notes a heartbeat: registers the worker, or refreshes it.
 ///
@@ -47,7 +47,7 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
             "SELECT worker_id, handlers, last_heartbeat, registered_since FROM workers
               WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0",
         )?
-        .query_map(params![user_key, MOST_LISTED], read_worker)?
+        .query_map(params![user_key, MAX_LISTED], read_worker)?
         .collect::<rusqlite::Result<Vec<_>>>()?)
 }
 

@@ -30,9 +30,9 @@ pub enum CopyError {
     /// There is a file already.
     Exists(PathBuf),
     /// There is no file, but what a database that was there has left behind.
-    Remains(PathBuf),
+    LeftoverFiles(PathBuf),
     /// The copy would take its own original's place.
-    Same(PathBuf),
+    SourceIsTarget(PathBuf),
     /// The disk is full.
     Full {
         /// What was to be written.
@@ -54,12 +54,12 @@ impl fmt::Display for CopyError {
         match self {
             Self::File(error) => error.fmt(f),
             Self::Exists(path) => write!(f, "{} exists already", path.display()),
-            Self::Remains(path) => write!(
+            Self::LeftoverFiles(path) => write!(
                 f,
                 "{} is there, left behind by a database that had this name: it would get into the copy. Move it away",
                 path.display()
             ),
-            Self::Same(path) => write!(f, "{} cannot be restored from itself", path.display()),
+            Self::SourceIsTarget(path) => write!(f, "{} cannot be restored from itself", path.display()),
             Self::Full { path, bytes } => write!(
                 f,
                 "the disk is full: {} takes about {} MB; nothing of it is left behind",
@@ -113,7 +113,7 @@ pub fn restore(
 ) -> Result<Vec<MovedAside>, CopyError> {
     let _lock = ServerLock::take(to)?;
     if is_same(backup, to) {
-        return Err(CopyError::Same(to.to_owned()));
+        return Err(CopyError::SourceIsTarget(to.to_owned()));
     }
     if !replaces {
         refuse_existing(to)?;
@@ -257,7 +257,7 @@ fn refuse_existing(path: &Path) -> Result<(), CopyError> {
 fn refuse_taken(path: &Path) -> Result<(), CopyError> {
     refuse_existing(path)?;
     match LOGS.map(|suffix| beside(path, suffix)).into_iter().find(|log| is_there(log)) {
-        Some(log) => Err(CopyError::Remains(log)),
+        Some(log) => Err(CopyError::LeftoverFiles(log)),
         None => Ok(()),
     }
 }

@@ -18,7 +18,7 @@ use crate::store::maintenance::retention::{self, PageUsage};
 use crate::store::maintenance::schema_check;
 
 /// The most that is told of one kind of damage.
-const MOST_TOLD: usize = 20;
+const MAX_LISTED_PROBLEMS: usize = 20;
 
 /// What was found.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct DatabaseSummary {
 /// [`OpenError`] where it is no file of ours, or of a later version.
 pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, OpenError> {
     let connection = open_to_read(path)?;
-    let failed = |error: rusqlite::Error| OpenError::of(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
     // One picture for all that is compared.
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
     let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
@@ -93,7 +93,7 @@ impl CheckReport {
 
 /// What SQLite finds in the pages; what it found before a damage that ends its look is told all the same.
 fn integrity(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
-    let mut check = file.prepare(&format!("PRAGMA integrity_check({MOST_TOLD})"))?;
+    let mut check = file.prepare(&format!("PRAGMA integrity_check({MAX_LISTED_PROBLEMS})"))?;
     for line in check.query_map([], |row| row.get::<_, String>(0))? {
         // The first row may hold many lines, below the name of the database.
         let line = line?;
@@ -106,7 +106,7 @@ fn integrity(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
 fn orphans(file: &Connection, problems: &mut Vec<String>) -> Result<()> {
     let mut orphans = file.prepare("PRAGMA foreign_key_check")?;
     let mut orphans = orphans.query([])?;
-    while let Some(orphan) = orphans.next()?.filter(|_| problems.len() < 2 * MOST_TOLD) {
+    while let Some(orphan) = orphans.next()?.filter(|_| problems.len() < 2 * MAX_LISTED_PROBLEMS) {
         let (table, key, parent): (String, Option<i64>, String) =
             (orphan.get(0)?, orphan.get(1)?, orphan.get(2)?);
         problems.push(format!(

@@ -14,10 +14,10 @@ use crate::store::{ReadTx, WriteTx};
 pub const BATCH: i64 = 200;
 
 /// Bytes of payloads and outcomes taken away at a time, roughly: freeing their pages takes longer than the rows do.
-const MOST_BYTES: i64 = 4 << 20;
+const MAX_BYTES: i64 = 4 << 20;
 
 /// Pages given back at a time.
-const MOST_PAGES: i64 = 1_024;
+const MAX_PAGES: i64 = 1_024;
 
 const BY_AGE: &str = "SELECT key, status = 'success' OR status = 'failed', updated_at, created_at
    FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
@@ -210,7 +210,7 @@ pub(in crate::store) fn delete_found(
 fn in_bounds(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result<usize> {
     let mut bytes = 0;
     for (done, key) in keys.iter().enumerate() {
-        if bytes >= MOST_BYTES {
+        if bytes >= MAX_BYTES {
             return Ok(done);
         }
         bytes += delete(*key)?;
@@ -279,7 +279,7 @@ pub fn space(read: &ReadTx<'_>) -> Result<PageUsage> {
 /// When the file cannot be written.
 pub fn give_back(tx: &WriteTx<'_>) -> Result<i64> {
     let before = space(tx)?.free;
-    let mut step = tx.prepare(&format!("PRAGMA incremental_vacuum({MOST_PAGES})"))?;
+    let mut step = tx.prepare(&format!("PRAGMA incremental_vacuum({MAX_PAGES})"))?;
     let mut pages = step.raw_query();
     // One row a page.
     while pages.next()?.is_some() {}

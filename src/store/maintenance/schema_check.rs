@@ -28,15 +28,15 @@ const PARTS: &str = "
 /// would not fill. It takes a millisecond or two, for the schema is made in memory and no row is read.
 ///
 /// # Errors
-/// [`OpenError::Unlike`], among others; the file stays untouched.
+/// [`OpenError::SchemaMismatch`], among others; the file stays untouched.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let file = open_to_look(path)?;
     let compared = parts(&file).and_then(|there| Ok((there, wanted()?)));
-    let (there, wanted) = compared.map_err(|error| OpenError::of(path, &error))?;
+    let (there, wanted) = compared.map_err(|error| OpenError::from_sqlite(path, &error))?;
     let lacking = wanted.difference(&there).next().map(|part| lacks(part));
     let asking = || there.difference(&wanted).find(|part| asks_more(part, &wanted)).map(|part| is_more(part));
     match lacking.or_else(asking) {
-        Some(difference) => Err(OpenError::Unlike { path: path.to_owned(), difference }),
+        Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),
         None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::alert::{Alert, AlertType, MOST_KEPT, NewAlert, STANDS_FOR};
+use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, notice_id};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
@@ -80,7 +80,7 @@ pub(in crate::store) fn raise_about(
     alert: &NewAlert,
     now: Timestamp,
 ) -> Result<bool> {
-    let (alert_type, since) = (alert.alert_type(), before(now, STANDS_FOR));
+    let (alert_type, since) = (alert.alert_type(), before(now, DEDUP_WINDOW));
     if tx.prepare_cached(STANDS)?.exists(params![subject.cue_key, alert_type.as_str(), millis(since)])? {
         return Ok(false);
     }
@@ -104,7 +104,7 @@ pub(in crate::store) fn raise_about(
         raised.metadata.to_string(),
         millis(now),
     ])?;
-    tx.prepare_cached(FORGET)?.execute(params![subject.user_key, MOST_KEPT])?;
+    tx.prepare_cached(FORGET)?.execute(params![subject.user_key, MAX_KEPT])?;
     if let Some(url) = &subject.alert_webhook_url {
         let body = canonical(&raised.json());
         let (user_key, url) = (subject.user_key, Some(url.clone()));

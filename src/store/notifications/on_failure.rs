@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::notification::alert::{FAILURES_IN_A_ROW, NewAlert};
 use crate::domain::notification::failure_report::{
-    COUNTED_FOR, FailureMail, FailureReport, MOST_MAILS, held_until, told,
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
 };
 use crate::domain::notification::{NotificationKind, notice_id};
 use crate::domain::webhook::request::instant;
@@ -97,11 +97,11 @@ pub fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
 /// Stores a mail, or counts it as held back where its user has had as many as an hour may bring.
 fn mail(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
-    if let Some(until) = held_until(mail_before(tx, user_key, MOST_MAILS - 1)?, now) {
+    if let Some(until) = held_until(mail_before(tx, user_key, MAX_MAILS - 1)?, now) {
         let held: u32 = tx.prepare_cached(HOLD_MAIL)?.query_row([user_key], |row| row.get(0))?;
         if held == 1 {
             tracing::warn!(
-                "user {} has had {MOST_MAILS} mails about failures within an hour: more are held back until {until}, \
+                "user {} has had {MAX_MAILS} mails about failures within an hour: more are held back until {until}, \
                  the first is that of execution {}",
                 failed.user_id,
                 failed.subject.execution_id
@@ -111,8 +111,8 @@ fn mail(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()
     }
     let held: Option<u32> = tx.prepare_cached(HELD)?.query_row([user_key], |row| row.get(0)).optional()?;
     // With this one it is the tenth newest.
-    let tenth = mail_before(tx, user_key, MOST_MAILS - 2)?;
-    let counted_since = now.checked_sub(COUNTED_FOR).unwrap_or(Timestamp::MIN);
+    let tenth = mail_before(tx, user_key, MAX_MAILS - 2)?;
+    let counted_since = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(FORGET_MAILS)?.execute(params![user_key, millis(counted_since)])?;
     tx.prepare_cached(COUNT_MAIL)?.execute(params![user_key, millis(now)])?;
     let held_until = held_until(tenth, now).map(instant);

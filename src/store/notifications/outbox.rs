@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::NextStep;
-use crate::domain::notification::{FEW_WAITING, MOST_WAITING, NotificationKind};
+use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
@@ -197,12 +197,12 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     let kind = kind.as_str();
     let waiting: u32 = tx
         .prepare_cached(WAITING_POSTS)?
-        .query_row(params![user_key, kind, MOST_WAITING], |row| row.get(0))?;
-    if waiting >= MOST_WAITING {
+        .query_row(params![user_key, kind, MAX_WAITING], |row| row.get(0))?;
+    if waiting >= MAX_WAITING {
         let dropped: u32 = tx.prepare_cached(DROP)?.query_row(params![user_key, kind], |row| row.get(0))?;
         if dropped == 1 {
             tracing::warn!(
-                "{MOST_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
+                "{MAX_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
                  the first is {id}",
                 user_id(tx, *user_key)?
             );
@@ -217,7 +217,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
             );
         }
     }
-    Ok(waiting < MOST_WAITING)
+    Ok(waiting < MAX_WAITING)
 }
 
 fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;
-use cued::engine::webhook_client::address_guard::{AddressGuard, KEEP_FOR, MAX_KEPT, Monotonic};
+use cued::engine::webhook_client::address_guard::{AddressGuard, CACHE_TIME, MAX_KEPT, Monotonic};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ impl Seconds {
 
 fn policy(values: &str) -> AddressPolicy {
     let values: Vec<AllowRule> = values.split_whitespace().map(|value| value.parse().unwrap()).collect();
-    AddressPolicy::of(&values)
+    AddressPolicy::new(&values)
 }
 
 fn courier(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpWebhookClient {
@@ -169,7 +169,7 @@ fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
     let courier = courier(policy("127.0.0.1/32"), &seconds, script.clone());
     let url = format!("http://rebind.example:{}/", receiver.address.port());
     assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
-    seconds.advance(KEEP_FOR);
+    seconds.advance(CACHE_TIME);
     let text = refused(courier.send(&parcel(&url)));
     assert_eq!(
         text,
@@ -185,7 +185,7 @@ fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
     let script = Script::new(&["93.184.216.34", "127.0.0.1"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), seconds.clock());
     assert_eq!(resolve(&guard, "http://rebind.example/"), Ok(vec!["93.184.216.34:80".to_owned()]));
-    seconds.advance(KEEP_FOR);
+    seconds.advance(CACHE_TIME);
     assert!(resolve(&guard, "http://rebind.example/").is_err());
 }
 
@@ -206,7 +206,7 @@ fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
         assert!(resolve(&guard, url).is_ok());
     }
     assert_eq!(script.asked(), 1);
-    seconds.advance(KEEP_FOR - Duration::from_secs(1));
+    seconds.advance(CACHE_TIME - Duration::from_secs(1));
     assert!(resolve(&guard, "http://a.example/").is_ok());
     assert_eq!(script.asked(), 1);
     seconds.advance(Duration::from_secs(1));
@@ -228,7 +228,7 @@ fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
     // The one beyond the bound was not kept, until the others are too old.
     assert!(resolve(&guard, &url(MAX_KEPT)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 2);
-    seconds.advance(KEEP_FOR);
+    seconds.advance(CACHE_TIME);
     assert!(resolve(&guard, &url(MAX_KEPT)).is_ok() && resolve(&guard, &url(MAX_KEPT)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 3);
 }

@@ -244,7 +244,7 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     // The writer rings after it has answered, and before it takes the next write.
     let rung = || {
         world.write(|_| ());
-        [world.app.bells.claim.rung(), world.app.bells.send.rung()]
+        [world.app.bells.claim.generation(), world.app.bells.send.generation()]
     };
     let [claim, send] = rung();
     assert_eq!(promote(&world.app).unwrap(), 1);

@@ -47,10 +47,10 @@ fn until(world: &World, condition: impl Fn() -> bool) -> Duration {
     let real = Clock::system();
     while !condition() {
         assert!(real.monotonic() < Duration::from_secs(20), "it never came");
-        let seen = world.app.bells.progress.rung();
+        let seen = world.app.bells.progress.generation();
         if !condition() {
             let soon = real.now() + jiff::SignedDuration::from_millis(50);
-            real.park(&world.app.bells.progress, seen, Some(soon));
+            real.wait(&world.app.bells.progress, seen, Some(soon));
         }
     }
     real.monotonic()
@@ -78,7 +78,8 @@ fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
         world.runs(cue, 3);
     }
     let now = world.app.clock.now();
-    let taken = world.write(move |tx| delivery_queue::take(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
+    let taken =
+        world.write(move |tx| delivery_queue::claim_batch(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
     let order: Vec<_> = taken.iter().map(|taken| (taken.ticket.lane, taken.ticket.key)).collect();
     assert_eq!(order, [(20, 4), (20, 5), (20, 6)]);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use cued::engine::delivery::delivery_service::recover;
+use cued::engine::delivery::delivery_service::requeue_interrupted;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::error::Error;
 use cued::store::cues::cue_deletion;
@@ -27,7 +27,7 @@ fn a_delivery_cut_short_is_made_again_with_the_same_number() {
     assert!(world.take(&mut Dispatcher::new(64)).is_empty(), "never two attempts at once");
 
     let world = world.restart();
-    assert_eq!(recover(&world.app).unwrap(), 2);
+    assert_eq!(requeue_interrupted(&world.app).unwrap(), 2);
     assert_eq!(world.state(first), ("pending".to_owned(), 0));
     assert_eq!(world.field::<Option<i64>>(first, "started_at"), None);
     assert_eq!(world.state(second), ("retrying".to_owned(), 2));
@@ -46,7 +46,7 @@ fn recovery_leaves_claims_of_workers_alone() {
     world.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
     let id = world.run(cue);
     world.sql("UPDATE executions SET status = 'delivering', queue = NULL, attempts = 1, last_attempt_at = 1");
-    assert_eq!(recover(&world.app).unwrap(), 0);
+    assert_eq!(requeue_interrupted(&world.app).unwrap(), 0);
     assert_eq!(world.state(id), ("delivering".to_owned(), 1));
 }
 
@@ -63,7 +63,7 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
     let mut elsewhere = Dispatcher::new(64);
     assert_eq!(world.take(&mut elsewhere).len(), 1);
 
-    dispatcher.pass(&world.app, vec![returned], DispatcherMode::Closed).unwrap();
+    dispatcher.run_once(&world.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(world.state(other), ("delivering".to_owned(), 1));
     assert_eq!(world.app.pulse.delivered(), 1, "counted all the same: it has ended");
     assert_eq!(dispatcher.unfinished(), 0);
@@ -79,14 +79,14 @@ fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
     let later = world.run(cue);
 
     let fails = world.refuse_commits();
-    let refused = dispatcher.pass(&world.app, vec![returned], DispatcherMode::Open);
+    let refused = dispatcher.run_once(&world.app, vec![returned], DispatcherMode::Running);
     assert!(matches!(refused, Err(Error::Storage(_))));
-    assert!(dispatcher.pass(&world.app, Vec::new(), DispatcherMode::Open).is_err());
+    assert!(dispatcher.run_once(&world.app, Vec::new(), DispatcherMode::Running).is_err());
     assert_eq!((dispatcher.unfinished(), world.app.pulse.delivered()), (1, 0));
 
     fails.store(false, Ordering::SeqCst);
     assert_eq!(world.state(later), ("pending".to_owned(), 0), "nothing was taken");
-    let taken = dispatcher.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
+    let taken = dispatcher.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(taken.len(), 1);
     assert_eq!(world.state(id), ("success".to_owned(), 1));
     assert_eq!(world.app.pulse.delivered(), 1);
@@ -105,7 +105,10 @@ fn a_result_that_can_never_be_recorded_does_not_hold_up_the_others() {
     let mut dispatcher = Dispatcher::new(64);
     let taken = world.take(&mut dispatcher);
     let returned = taken.iter().map(|taken| world.carry(&Recorder::default(), taken)).collect();
-    assert!(matches!(dispatcher.pass(&world.app, returned, DispatcherMode::Open), Err(Error::Fault(_))));
+    assert!(matches!(
+        dispatcher.run_once(&world.app, returned, DispatcherMode::Running),
+        Err(Error::Fault(_))
+    ));
     assert_eq!(dispatcher.unfinished(), 0);
     assert_eq!(ids.map(|id| world.state(id).0), ["success", "delivering", "success"]);
 }
@@ -130,7 +133,7 @@ fn a_pass_with_nothing_to_do_waits_for_no_write() {
     let (done, ended) = channel();
     let app = Arc::clone(&world.app);
     std::thread::spawn(move || {
-        done.send(Dispatcher::new(8).pass(&app, Vec::new(), DispatcherMode::Open).unwrap().len())
+        done.send(Dispatcher::new(8).run_once(&app, Vec::new(), DispatcherMode::Running).unwrap().len())
     });
     let taken = ended.recv_timeout(Duration::from_secs(10));
     release.send(()).unwrap();

@@ -24,7 +24,7 @@ fn at(text: &str) -> Timestamp {
 
 /// A world whose clock jumps, and the key of an hourly cue made at `start`.
 fn adrift(start: &str, catch_up: CatchUp) -> (World, i64) {
-    let world = World::with_clock(Clock::adrift(at(start)));
+    let world = World::with_clock(Clock::manual(at(start)));
     let user = world.user("u");
     let cue = world.worker_cue(user, |new| {
         new.schedule = Schedule::recurring("0 * * * *", "UTC", catch_up).unwrap();
@@ -200,7 +200,7 @@ fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
 fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
     let folder = tempfile::tempdir().unwrap();
     let open =
-        |now: &str| App::open(Clock::adrift(at(now)), Config::of(folder.path().join("cued.db"))).unwrap();
+        |now: &str| App::open(Clock::manual(at(now)), Config::new(folder.path().join("cued.db"))).unwrap();
     let key = {
         let world = World::of(open(NOON));
         let user = world.user("u");

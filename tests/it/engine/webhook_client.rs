@@ -20,7 +20,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const SHORT: Duration = Duration::from_millis(400);
 
 fn courier_with(timeout: Duration) -> HttpWebhookClient {
-    let policy = AddressPolicy::of(&[AllowRule::Loopback]);
+    let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, timeout, ..ClientOptions::default() };
     HttpWebhookClient::new(&options, Arc::new(|| Duration::ZERO)).unwrap()
 }

@@ -26,11 +26,11 @@ struct Machine {
 
 impl Machine {
     fn boots(folder: &TempDir, at: &str) -> Self {
-        let clock = Clock::adrift(at.parse().unwrap());
+        let clock = Clock::manual(at.parse().unwrap());
         let settings = Config {
             // A test looks as often as it likes.
             plans: Plans::default().limited(false),
-            ..Config::of(folder.path().join("cued.db"))
+            ..Config::new(folder.path().join("cued.db"))
         };
         let app = App::open(clock, settings).unwrap();
         let api = Api::of(World::of(app));
@@ -45,7 +45,7 @@ impl Machine {
         app.clock.set(to);
         let turns = app.pulse.turns();
         until("the scheduler has turned", || {
-            app.bells.schedule.ring();
+            app.bells.schedule.notify();
             // The first may have begun before the clock was set.
             (app.pulse.turns() > turns + 1).then_some(())
         });

@@ -14,7 +14,7 @@ use cued::domain::execution::verification::VerificationMode;
 use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
-use cued::engine::delivery::attempt::{judge, send};
+use cued::engine::delivery::attempt::{classify, send};
 use cued::engine::delivery::delivery_service::promote;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::notifier;
@@ -140,13 +140,18 @@ impl Trial {
         let mut returned = Vec::new();
         loop {
             let taken = self.insist(|trial| {
-                trial.dispatcher.pass(&trial.world.app, std::mem::take(&mut returned), DispatcherMode::Open)
+                trial.dispatcher.run_once(
+                    &trial.world.app,
+                    std::mem::take(&mut returned),
+                    DispatcherMode::Running,
+                )
             });
             if taken.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
             }
             let now = self.world.now();
-            returned = taken.iter().map(|taken| judge(taken, send(&self.courier, taken, now), now)).collect();
+            returned =
+                taken.iter().map(|taken| classify(taken, send(&self.courier, taken, now), now)).collect();
         }
     }
 
@@ -154,7 +159,7 @@ impl Trial {
         let mut told = Vec::new();
         loop {
             let posts = self.insist(|trial| {
-                trial.desk.pass(&trial.world.app, std::mem::take(&mut told), DispatcherMode::Open)
+                trial.desk.run_once(&trial.world.app, std::mem::take(&mut told), DispatcherMode::Running)
             });
             if posts.is_empty() && self.desk.is_clear() {
                 return;

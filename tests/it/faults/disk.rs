@@ -204,7 +204,7 @@ fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reach
     let store = &world.app.store;
     let log = || open::sizes(&world.app.settings.db).wal.unwrap();
     let before = log();
-    assert!(store.try_again());
+    assert!(store.probe_disk());
     assert_eq!(log(), before, "while all is well nothing is written");
 
     let is_full = Arc::new(AtomicBool::new(true));
@@ -212,14 +212,14 @@ fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reach
     // What no commit gets past while it is full.
     drop(store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?)).wait());
     assert!(!store.is_writable());
-    assert!(!store.try_again() && !store.is_writable());
+    assert!(!store.probe_disk() && !store.is_writable());
     assert_eq!(log(), before);
     is_full.store(false, Ordering::SeqCst);
-    assert!(store.try_again() && store.is_writable());
+    assert!(store.probe_disk() && store.is_writable());
     assert!(log() > before, "a page has reached the disk");
     let rows =
         |read: &ReadTx<'_>| Ok(read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0))?);
-    assert_eq!(store.look(rows).unwrap(), 0, "and nothing is left behind");
+    assert_eq!(store.read_blocking(rows).unwrap(), 0, "and nothing is left behind");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
     assert_eq!(claim_next(&world.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
 
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
     let left: (i64, i64) = world
         .app
         .store
@@ -79,7 +79,7 @@ fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
     world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
     assert_eq!(world.app.store.read(claims::next_lost).wait().unwrap(), None);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
     assert!(world.deliver(&courier) > 0, "some are left behind");
     assert_eq!(courier.parcels(), []);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
     let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
     assert_eq!(wrong, Vec::<String>::new());
 }

@@ -166,7 +166,7 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 fn short_histories_of_many_cues_go_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
-    let settings = Config { retention: "1".parse().unwrap(), ..Config::of(path.clone()) };
+    let settings = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
     let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), settings).unwrap());
     let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
@@ -174,7 +174,7 @@ fn short_histories_of_many_cues_go_together() {
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
-    while sweeper.pass(&world.app).unwrap() == SweepOutcome::Again {
+    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
     assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));

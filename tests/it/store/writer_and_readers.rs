@@ -147,7 +147,7 @@ fn a_reader_cannot_write() {
     let Opened { store, folder: _folder, .. } = open();
     let delete = |read: &ReadTx<'_>| Ok(read.execute("DELETE FROM meta", [])?);
     assert!(matches!(store.read(delete).wait(), Err(Error::Storage(_))));
-    assert!(matches!(store.look(delete), Err(Error::Storage(_))));
+    assert!(matches!(store.read_blocking(delete), Err(Error::Storage(_))));
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn a_look_does_not_wait_behind_the_lists_of_callers() {
         })
     });
     // Both would wait for ever: the lists go on when they have ended.
-    store.look(|_| Ok(())).unwrap();
-    store.read_a_row(|_| Ok(())).wait().unwrap();
+    store.read_blocking(|_| Ok(())).unwrap();
+    store.read_inline(|_| Ok(())).wait().unwrap();
     go_on.wait();
     for list in lists {
         list.wait().unwrap();

@@ -9,7 +9,7 @@ use cued::clock::Clock;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::lane_of;
-use cued::engine::delivery::attempt::{judge, send};
+use cued::engine::delivery::attempt::{classify, send};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
@@ -140,12 +140,12 @@ impl World {
     }
 
     pub fn take(&self, dispatcher: &mut Dispatcher) -> Vec<ClaimedDelivery> {
-        dispatcher.pass(&self.app, Vec::new(), DispatcherMode::Open).unwrap()
+        dispatcher.run_once(&self.app, Vec::new(), DispatcherMode::Running).unwrap()
     }
 
     pub fn carry(&self, courier: &dyn WebhookClient, taken: &ClaimedDelivery) -> FinishedAttempt {
         let now = self.app.clock.now();
-        judge(taken, send(courier, taken, now), now)
+        classify(taken, send(courier, taken, now), now)
     }
 
     /// Delivers whatever is ready, until nothing is; answers how many attempts there were.
@@ -153,7 +153,7 @@ impl World {
         let mut dispatcher = Dispatcher::new(self.app.settings.delivery_threads);
         let (mut attempts, mut returned) = (0, Vec::new());
         loop {
-            let taken = dispatcher.pass(&self.app, returned, DispatcherMode::Open).unwrap();
+            let taken = dispatcher.run_once(&self.app, returned, DispatcherMode::Running).unwrap();
             if taken.is_empty() {
                 assert_eq!(dispatcher.unfinished(), 0);
                 return attempts;
@@ -165,7 +165,7 @@ impl World {
 }
 
 fn open(folder: &TempDir, threads: usize, now: Timestamp) -> Arc<App> {
-    let mut settings = Config::of(folder.path().join("cued.db"));
+    let mut settings = Config::new(folder.path().join("cued.db"));
     settings.delivery_threads = threads;
     Arc::new(App::open(Clock::test(Some(now)), settings).unwrap())
 }

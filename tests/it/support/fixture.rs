@@ -41,7 +41,7 @@ impl World {
 
     pub fn with_clock(clock: Clock) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let app = App::open(clock, Config::of(folder.path().join("cued.db"))).unwrap();
+        let app = App::open(clock, Config::new(folder.path().join("cued.db"))).unwrap();
         Self { app: Arc::new(app), _folder: Some(folder) }
     }
 

@@ -134,7 +134,7 @@ impl World {
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let connections = settings.max_connections;
-        let settings = Config { http: settings, ..Config::of(folder.path().join("cued.db")) };
+        let settings = Config { http: settings, ..Config::new(folder.path().join("cued.db")) };
         let app = Arc::new(App::open(Clock::system(), settings).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let until = async {

@@ -52,8 +52,8 @@ impl CronExpr {
 
     /// Whether any date of the calendar matches: `0 0 30 2 *` never does.
     #[must_use]
-    pub fn comes_true(&self) -> bool {
-        self.pattern.comes_true()
+    pub fn ever_matches(&self) -> bool {
+        self.pattern.ever_matches()
     }
 
     /// Whether the hour field covers all 24 hours, which the rule for daylight saving asks (contract §4).

@@ -60,7 +60,7 @@ impl Pattern {
         format!("{} {} {days} {} {weekdays}", list(self.minutes), list(self.hours), list(self.months))
     }
 
-    pub(super) fn comes_true(&self) -> bool {
+    pub(super) fn ever_matches(&self) -> bool {
         const LONGEST_DAY: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         // Every date of the year, 29 February too, falls on each weekday sooner or later.
         self.either_day

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::actions::accounts as actions;
 use crate::domain::account::credentials::Email;
-use crate::domain::account::plan::shown;
+use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::user::ApiKeyInfo;
 use crate::error::{Error, Result};
 use crate::http::api::cues::cue_request::check_url_of;
@@ -54,11 +54,11 @@ pub async fn me(request: Request) -> Result<Response> {
         "has_webhook_secret": true,
         "alert_webhook_url": user.alert_webhook_url,
         "active_cues": user.active_cues,
-        "active_cue_limit": shown(limits.cues),
+        "active_cue_limit": limit_or_max(limits.cues),
         "monthly_executions": executions,
         "executions_this_month": executions,
-        "monthly_execution_limit": shown(limits.executions),
-        "rate_limit_per_minute": shown(limits.requests_per_minute),
+        "monthly_execution_limit": limit_or_max(limits.executions),
+        "rate_limit_per_minute": limit_or_max(limits.requests_per_minute),
         "api_key_prefix": prefix,
         "created_at": instant(user.created_at),
     })))

@@ -54,7 +54,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
         return Err(Error::Fault("a field of a request is gone".to_owned()));
     };
     send_link(&request, &code, email).await?;
-    Ok(Response::ok(&json!({"status": LoginState::EmailSent.word()})))
+    Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
 }
 
 /// `POST /v1/auth/device-code/poll {device_code}`
@@ -75,7 +75,7 @@ pub async fn poll(request: Request) -> Result<Response> {
         Some(LoginState::Approved) => {
             let found = actions::claim(&request.app, code, request.now)?.await?;
             let Some((api_key, email)) = found.handed_out else { return Ok(polled(found.state)) };
-            let status = LoginState::Approved.word();
+            let status = LoginState::Approved.as_str();
             Ok(Response::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
         }
         state => Ok(polled(state)),
@@ -177,7 +177,7 @@ async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin
 
 fn polled(state: Option<LoginState>) -> Response {
     // An approved login is told with its key, or not at all.
-    let status: Value = state.map_or("expired", LoginState::word).into();
+    let status: Value = state.map_or("expired", LoginState::as_str).into();
     Response::ok(&json!({"status": status}))
 }
 

@@ -56,7 +56,7 @@ pub async fn list(request: Request) -> Result<Response> {
         })
         .await?;
     let cues = page.iter().map(CueView::listed).collect();
-    Response::of(&CueListView { cues, total, limit, offset })
+    Response::from_body(&CueListView { cues, total, limit, offset })
 }
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
@@ -66,14 +66,14 @@ pub async fn show(request: Request) -> Result<Response> {
     let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
     query.finish()?;
     let store = &request.app.store;
-    let found = store.read_once(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
+    let found = store.read_inline_single(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
     let (cue, payload) = found.ok_or_else(not_found)?;
     let (key, most) = (cue.key, u32::try_from(limit).unwrap_or(100));
     let look = move |read: &ReadTx<'_>| execution_list::list_of_cue(read, key, most, offset.unsigned_abs());
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
-        1..=SHORT_HISTORY => store.read_a_row(look).await?,
-        _ => store.read_at_length(look).await?,
+        1..=SHORT_HISTORY => store.read_inline(look).await?,
+        _ => store.read_slow(look).await?,
     };
     let shown = CueWithPayload { cue, payload };
     let history = HistoryView {
@@ -82,7 +82,7 @@ pub async fn show(request: Request) -> Result<Response> {
         execution_limit: limit,
         execution_offset: offset,
     };
-    Response::of(&CueView::whole(&shown).with_history(history))
+    Response::from_body(&CueView::whole(&shown).with_history(history))
 }
 
 /// `PATCH /v1/cues/{cue_id}`
@@ -91,7 +91,7 @@ pub async fn update(request: Request) -> Result<Response> {
     let change = cue_change(request.fields()?, &request.app.settings.callbacks)?;
     let id = request.param("cue_id").to_owned();
     let updated = actions::update(&request.app, &caller, id, change)?.await?;
-    Response::of(&CueView::whole(&updated))
+    Response::from_body(&CueView::whole(&updated))
 }
 
 /// `DELETE /v1/cues/{cue_id}`
@@ -124,7 +124,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
     let cue = request
         .app
         .store
-        .read_once(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
+        .read_inline_single(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
         .await?;
     let Some(next_run) = cue.next_run else { return Ok(Response::ok(&json!({"upcoming": []}))) };
     let schedule = cue.schedule.read().map_err(Refusal::from)?;

@@ -61,7 +61,7 @@ pub async fn claim_next(request: Request) -> Result<Response> {
 async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
     let mut stopping = request.stopping.clone();
     // Taken before the first look, so that work that comes during it is not missed.
-    let mut bell = request.app.bells.claim.listen();
+    let mut bell = request.app.bells.claim.subscribe();
     loop {
         let found = look(&request, &filter, limit).await?;
         if !found.is_empty() {

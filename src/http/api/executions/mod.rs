@@ -27,8 +27,9 @@ use crate::store::executions::execution_list::ExecutionFilter;
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, execution_id(&request)?);
-    let found = request.app.store.read_once(move |read| executions::find(read, caller.user_key, id)).await?;
-    Response::of(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
+    let found =
+        request.app.store.read_inline_single(move |read| executions::find(read, caller.user_key, id)).await?;
+    Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 
 /// `GET /v1/executions?cue_id&status&status__in&outcome_state&worker_id&triggered_by&limit&offset`.
@@ -57,7 +58,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let (page, total) = request
         .app
         .store
-        .read_at_length(move |read| {
+        .read_slow(move |read| {
             let limit = u32::try_from(limit).unwrap_or(100);
             execution_list::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
         })

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::actions::verification as actions;
-use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MOST_ARTIFACTS, TEXTS};
+use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
 use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
 use crate::error::Result;
 use crate::http::api::executions::execution_id;
@@ -67,7 +67,7 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
             evidence.insert(name.to_owned(), text.into());
         }
     }
-    if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MOST_ARTIFACTS) {
+    if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
         if compact_object(&artifacts).len() > TEXT_BYTES {
             fields.refuse(ARTIFACTS, &format!("at most {TEXT_BYTES} bytes of JSON are kept"));

@@ -42,7 +42,7 @@ pub async fn health(request: Request) -> Result<Response> {
     if let Some(since) = held_since {
         body["held_since"] = instant(since).into();
     }
-    if app.store.is_damaged() {
+    if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
     }
     Ok(Response::ok(&body))
@@ -51,18 +51,18 @@ pub async fn health(request: Request) -> Result<Response> {
 /// `GET /status`: 503 only when the service cannot do its job.
 pub async fn status(request: Request) -> Result<Response> {
     let app = &request.app;
-    let is_held = match app.store.read_once(hold::is_held).await {
+    let is_held = match app.store.read_inline_single(hold::is_held).await {
         Ok(is_held) => is_held,
         Err(error) => {
             tracing::error!(request_id = request.id, "the database cannot be read: {error}");
-            let reason = if app.store.is_damaged() { DAMAGED } else { "the database cannot be read" };
+            let reason = if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
             let body = json!({"status": "down", "reason": reason});
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
     let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle(), is_held) == "ok";
     let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
-    if app.store.is_damaged() {
+    if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
     } else if is_held {
         body["reason"] = json!("held: a restored copy fires nothing until `cued promote`");
@@ -72,7 +72,7 @@ pub async fn status(request: Request) -> Result<Response> {
 
 fn database_word(app: &App, readable: bool) -> &'static str {
     match (readable, app.store.is_writable()) {
-        (true, _) if app.store.is_damaged() => "damaged",
+        (true, _) if app.store.is_corrupt() => "damaged",
         (true, true) => "ok",
         (true, false) => "not writable",
         (false, _) => "down",

@@ -12,10 +12,10 @@ pub async fn info(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({
         "name": "cued",
         "version": env!("CARGO_PKG_VERSION"),
-        "registration": settings.registration.word(),
+        "registration": settings.registration.as_str(),
         "limits": settings.plans.are_limited(),
         "billing": if settings.stripe.is_some() { "stripe" } else { "manual" },
-        "mail": settings.mail.word(),
+        "mail": settings.mail.as_str(),
         "callbacks": settings.callbacks.words(),
         "test_clock": app.clock.is_test(),
     })))

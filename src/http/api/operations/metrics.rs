@@ -27,7 +27,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
         tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
     }
     let closed = || Error::Storage("the store has been closed".to_owned());
-    let page = page(app, look.ok(), &sizes, app.store.deeds().ok_or_else(closed)?);
+    let page = page(app, look.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
     Ok(Response::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
 }
 
@@ -178,7 +178,7 @@ fn about_the_database(
     page.gauge(
         "cued_database_damaged",
         "Whether damage was met in the database file since the start.",
-        Some(u8::from(app.store.is_damaged())),
+        Some(u8::from(app.store.is_corrupt())),
     );
     page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
     page.gauge("cued_database_wal_bytes", "Size of the write-ahead log beside it.", sizes.wal);

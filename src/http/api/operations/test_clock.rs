@@ -48,7 +48,8 @@ pub async fn advance(request: Request) -> Result<Response> {
     let (app, target, stopping) = (request.app, target.unwrap_or(request.now), request.stopping);
     // A move waits for the engine, and so needs a thread of its own.
     let moved =
-        tokio::task::spawn_blocking(move || test_clock::move_to(&app, target, &|| *stopping.borrow())).await;
+        tokio::task::spawn_blocking(move || test_clock::advance_to(&app, target, &|| *stopping.borrow()))
+            .await;
     let moved = moved.map_err(|error| Error::Fault(format!("the clock was not moved: {error}")))??;
     Ok(Response::ok(&json!({"now": instant(moved.now), "fired": moved.fired, "delivered": moved.delivered})))
 }

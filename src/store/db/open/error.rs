@@ -32,7 +32,7 @@ pub enum OpenError {
         version: i64,
     },
     /// The file could not be brought up to date. It is as it was.
-    Stuck {
+    MigrationFailed {
         /// The file.
         path: PathBuf,
         /// Its schema version.
@@ -41,19 +41,19 @@ pub enum OpenError {
         reason: String,
     },
     /// The file says that it has the present schema, and has another.
-    Unlike {
+    SchemaMismatch {
         /// The file.
         path: PathBuf,
         /// The first difference.
         difference: String,
     },
     /// The file has more than one name.
-    Linked {
+    HardLinked {
         /// The file.
         path: PathBuf,
     },
     /// The file is not there, or is empty, and the log of one is beside it.
-    Orphaned {
+    OrphanedWal {
         /// Where the file should be.
         path: PathBuf,
         /// The log.
@@ -79,7 +79,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The file is a database of some other program, or none at all.
-    Foreign {
+    NotOurDatabase {
         /// The file.
         path: PathBuf,
     },
@@ -91,7 +91,7 @@ pub enum OpenError {
         reason: String,
     },
     /// A thread could not be started.
-    Machine(std::io::Error),
+    ThreadSpawn(std::io::Error),
 }
 
 impl fmt::Display for OpenError {
@@ -107,10 +107,11 @@ impl fmt::Display for OpenError {
             Self::InUse { path, process: None } => {
                 write!(f, "{} is in use by another cued: stop it first, or give another --db", path.display())
             }
-            Self::Newer { .. } | Self::Older { .. } | Self::Stuck { .. } | Self::Unlike { .. } => {
-                self.fmt_schema(f)
-            }
-            Self::Linked { path } => write!(
+            Self::Newer { .. }
+            | Self::Older { .. }
+            | Self::MigrationFailed { .. }
+            | Self::SchemaMismatch { .. } => self.fmt_schema(f),
+            Self::HardLinked { path } => write!(
                 f,
                 "{path} has a second name (a hard link): under each a server could write to it, and spoil it. Remove the \
                  other name, which `find / -xdev -samefile {path}` finds, or make this one a copy; a symbolic link is no harm",
@@ -127,7 +128,7 @@ impl fmt::Display for OpenError {
                 "{} cannot be used now: {reason}. Its disk is full or fails: make space, or look into the system's log",
                 path.display()
             ),
-            Self::Foreign { path } => {
+            Self::NotOurDatabase { path } => {
                 write!(
                     f,
                     "{} is not a cued database: give the path of one, or of a file that does not exist yet",
@@ -141,13 +142,13 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::Orphaned { path, log } => write!(
+            Self::OrphanedWal { path, log } => write!(
                 f,
                 "{} holds writes of a database that is no longer at {}: put that database back, or move the log away",
                 log.display(),
                 path.display()
             ),
-            Self::Machine(error) => write!(f, "a thread could not be started: {error}"),
+            Self::ThreadSpawn(error) => write!(f, "a thread could not be started: {error}"),
         }
     }
 }
@@ -170,13 +171,13 @@ impl OpenError {
                  `cued serve` on it once, which brings it up to date",
                 path.display()
             ),
-            Self::Stuck { path, version, reason } => write!(
+            Self::MigrationFailed { path, version, reason } => write!(
                 f,
                 "{} has schema version {version} and could not be brought to {SCHEMA_VERSION}: {reason}. It is as it \
                  was: the cued that wrote it can go on with it",
                 path.display()
             ),
-            Self::Unlike { path, difference } => write!(
+            Self::SchemaMismatch { path, difference } => write!(
                 f,
                 "{} does not have the tables of schema version {SCHEMA_VERSION}, though it says so: {difference}. It was made \
                  by some other build of cued: go on with that one, or give another --db; `cued check` tells all of it",
@@ -187,10 +188,10 @@ impl OpenError {
     }
 
     /// What SQLite's refusal says of the file.
-    pub(in crate::store) fn of(path: &Path, error: &rusqlite::Error) -> Self {
+    pub(in crate::store) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         let path = path.to_owned();
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => Self::Foreign { path },
+            Some(ErrorCode::NotADatabase) => Self::NotOurDatabase { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, reason: error.to_string() },
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
                 Self::Disk { path, reason: error.to_string() }
@@ -207,6 +208,6 @@ impl OpenError {
 
 impl From<std::io::Error> for OpenError {
     fn from(error: std::io::Error) -> Self {
-        Self::Machine(error)
+        Self::ThreadSpawn(error)
     }
 }

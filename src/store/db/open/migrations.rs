@@ -28,7 +28,7 @@ const STEPS: &[Migration] = &[];
 /// Brings a file of an earlier version up to date, for the server that holds its lock.
 ///
 /// # Errors
-/// [`OpenError::Stuck`]; the file is then as it was.
+/// [`OpenError::MigrationFailed`]; the file is then as it was.
 pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
     run(path, STEPS, SCHEMA_VERSION)
 }
@@ -36,12 +36,12 @@ pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
 fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::of(path, &error))?;
-    let from = version(&connection).map_err(|error| OpenError::of(path, &error))?;
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, &error))?;
+    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
     if from == target {
         return Ok(());
     }
-    let stuck = |reason: String| OpenError::Stuck { path: path.to_owned(), version: from, reason };
+    let stuck = |reason: String| OpenError::MigrationFailed { path: path.to_owned(), version: from, reason };
     let seen = meta::last_seen(&ReadTx::new(&connection)).map_err(|error| stuck(error.to_string()))?;
     let now = seen.unwrap_or(Timestamp::UNIX_EPOCH);
     let kept = backup::snapshot(&connection, path, &format!(".v{from}"), now)

@@ -52,7 +52,7 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     let failed = |error: std::io::Error| OpenError::unusable(path, &error);
     let there = std::fs::metadata(path).map_err(failed)?;
     if there.is_file() && there.nlink() > 1 {
-        return Err(OpenError::Linked { path: path.to_owned() });
+        return Err(OpenError::HardLinked { path: path.to_owned() });
     }
     let version = version(path, &open_to_look(path)?)?;
     // A file that was empty when it was found may be anybody's to read, and so would be the log beside it.
@@ -91,12 +91,12 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
 }
 
 fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
-    let failed = |error: rusqlite::Error| OpenError::of(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
     let connection =
         Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     match version(path, &connection)? {
-        0 => Err(OpenError::Foreign { path: path.to_owned() }),
+        0 => Err(OpenError::NotOurDatabase { path: path.to_owned() }),
         _ => Ok(connection),
     }
 }
@@ -125,8 +125,8 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
-    .map_err(|error| OpenError::of(path, &error))?;
-    prepare_writer(&connection).map_err(|error| OpenError::of(path, &error))?;
+    .map_err(|error| OpenError::from_sqlite(path, &error))?;
+    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
     Ok(connection)
 }
 
@@ -202,7 +202,7 @@ fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
     let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
     let log = beside(&resolved(path), "-wal");
     if !has_bytes(path) && has_bytes(&log) {
-        return Err(OpenError::Orphaned { path: path.to_owned(), log });
+        return Err(OpenError::OrphanedWal { path: path.to_owned(), log });
     }
     Ok(())
 }
@@ -218,20 +218,20 @@ fn create_if_absent(path: &Path) -> Result<(), OpenError> {
 
 /// The schema version of a file that we know, 0 for an empty one.
 fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
-    match marks(connection).map_err(|error| OpenError::of(path, &error))? {
+    match marks(connection).map_err(|error| OpenError::from_sqlite(path, &error))? {
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
             Err(OpenError::Newer { path: path.to_owned(), version })
         }
-        _ => Err(OpenError::Foreign { path: path.to_owned() }),
+        _ => Err(OpenError::NotOurDatabase { path: path.to_owned() }),
     }
 }
 
 /// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
 pub(in crate::store) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
     let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, look).map_err(|error| OpenError::of(path, &error))
+    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, &error))
 }
 
 /// Application, schema version and number of tables: of one moment, for another process may be making the schema.

@@ -86,7 +86,7 @@ fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
     world.run(world.cue("https://example.com/"));
     let take = || {
         world.write(|tx| {
-            delivery_queue::take(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
+            delivery_queue::claim_batch(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
         })
     };
     world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");

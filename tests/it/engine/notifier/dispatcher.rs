@@ -49,7 +49,7 @@ fn tell_one(world: &World, courier: &Recorder, notice: &Notification) -> Notific
 fn tell(world: &World) -> Vec<WebhookRequest> {
     let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
-        let posts = desk.pass(&world.app, told, DispatcherMode::Open).unwrap();
+        let posts = desk.run_once(&world.app, told, DispatcherMode::Running).unwrap();
         if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
             return courier.parcels();
         }
@@ -85,17 +85,17 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
     fail(&world, cue, 20);
     fail(&world, other, 1);
     let mut desk = NotificationDispatcher::new(4);
-    let first = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
+    let first = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
     let mails = first.iter().filter(|notice| notice.url.is_none()).count();
     assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notice| notice.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
-    let again = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
+    let again = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert!(again.iter().all(|notice| first.iter().all(|earlier| earlier.key != notice.key)));
     assert!(!desk.is_clear());
     assert!(
-        desk.pass(&world.app, Vec::new(), DispatcherMode::Closed).unwrap().is_empty(),
+        desk.run_once(&world.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
         "a desk that closes takes nothing"
     );
 }
@@ -135,7 +135,8 @@ fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 2);
     let (courier, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
-    let pass = |desk: &mut NotificationDispatcher, told| desk.pass(&world.app, told, DispatcherMode::Open);
+    let pass =
+        |desk: &mut NotificationDispatcher, told| desk.run_once(&world.app, told, DispatcherMode::Running);
     let first = pass(&mut desk, Vec::new()).unwrap();
     let told = first.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
     let fails = world.refuse_commits();
@@ -159,13 +160,14 @@ fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
         world.sql(poison);
         let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
         until("the others are told", || {
-            let notices = desk.pass(&world.app, std::mem::take(&mut told), DispatcherMode::Open).unwrap();
+            let notices =
+                desk.run_once(&world.app, std::mem::take(&mut told), DispatcherMode::Running).unwrap();
             told = notices.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
             (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
         });
         assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
         let sent = courier.parcels().len();
-        assert!(desk.pass(&world.app, told, DispatcherMode::Open).unwrap().is_empty(), "{poison}");
+        assert!(desk.run_once(&world.app, told, DispatcherMode::Running).unwrap().is_empty(), "{poison}");
         assert!(desk.is_clear() && courier.parcels().len() == sent, "a stop waits for neither");
     }
 }
@@ -185,12 +187,12 @@ fn two_mails_are_under_way_and_no_more() {
     world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
     fail(&world, cue, 5);
     let mut desk = NotificationDispatcher::new(4);
-    let first = desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap();
+    let first = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(first.len(), 2);
-    assert!(desk.pass(&world.app, Vec::new(), DispatcherMode::Open).unwrap().is_empty());
+    assert!(desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
     assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
     let told = vec![tell_one(&world, &Recorder::default(), &first[0])];
-    assert_eq!(desk.pass(&world.app, told, DispatcherMode::Open).unwrap().len(), 1);
+    assert_eq!(desk.run_once(&world.app, told, DispatcherMode::Running).unwrap().len(), 1);
 }
 
 #[test]

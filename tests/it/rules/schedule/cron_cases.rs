@@ -8,7 +8,7 @@ const TABLE: &str = include_str!("../../../data/cron-cases.tsv");
 
 fn answer(expression: &str, after: &str) -> String {
     let Ok(cron) = CronExpr::parse(expression) else { return "error".to_owned() };
-    if !cron.comes_true() {
+    if !cron.ever_matches() {
         return "never".to_owned();
     }
     let after: Timestamp = after.parse().unwrap();
