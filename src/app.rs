@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::billing::Provider;
-use crate::billing::stripe::{Stripe, StripeSettings};
+use crate::billing::stripe::{Stripe, StripeConfig};
 use crate::clock::{Clock, Notifier};
 use crate::domain::account::plan::Plans;
 use crate::domain::account::poll_limit::PollLimiter;
@@ -30,11 +30,11 @@ pub struct App {
     /// The time.
     pub clock: Clock,
     /// What wakes whom.
-    pub bells: Arc<Notifiers>,
+    pub notifiers: Arc<Notifiers>,
     /// The maker of execution ids.
     pub ids: Arc<ExecutionIdSource>,
     /// What the engine has done.
-    pub pulse: EngineStats,
+    pub engine_stats: EngineStats,
     /// How long requests took, by method, path as it stands in the table of doors, and class of status.
     pub requests: Family<Histogram, 3>,
     /// Where mails are handed over.
@@ -50,33 +50,33 @@ pub struct App {
     /// Held by whoever moves a test clock.
     pub clock_moves: Mutex<()>,
     /// The flags that it was started with.
-    pub settings: Config,
+    pub config: Config,
 }
 
 impl App {
-    /// Opens the database of `settings` for a server and puts the rooms together.
+    /// Opens the database of `config` for a server and puts the rooms together.
     ///
     /// # Errors
     /// Those of [`Store::open`].
-    pub fn open(clock: Clock, settings: Config) -> Result<Self, OpenError> {
-        let bells = Arc::new(Notifiers::default());
-        let ringer = Arc::clone(&bells);
-        let store = Store::open(&settings.db, Arc::new(move |rings| ringer.notify(rings)))?;
-        let post = LoginMailer::start(settings.mail.clone())?;
+    pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
+        let notifiers = Arc::new(Notifiers::default());
+        let ringer = Arc::clone(&notifiers);
+        let store = Store::open(&config.db, Arc::new(move |rings| ringer.notify(rings)))?;
+        let post = LoginMailer::start(config.mail.clone())?;
         Ok(Self {
             store,
             clock,
-            bells,
+            notifiers,
             ids: Arc::default(),
-            pulse: EngineStats::default(),
+            engine_stats: EngineStats::default(),
             requests: Family::new(|| Histogram::new(&TIME), &[]),
             post,
             polls: Mutex::default(),
             echoes: Mutex::default(),
-            billing: provider(&settings),
+            billing: provider(&config),
             gap: Mutex::default(),
             clock_moves: Mutex::default(),
-            settings,
+            config,
         })
     }
 
@@ -91,8 +91,8 @@ impl App {
     }
 }
 
-fn provider(settings: &Config) -> Provider {
-    match &settings.stripe {
+fn provider(config: &Config) -> Provider {
+    match &config.stripe {
         Some(stripe) => Provider::Stripe(Box::new(Stripe::new(stripe.clone()))),
         None => Provider::Manual,
     }
@@ -144,22 +144,22 @@ impl Notifiers {
 
     /// Rings what a commit asked for.
     pub fn notify(&self, rings: WakeSet) {
-        for (asked, bell) in [
+        for (asked, notifier) in [
             (rings.schedule.is_some_and(|due| self.is_news(due)), &self.schedule),
             (rings.send, &self.send),
             (rings.claim, &self.claim),
             (rings.escalate, &self.escalate),
         ] {
             if asked {
-                bell.notify();
+                notifier.notify();
             }
         }
     }
 
     /// Rings every bell, when the clock was moved or the program stops.
     pub fn notify_all(&self) {
-        for bell in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
-            bell.notify();
+        for notifier in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
+            notifier.notify();
         }
     }
 }
@@ -180,7 +180,7 @@ pub struct Config {
     /// How much history is kept.
     pub retention: Retention,
     /// The payment provider; none is manual billing.
-    pub stripe: Option<StripeSettings>,
+    pub stripe: Option<StripeConfig>,
     /// The most deliveries at a time.
     pub delivery_threads: usize,
     /// A certificate authority that deliveries trust beside the public ones, as PEM.
@@ -247,17 +247,17 @@ mod tests {
 
     #[test]
     fn what_falls_due_after_the_schedulers_next_look_rings_no_bell() {
-        let bells = Notifiers::default();
+        let notifiers = Notifiers::default();
         let rings = |due: i64| {
-            let before = bells.schedule.generation();
+            let before = notifiers.schedule.generation();
             let schedule = Some(Timestamp::from_second(due).unwrap());
-            bells.notify(WakeSet { schedule, ..WakeSet::default() });
-            bells.schedule.generation() > before
+            notifiers.notify(WakeSet { schedule, ..WakeSet::default() });
+            notifiers.schedule.generation() > before
         };
         assert!(rings(100), "it has not said when it looks");
-        bells.set_next_wakeup(Timestamp::from_second(50).ok());
+        notifiers.set_next_wakeup(Timestamp::from_second(50).ok());
         assert_eq!([rings(49), rings(50), rings(51)], [true, false, false]);
-        bells.set_next_wakeup(None);
+        notifiers.set_next_wakeup(None);
         assert!(rings(51), "it is looking just now, and may have looked past this one");
     }
 }

@@ -81,11 +81,11 @@ impl Clock {
         }
     }
 
-    /// Waits until `bell` has rung since `seen`, `deadline` has come, or [`MAX_WAIT`] is over.
+    /// Waits until `notifier` has rung since `seen`, `deadline` has come, or [`MAX_WAIT`] is over.
     ///
     /// On a test clock a deadline never comes by itself: whoever moves the clock rings.
-    pub fn wait(&self, bell: &Notifier, seen: u64, deadline: Option<Timestamp>) {
-        bell.wait(seen, self.time_to(deadline).min(MAX_WAIT));
+    pub fn wait(&self, notifier: &Notifier, seen: u64, deadline: Option<Timestamp>) {
+        notifier.wait(seen, self.time_to(deadline).min(MAX_WAIT));
     }
 
     /// Pauses the calling thread for `pause`, for a retry after a fault of the machine.
@@ -185,19 +185,19 @@ mod tests {
 
     #[test]
     fn a_ring_between_the_look_and_the_wait_is_not_lost() {
-        let (clock, bell) = (Clock::system(), Notifier::default());
-        let seen = bell.generation();
-        bell.notify();
+        let (clock, notifier) = (Clock::system(), Notifier::default());
+        let seen = notifier.generation();
+        notifier.notify();
         let before = clock.monotonic();
-        clock.wait(&bell, seen, None);
+        clock.wait(&notifier, seen, None);
         assert!(clock.monotonic() - before < MAX_WAIT);
     }
 
     #[test]
     fn a_park_ends_at_its_deadline_and_not_before() {
-        let (clock, bell) = (Clock::system(), Notifier::default());
+        let (clock, notifier) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
-        clock.wait(&bell, bell.generation(), Some(deadline));
+        clock.wait(&notifier, notifier.generation(), Some(deadline));
         assert!(clock.now() >= deadline);
     }
 }

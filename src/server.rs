@@ -70,8 +70,8 @@ impl std::error::Error for ServeError {}
 ///
 /// # Errors
 /// When the file, an address or a thread cannot be had; the file is then as it was.
-pub fn run(clock: Clock, mut settings: Config, listen: ListenConfig) -> Result<(), ServeError> {
-    settings.http.max_connections = connections_within(&settings, descriptors());
+pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(), ServeError> {
+    config.http.max_connections = connections_within(&config, descriptors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(HTTP_THREADS)
         .enable_all()
@@ -86,11 +86,11 @@ pub fn run(clock: Clock, mut settings: Config, listen: ListenConfig) -> Result<(
         )
     };
     if listen.own_url {
-        settings.public_url = format!("http://{}", address_of(&listener)?);
+        config.public_url = format!("http://{}", address_of(&listener)?);
     }
-    settings.callbacks = with_own_echoes(settings.callbacks, &settings.public_url)?;
-    let port = ListenerConfig { listener, table: ROUTES, connections: settings.http.max_connections };
-    let app = Arc::new(App::open(clock, settings).map_err(|error| ServeError(error.to_string()))?);
+    config.callbacks = with_own_echoes(config.callbacks, &config.public_url)?;
+    let port = ListenerConfig { listener, table: ROUTES, connections: config.http.max_connections };
+    let app = Arc::new(App::open(clock, config).map_err(|error| ServeError(error.to_string()))?);
     let engine = start_engine(&app)?;
     let halted = Arc::new(OnceLock::new());
     let halt = {
@@ -145,11 +145,11 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
 
 /// As many connections as are asked for and leave deliveries their descriptors: else callers who open connections
 /// and say nothing would make webhooks fail.
-fn connections_within(settings: &Config, descriptors: Option<usize>) -> usize {
-    let asked = settings.http.max_connections;
+fn connections_within(config: &Config, descriptors: Option<usize>) -> usize {
+    let asked = config.http.max_connections;
     let Some(descriptors) = descriptors else { return asked };
     // A socket and a look-up for each thread, the connections that are kept, the files.
-    let others = 2 * settings.delivery_threads + ClientOptions::default().max_idle + 64;
+    let others = 2 * config.delivery_threads + ClientOptions::default().max_idle + 64;
     let bound = descriptors.saturating_sub(others).max(descriptors / 4).max(1);
     if bound < asked {
         tracing::debug!(
@@ -166,13 +166,13 @@ fn start_engine(app: &Arc<App>) -> Result<Engine, ServeError> {
         Arc::new(move || app.upgrade().map_or(Duration::ZERO, |app| app.clock.monotonic()))
     };
     let options = ClientOptions {
-        policy: app.settings.callbacks.clone(),
-        ca_pem: app.settings.callback_ca.clone(),
+        policy: app.config.callbacks.clone(),
+        ca_pem: app.config.callback_ca.clone(),
         ..ClientOptions::default()
     };
-    let courier =
+    let webhook_client =
         HttpWebhookClient::new(&options, monotonic).map_err(|error| ServeError(error.to_string()))?;
-    Engine::start(app, Arc::new(courier)).map_err(|error| ServeError(error.to_string()))
+    Engine::start(app, Arc::new(webhook_client)).map_err(|error| ServeError(error.to_string()))
 }
 
 async fn serve(
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn connections_leave_deliveries_their_descriptors() {
-        let mut settings = Config::new(PathBuf::from("cued.db"));
+        let mut config = Config::new(PathBuf::from("cued.db"));
         for (asked, descriptors, bound) in [
             (4_096, None, 4_096),
             (4_096, Some(1_048_576), 4_096),
@@ -310,8 +310,8 @@ mod tests {
             (4_096, Some(256), 64),
             (4_096, Some(0), 1),
         ] {
-            settings.http.max_connections = asked;
-            assert_eq!(connections_within(&settings, descriptors), bound, "{asked} {descriptors:?}");
+            config.http.max_connections = asked;
+            assert_eq!(connections_within(&config, descriptors), bound, "{asked} {descriptors:?}");
         }
     }
 }

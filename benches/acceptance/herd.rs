@@ -63,7 +63,7 @@ fn bare(delivery: &Delivery) -> Duration {
     let began = Instant::now();
     let options =
         ClientOptions { policy: AddressPolicy::new(&[AllowRule::Loopback]), ..ClientOptions::default() };
-    let courier = HttpWebhookClient::new(&options, Arc::new(move || began.elapsed())).unwrap();
+    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || began.elapsed())).unwrap();
     let parcels: Vec<WebhookRequest> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
     let next = AtomicUsize::new(0);
     let began = Instant::now();
@@ -71,7 +71,7 @@ fn bare(delivery: &Delivery) -> Duration {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(parcel) = parcels.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    assert_eq!(courier.send(parcel).unwrap().http_status, 200);
+                    assert_eq!(webhook_client.send(parcel).unwrap().http_status, 200);
                 }
             });
         }

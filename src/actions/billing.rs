@@ -33,7 +33,7 @@ pub struct PlanOverview {
 /// `invalid_plan` where the server has no such plan, `billing_error`.
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
-    if app.settings.plans.ensure_exists(plan).is_err() {
+    if app.config.plans.ensure_exists(plan).is_err() {
         return Err(Error::refused(ErrorCode::InvalidPlan, format!("This server has no plan {plan}")));
     }
     let buyer = buyer(app, caller)?;
@@ -90,7 +90,7 @@ pub fn look_at_plan(app: &App, token: &str) -> Result<Pending<PlanOverview>> {
 /// `not_found` for a link that leads nowhere (any more).
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let (now, hash) = (app.clock.now(), manual_link(app, token)?);
-    let plans = app.settings.plans.clone();
+    let plans = app.config.plans.clone();
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         requests::delete_portal_link(tx, &hash)?;
@@ -142,7 +142,7 @@ pub(super) fn grant_plan(
 }
 
 fn seller(app: &App) -> BillingContext<'_> {
-    BillingContext { store: &app.store, public_url: &app.settings.public_url, now: app.clock.now() }
+    BillingContext { store: &app.store, public_url: &app.config.public_url, now: app.clock.now() }
 }
 
 fn buyer(app: &App, caller: &Caller) -> Result<BillingAccount> {

@@ -42,7 +42,7 @@ pub fn create(
     render: fn(&CueWithPayload) -> Result<StoredResponse>,
 ) -> Result<Pending<StoredResponse>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
-    let limit = app.settings.plans.limits(&caller.plan).cues;
+    let limit = app.config.plans.limits(&caller.plan).cues;
     check_size(new.payload.as_ref())?;
     let id = CueId::generate(random::fill)?.to_string();
     Ok(app.store.write(move |tx| {
@@ -62,7 +62,7 @@ pub fn create(
 /// `cue_not_found`, and what [`Cue::apply`] and the cue limit refuse.
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Result<Pending<CueWithPayload>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
-    let limit = app.settings.plans.limits(&caller.plan).cues;
+    let limit = app.config.plans.limits(&caller.plan).cues;
     if let Some(payload) = &change.payload {
         check_size(payload.as_ref())?;
     }

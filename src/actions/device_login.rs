@@ -71,8 +71,8 @@ pub fn submit_email(
     now: Timestamp,
 ) -> Result<Pending<Option<Mail>>> {
     let token = LinkToken::from_random(random::bytes()?);
-    let registration = app.settings.registration;
-    let mail = link_mail(&app.settings.public_url, &code, &email, &token, now);
+    let registration = app.config.registration;
+    let mail = link_mail(&app.config.public_url, &code, &email, &token, now);
     Ok(app.store.write(move |tx| {
         let hash = code.hash();
         let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
@@ -98,7 +98,7 @@ pub fn submit_email(
 /// `registration_disabled`, when it was closed after the mail.
 pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Result<Pending<LinkStatus>> {
     let (hash, token_hash) = (code.hash(), LinkToken::hash_of(token));
-    let (registration, plan) = (app.settings.registration, app.settings.plans.default_plan());
+    let (registration, plan) = (app.config.registration, app.config.plans.default_plan());
     // Random bytes are read before the write; the address is known only in it.
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {

@@ -37,11 +37,11 @@ impl OverdueFirer {
     pub fn new(app: &App, now: Timestamp) -> Self {
         Self {
             ids: Arc::clone(&app.ids),
-            plans: app.settings.plans.clone(),
-            retention: app.settings.retention,
+            plans: app.config.plans.clone(),
+            retention: app.config.retention,
             gap: app.outage(),
             is_test: app.clock.is_test(),
-            seen: app.pulse.seen(),
+            seen: app.engine_stats.seen(),
             now,
         }
     }

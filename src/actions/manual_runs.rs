@@ -59,7 +59,7 @@ pub fn fire(
     render: fn(&ManualRun) -> StoredResponse,
 ) -> Pending<StoredResponse> {
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
-    let (plans, retention) = (app.settings.plans.clone(), app.settings.retention);
+    let (plans, retention) = (app.config.plans.clone(), app.config.retention);
     app.store.write(move |tx| {
         idempotent(tx, user_key, call.as_ref(), now, || {
             let cue = find(tx, user_key, &id)?;
@@ -77,7 +77,7 @@ pub fn fire(
 /// Refused with `execution_not_found`, with `execution_in_flight` while it is not over, and with
 /// `execution_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
-    let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.settings.plans.clone());
+    let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
     app.store.write(move |tx| {
         let listed = executions::find(tx, user_key, id)?.ok_or_else(super::executions::not_found)?;
         let old = listed.execution;

@@ -28,8 +28,7 @@ pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pendin
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
-    let terms =
-        StripeEventHandler { prices: stripe.prices().clone(), plans: app.settings.plans.clone(), now };
+    let terms = StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
     Ok(app.store.write(move |tx| if terms.is_new(tx, &event)? { terms.take(tx, event.what) } else { Ok(()) }))
 }
 

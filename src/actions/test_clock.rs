@@ -33,7 +33,7 @@ pub struct ClockAdvance {
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One move at a time: two would step over each other's deadlines.
     let _turn = app.clock_moves.lock().unwrap_or_else(PoisonError::into_inner);
-    let (fired, delivered) = (app.pulse.fired(), app.pulse.delivered());
+    let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
     wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
         step_to(app, next, stopping)?;
@@ -42,28 +42,28 @@ pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> 
     await_turn(app, stopping)?;
     Ok(ClockAdvance {
         now: app.clock.now(),
-        fired: app.pulse.fired() - fired,
-        delivered: app.pulse.delivered() - delivered,
+        fired: app.engine_stats.fired() - fired,
+        delivered: app.engine_stats.delivered() - delivered,
     })
 }
 
 fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
     app.clock.set(instant.max(app.clock.now()));
-    app.bells.notify_all();
+    app.notifiers.notify_all();
     wait_until_idle(app, stopping)
 }
 
 /// Waits until the engine has looked at this instant: history that ends by its age is no deadline.
 fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
-        let seen = app.bells.progress.generation();
-        if app.pulse.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
+        let seen = app.notifiers.progress.generation();
+        if app.engine_stats.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
             return wait_until_idle(app, stopping);
         }
         if stopping() {
             return Err(stops());
         }
-        app.clock.wait(&app.bells.progress, seen, None);
+        app.clock.wait(&app.notifiers.progress, seen, None);
     }
 }
 
@@ -73,16 +73,16 @@ fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
             return Err(stops());
         }
         // Taken before the look, so that progress made in between is not missed.
-        let seen = app.bells.progress.generation();
-        if is_at_rest(app)? && app.pulse.is_idle() {
+        let seen = app.notifiers.progress.generation();
+        if is_at_rest(app)? && app.engine_stats.is_idle() {
             return Ok(());
         }
-        app.clock.wait(&app.bells.progress, seen, None);
+        app.clock.wait(&app.notifiers.progress, seen, None);
     }
 }
 
 fn is_at_rest(app: &App) -> Result<bool> {
-    let (now, seen) = (app.clock.now(), app.pulse.seen());
+    let (now, seen) = (app.clock.now(), app.engine_stats.seen());
     let look = app.store.read(move |read| {
         let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
         if waits || hold::is_held(read)? {
@@ -99,7 +99,7 @@ fn stops() -> Error {
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
-    let seen = app.pulse.seen();
+    let seen = app.engine_stats.seen();
     app.store.read(move |read| deadline(read, seen)).wait()
 }
 

@@ -192,7 +192,7 @@ pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookR
     let monotonic = Arc::clone(clock);
     let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, ..ClientOptions::default() };
-    let courier = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
+    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
         .map_err(|error| BenchError(error.to_string()))?;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = clock.monotonic();
@@ -200,7 +200,7 @@ pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookR
         for _ in 0..threads {
             scope.spawn(|| {
                 while next.fetch_add(1, Ordering::Relaxed) < count {
-                    if courier.send(parcel).is_err() {
+                    if webhook_client.send(parcel).is_err() {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
                 }

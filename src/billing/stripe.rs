@@ -29,7 +29,7 @@ const SHOWN_CHARS: usize = 300;
 
 /// How to reach the account at the provider.
 #[derive(Clone)]
-pub struct StripeSettings {
+pub struct StripeConfig {
     /// What calls show.
     pub secret_key: String,
     /// What events are signed with.
@@ -42,7 +42,7 @@ pub struct StripeSettings {
     pub timeout: Duration,
 }
 
-impl fmt::Debug for StripeSettings {
+impl fmt::Debug for StripeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prices, api_base, timeout, .. } = self;
         f.debug_struct("StripeSettings")
@@ -56,7 +56,7 @@ impl fmt::Debug for StripeSettings {
 /// The account at the provider.
 #[derive(Debug)]
 pub struct Stripe {
-    settings: StripeSettings,
+    config: StripeConfig,
     agent: Agent,
     calls: AtomicUsize,
 }
@@ -67,28 +67,28 @@ struct StripeError(String);
 impl Stripe {
     /// An account that nothing was asked of yet.
     #[must_use]
-    pub fn new(settings: StripeSettings) -> Self {
-        let config = Agent::config_builder()
+    pub fn new(config: StripeConfig) -> Self {
+        let agent_config = Agent::config_builder()
             // The flags say where calls go, nothing else does.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
-            .timeout_global(Some(settings.timeout))
+            .timeout_global(Some(config.timeout))
             .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
             .build();
-        Self { settings, agent: Agent::new_with_config(config), calls: AtomicUsize::new(0) }
+        Self { config, agent: Agent::new_with_config(agent_config), calls: AtomicUsize::new(0) }
     }
 
     /// What events are signed with.
     #[must_use]
     pub fn webhook_secret(&self) -> &str {
-        &self.settings.webhook_secret
+        &self.config.webhook_secret
     }
 
     /// What the offers cost.
     #[must_use]
     pub fn prices(&self) -> &Prices {
-        &self.settings.prices
+        &self.config.prices
     }
 
     /// The address of a checkout session in which the buyer subscribes to an offer.
@@ -105,7 +105,7 @@ impl Stripe {
             (format!("{public_url}/billing/thanks"), format!("{public_url}/billing/closed"));
         let form = [
             ("mode", "subscription"),
-            ("line_items[0][price]", self.settings.prices.price_id(offer)),
+            ("line_items[0][price]", self.config.prices.price_id(offer)),
             ("line_items[0][quantity]", "1"),
             who,
             ("success_url", &success_url),
@@ -147,8 +147,8 @@ impl Stripe {
     fn post(&self, path: &str, form: &[(&str, &str)], key: &str) -> std::result::Result<String, StripeError> {
         let mut response = self
             .agent
-            .post(format!("{}{path}", self.settings.api_base))
-            .header("Authorization", format!("Bearer {}", self.settings.secret_key))
+            .post(format!("{}{path}", self.config.api_base))
+            .header("Authorization", format!("Bearer {}", self.config.secret_key))
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())
             .map_err(|error| StripeError(error.to_string()))?;
@@ -167,7 +167,7 @@ impl Stripe {
 
     /// A text from outside as the log may have it: what the provider says may repeat what it was sent.
     fn without_secrets(&self, text: &str) -> String {
-        let text = text.replace(&self.settings.secret_key, "…").replace(&self.settings.webhook_secret, "…");
+        let text = text.replace(&self.config.secret_key, "…").replace(&self.config.webhook_secret, "…");
         text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(SHOWN_CHARS).collect()
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn stripe() -> Stripe {
-        Stripe::new(StripeSettings {
+        Stripe::new(StripeConfig {
             secret_key: "sk_live_hidden".to_owned(),
             webhook_secret: "whsec_hidden".to_owned(),
             prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),

@@ -189,11 +189,11 @@ impl Serve {
             Some(folder) => folder.path().join("cued.db"),
             None => self.db.clone().unwrap_or_else(|| PathBuf::from("cued.db")),
         };
-        let settings = self.settings(db, dev)?;
+        let config = self.config(db, dev)?;
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
         let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
-        server::run(clock, settings, listen).map_err(CliError::from)
+        server::run(clock, config, listen).map_err(CliError::from)
     }
 
     /// How much is logged, and how.
@@ -231,7 +231,7 @@ impl Serve {
         }
     }
 
-    fn settings(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
+    fn config(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
         let allowed = match self.allow_callbacks_to.as_slice() {
             [] if dev => AddressPolicy::new(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback]),
             given => AddressPolicy::new(given),
@@ -248,7 +248,7 @@ impl Serve {
             callbacks: allowed,
             plans: self.plans()?,
             retention: self.retain,
-            stripe: self.stripe.settings()?,
+            stripe: self.stripe.config()?,
             delivery_threads: usize::from(self.delivery_threads),
             callback_ca: self.callback_ca.as_deref().map(read).transpose()?,
             mail: self.mail(dev)?,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::billing::stripe::{API_BASE, StripeSettings, TIMEOUT};
+use crate::billing::stripe::{API_BASE, StripeConfig, TIMEOUT};
 use crate::cli::CliError;
 use crate::domain::billing::offer::Prices;
 
@@ -44,7 +44,7 @@ impl StripeFlags {
     ///
     /// # Errors
     /// When some are given and others are missing, and when they cannot be right.
-    pub fn settings(&self) -> Result<Option<StripeSettings>, CliError> {
+    pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),
             ("--stripe-webhook-secret", &self.stripe_webhook_secret),
@@ -77,7 +77,7 @@ impl StripeFlags {
                     .to_owned(),
             )
         })?;
-        Ok(Some(StripeSettings {
+        Ok(Some(StripeConfig {
             secret_key: secret_key.to_owned(),
             webhook_secret: webhook_secret.to_owned(),
             prices,

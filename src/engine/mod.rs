@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 
 /// The running engine.
 pub struct Engine {
-    clockwork: SchedulerThread,
+    scheduler_thread: SchedulerThread,
     delivery: DeliveryService,
     escalation: NotificationService,
 }
@@ -27,33 +27,34 @@ impl Engine {
     ///
     /// # Errors
     /// When the file cannot be read or written, or the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> Result<Self> {
+    pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> Result<Self> {
         let returned = delivery_service::requeue_interrupted(app)?;
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }
         let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
-        let escalation = NotificationService::start(app, Arc::clone(&courier)).map_err(failed)?;
-        let delivery = DeliveryService::start(app, courier).map_err(failed)?;
-        Ok(Self { clockwork: SchedulerThread::start(app, delivery.desk())?, delivery, escalation })
+        let escalation = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
+        let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
+        Ok(Self { scheduler_thread: SchedulerThread::start(app, delivery.desk())?, delivery, escalation })
     }
 
     /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running
     /// deliveries end while the port drains, not after it.
     pub fn halt(&self) -> impl FnOnce() + Send + 'static {
-        let flags = [self.clockwork.stop_flag(), self.delivery.stop_flag(), self.escalation.stop_flag()];
-        let bells = self.clockwork.bells();
+        let flags =
+            [self.scheduler_thread.stop_flag(), self.delivery.stop_flag(), self.escalation.stop_flag()];
+        let notifiers = self.scheduler_thread.notifiers();
         move || {
             for flag in flags {
                 flag.store(true, Ordering::SeqCst);
             }
-            bells.notify_all();
+            notifiers.notify_all();
         }
     }
 
     /// Fires nothing more, lets running deliveries end (30 s at most) and records them.
     pub fn stop(self) {
-        self.clockwork.stop();
+        self.scheduler_thread.stop();
         self.delivery.stop();
         self.escalation.stop();
     }

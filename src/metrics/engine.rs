@@ -48,7 +48,7 @@ pub struct EngineStats {
     /// What became of deliveries.
     pub deliveries: DeliveryMetrics,
     /// Attempts to tell of failures, by what became of the notice: `success`, `retrying` or `failed`.
-    pub notices: Family<Counter, 1>,
+    pub notifications: Family<Counter, 1>,
 }
 
 /// The figures of webhook deliveries.
@@ -92,7 +92,7 @@ impl Default for EngineStats {
                 durations: Histogram::new(&TIME),
                 attempts: Family::new(Counter::default, &attempts()),
             },
-            notices: Family::new(Counter::default, &[["success"], ["retrying"], ["failed"]]),
+            notifications: Family::new(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
     }
 }
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
-        let pulse = EngineStats::default();
-        pulse.heartbeat(Duration::from_secs(100));
+        let engine_stats = EngineStats::default();
+        engine_stats.heartbeat(Duration::from_secs(100));
         for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {
-            assert_eq!(pulse.is_alive(Duration::from_secs(seconds)), alive, "{seconds}");
+            assert_eq!(engine_stats.is_alive(Duration::from_secs(seconds)), alive, "{seconds}");
         }
     }
 }

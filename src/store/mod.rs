@@ -159,7 +159,7 @@ impl Store {
 
     /// What was written since the start; none of a store that is being closed.
     pub fn write_stats(&self) -> Option<&WriteStats> {
-        self.lanes.as_ref().map(|lanes| lanes.writer.deeds())
+        self.lanes.as_ref().map(|lanes| lanes.writer.write_stats())
     }
 
     /// Queues a read on a consistent picture of the file.

@@ -51,7 +51,7 @@ fn run(app: &App, manager: &NotifySocket, pause: Duration, told: &Receiver<()>) 
     let (mut was_alive, mut is_stopping) = (true, false);
     loop {
         let is_alive =
-            is_stopping || (app.store.writer_responds() && app.pulse.is_alive(app.clock.monotonic()));
+            is_stopping || (app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic()));
         match (was_alive, is_alive) {
             (true, true) => manager.tell("WATCHDOG=1"),
             (false, true) => manager.tell("WATCHDOG=1\nSTATUS=Turning again"),

@@ -54,28 +54,28 @@ impl SendResult {
 }
 
 /// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
-pub fn send(courier: &dyn WebhookClient, taken: &ClaimedDelivery, now: Timestamp) -> SendResult {
+pub fn send(webhook_client: &dyn WebhookClient, taken: &ClaimedDelivery, now: Timestamp) -> SendResult {
     let write = || match &taken.order {
         Ok(order) => Ok(parcel(&taken.ticket, order, now)),
         Err(reason) => Err(format!("The delivery cannot be made: {reason}")),
     };
-    send_guarded(courier, write, &taken.ticket.id)
+    send_guarded(webhook_client, write, &taken.ticket.id)
 }
 
 /// Sends the parcel that `write` makes, or cannot make and says why, and waits for the answer; `id` says in the log
 /// what it was. Never panics.
 pub fn send_guarded(
-    courier: &dyn WebhookClient,
+    webhook_client: &dyn WebhookClient,
     write: impl FnOnce() -> Result<WebhookRequest, String>,
     id: &dyn Display,
 ) -> SendResult {
     // The writing and signing too: a thread that panics is lost, and what it had under way until the next start.
-    let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| courier.send(&parcel)) {
+    let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| webhook_client.send(&parcel)) {
         Ok(Ok(receipt)) => SendResult::Answered(receipt),
-        Ok(Err(mishap)) => SendResult::Unanswered {
-            reason: mishap.to_string(),
-            cause: mishap.as_str(),
-            timed_out: matches!(mishap, DeliveryError::Timeout { .. }),
+        Ok(Err(delivery_error)) => SendResult::Unanswered {
+            reason: delivery_error.to_string(),
+            cause: delivery_error.as_str(),
+            timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
         },
         Err(reason) => SendResult::Unsendable(reason),
     }));
@@ -182,7 +182,7 @@ mod tests {
                 Ok(http_status) => {
                     Ok(WebhookResponse { http_status: *http_status, retry_after: None, body: Vec::new() })
                 }
-                Err(mishap) => Err(mishap.clone()),
+                Err(delivery_error) => Err(delivery_error.clone()),
             }
         }
     }

@@ -79,11 +79,11 @@ impl DeliveryService {
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
+    pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let returned = Arc::new(Mutex::new(Vec::new()));
         let desk = Arc::new(DispatchHandle {
-            dispatcher: Mutex::new(Dispatcher::new(app.settings.delivery_threads)),
-            pool: start_pool(app, courier, &returned)?,
+            dispatcher: Mutex::new(Dispatcher::new(app.config.delivery_threads)),
+            pool: start_pool(app, webhook_client, &returned)?,
             stopping: Arc::new(AtomicBool::new(false)),
         });
         let thread = {
@@ -109,7 +109,7 @@ impl DeliveryService {
     /// cut short then is delivered again after the next start.
     pub fn stop(self) {
         self.desk.stopping.store(true, Ordering::Release);
-        self.app.bells.send.notify();
+        self.app.notifiers.send.notify();
         if self.thread.join().is_err() {
             tracing::error!("the dispatcher ended by a panic");
         }
@@ -125,7 +125,7 @@ pub fn promote(app: &App) -> Result<u64> {
     let mut promoted = 0;
     while app.store.read_blocking(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
-        app.pulse.heartbeat(app.clock.monotonic());
+        app.engine_stats.heartbeat(app.clock.monotonic());
     }
     Ok(promoted)
 }
@@ -143,30 +143,30 @@ type Inbox = Mutex<Vec<FinishedAttempt>>;
 
 fn start_pool(
     app: &Arc<App>,
-    courier: Arc<dyn WebhookClient>,
+    webhook_client: Arc<dyn WebhookClient>,
     returned: &Arc<Inbox>,
 ) -> std::io::Result<ThreadPool<ClaimedDelivery>> {
     // Only for as long as it is needed: a delivery that a stop cuts short must not keep the database open.
-    let (bells, app_while_it_runs) = (Arc::clone(&app.bells), Arc::downgrade(app));
+    let (notifiers, app_while_it_runs) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
     let returned = Arc::clone(returned);
     let reading =
         move || app_while_it_runs.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
-    ThreadPool::start(app.settings.delivery_threads, move |taken: ClaimedDelivery| {
+    ThreadPool::start(app.config.delivery_threads, move |taken: ClaimedDelivery| {
         let Some(begun) = reading().map(|(now, monotonic, app)| {
             note_lateness(&app, &taken, now);
             (now, monotonic)
         }) else {
             return;
         };
-        let outcome = send(&*courier, &taken, begun.0);
+        let outcome = send(&*webhook_client, &taken, begun.0);
         if let Some((now, monotonic, app)) = reading() {
             let attempt = classify(&taken, outcome, now);
             let took = monotonic.saturating_sub(begun.1);
-            app.pulse.deliveries.durations.note_time(took);
+            app.engine_stats.deliveries.durations.note_time(took);
             log(&taken, &attempt, took);
             // Who finds others there need not ring: the dispatcher, which takes them all, has not come since they did.
             if hand_in(&returned, attempt) {
-                bells.send.notify();
+                notifiers.send.notify();
             }
         }
     })
@@ -176,16 +176,16 @@ fn start_pool(
 fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
     if taken.ticket.attempt == 1 {
         let late = now.duration_since(taken.ticket.scheduled_for);
-        app.pulse.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
+        app.engine_stats.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }
 
 fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
     while !desk.stopping.load(Ordering::Acquire) {
-        let seen = app.bells.send.generation();
+        let seen = app.notifiers.send.generation();
         let passed = caught(|| desk.lock().run_once(app, drain(returned), DispatcherMode::Running));
         match passed {
-            Ok(taken) if taken.is_empty() => app.clock.wait(&app.bells.send, seen, None),
+            Ok(taken) if taken.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
             Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
             Err(error) => pause_after(app, &error),
         }
@@ -196,11 +196,11 @@ fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
 fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
     let until = app.clock.monotonic() + DRAIN;
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
-        let seen = app.bells.send.generation();
+        let seen = app.notifiers.send.generation();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
         match caught(|| dispatcher.run_once(app, drain(returned), DispatcherMode::Draining)) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
-            Ok(_) => app.clock.wait(&app.bells.send, seen, app.clock.now().checked_add(left).ok()),
+            Ok(_) => app.clock.wait(&app.notifiers.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),
         }
     }

@@ -61,9 +61,9 @@ impl Dispatcher {
         returned: Vec<FinishedAttempt>,
         intake: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
-        let _pass = app.pulse.begin_pass(&app.bells.progress);
+        let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for FinishedAttempt { ended, timed_out, cause } in returned {
-            app.pulse.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
+            app.engine_stats.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
             self.shares.release(ended.ticket.lane, timed_out);
             self.unstored.push(Arc::new(ended));
         }
@@ -133,6 +133,6 @@ impl Dispatcher {
 /// Counts attempts whose end is on the disk.
 fn count(app: &App, attempts: usize) {
     if attempts > 0 {
-        app.pulse.add_delivered(u64::try_from(attempts).unwrap_or(u64::MAX));
+        app.engine_stats.add_delivered(u64::try_from(attempts).unwrap_or(u64::MAX));
     }
 }

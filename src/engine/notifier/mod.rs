@@ -88,9 +88,9 @@ impl NotificationService {
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, courier: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
+    pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let threads = NotificationThreads::start(app, courier, &told)?;
+        let threads = NotificationThreads::start(app, webhook_client, &told)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stopping));
         let thread = std::thread::Builder::new()
@@ -108,7 +108,7 @@ impl NotificationService {
     /// next start.
     pub fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        self.app.bells.escalate.notify();
+        self.app.notifiers.escalate.notify();
         if self.thread.join().is_err() {
             tracing::error!("the escalation ended by a panic");
         }
@@ -141,7 +141,7 @@ impl NotificationDispatcher {
         told: Vec<NotificationResult>,
         intake: DispatcherMode,
     ) -> Result<Vec<Notification>> {
-        let _pass = app.pulse.begin_pass(&app.bells.progress);
+        let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for NotificationResult { key, lane, next, timed_out } in told {
             match lane {
                 Some(lane) => self.shares.release(lane, timed_out),
@@ -156,18 +156,19 @@ impl NotificationDispatcher {
         let now = app.clock.now();
         let OutboxScan { waiting, found, broken, mut shares, lane } = self.look_at_all_due(app, now)?;
         self.set_aside(app, broken);
-        let (found, lapsed): (Vec<_>, Vec<_>) = found.into_iter().partition(|notice| is_worth(notice, now));
-        for notice in lapsed {
-            if let Some(lane) = notice.lane {
+        let (found, lapsed): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|notification| is_worth(notification, now));
+        for notification in lapsed {
+            if let Some(lane) = notification.lane {
                 shares.release(lane, false);
             }
-            self.end(notice.key, NextStep::Failed);
+            self.end(notification.key, NextStep::Failed);
         }
         self.record(app)?;
         shares.forget_idle();
         (self.shares, self.lane, self.deadline) = (shares, lane, waiting);
-        self.mails += found.iter().filter(|notice| notice.lane.is_none()).count();
-        self.under_way.extend(found.iter().map(|notice| notice.key));
+        self.mails += found.iter().filter(|notification| notification.lane.is_none()).count();
+        self.under_way.extend(found.iter().map(|notification| notification.key));
         Ok(found)
     }
 
@@ -193,7 +194,7 @@ impl NotificationDispatcher {
             recorded => recorded?,
         }
         for (key, next) in self.unstored.drain(..) {
-            app.pulse.notices.with([next.status().as_str()]).add(1);
+            app.engine_stats.notifications.with([next.status().as_str()]).add(1);
             self.under_way.remove(&key);
         }
         Ok(())
@@ -205,7 +206,7 @@ impl NotificationDispatcher {
             match app.store.write(move |tx| record_all(tx, &[(key, next)])).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => self.set_aside(app, vec![(key, error)]),
-                Ok(()) => app.pulse.notices.with([next.status().as_str()]).add(1),
+                Ok(()) => app.engine_stats.notifications.with([next.status().as_str()]).add(1),
             }
             self.unstored.pop();
             self.under_way.remove(&key);
@@ -218,7 +219,7 @@ impl NotificationDispatcher {
             tracing::error!("row {key} of the outbox is left alone until the next start: {error}");
             self.aside.insert(key);
             // It stood before others.
-            app.bells.escalate.notify();
+            app.notifiers.escalate.notify();
         }
     }
 
@@ -247,7 +248,7 @@ impl NotificationDispatcher {
             let (mut found, mut broken) = (Vec::new(), Vec::new());
             for (key, lane) in rows {
                 match outbox::find(read, key) {
-                    Ok(notice) => found.push(notice),
+                    Ok(notification) => found.push(notification),
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
@@ -273,24 +274,24 @@ fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
 impl NotificationThreads {
     fn start(
         app: &Arc<App>,
-        courier: Arc<dyn WebhookClient>,
+        webhook_client: Arc<dyn WebhookClient>,
         told: &Arc<Mutex<Vec<NotificationResult>>>,
     ) -> std::io::Result<Self> {
-        let (route, base) = (app.settings.mail.clone(), app.settings.public_url.clone());
-        let posts = start_pool(THREADS, app, told, move |notice, now| {
-            let outcome = send(&*courier, notice, now()?);
-            Some(judge(notice, &outcome, now()?))
+        let (route, base) = (app.config.mail.clone(), app.config.public_url.clone());
+        let posts = start_pool(THREADS, app, told, move |notification, now| {
+            let outcome = send(&*webhook_client, notification, now()?);
+            Some(judge(notification, &outcome, now()?))
         })?;
-        let mails = start_pool(MAILS, app, told, move |notice, now| {
-            let sent = send_mail(&route, &base, notice);
-            Some(judge_mail(notice, &sent, now()?))
+        let mails = start_pool(MAILS, app, told, move |notification, now| {
+            let sent = send_mail(&route, &base, notification);
+            Some(judge_mail(notification, &sent, now()?))
         })?;
         Ok(Self { posts, mails })
     }
 
-    fn submit(&self, notice: Notification) {
-        let pool = if notice.lane.is_some() { &self.posts } else { &self.mails };
-        pool.submit(notice);
+    fn submit(&self, notification: Notification) {
+        let pool = if notification.lane.is_some() { &self.posts } else { &self.mails };
+        pool.submit(notification);
     }
 }
 
@@ -304,12 +305,13 @@ fn start_pool(
     + 'static,
 ) -> std::io::Result<ThreadPool<Notification>> {
     // Only for as long as it is needed: what a stop cuts short must not keep the database open.
-    let (bells, app_while_it_runs, told) = (Arc::clone(&app.bells), Arc::downgrade(app), Arc::clone(told));
+    let (notifiers, app_while_it_runs, told) =
+        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::clone(told));
     let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
-    ThreadPool::start(most, move |notice: Notification| {
-        if let Some(ended) = tell(&notice, &now) {
+    ThreadPool::start(most, move |notification: Notification| {
+        if let Some(ended) = tell(&notification, &now) {
             told.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
-            bells.escalate.notify();
+            notifiers.escalate.notify();
         }
     })
 }
@@ -340,10 +342,12 @@ fn turn(
     told: &Mutex<Vec<NotificationResult>>,
     intake: DispatcherMode,
 ) {
-    let seen = app.bells.escalate.generation();
+    let seen = app.notifiers.escalate.generation();
     match caught(|| desk.run_once(app, drain(told), intake)) {
-        Ok(notices) if notices.is_empty() => app.clock.wait(&app.bells.escalate, seen, desk.deadline),
-        Ok(notices) => notices.into_iter().for_each(|notice| threads.submit(notice)),
+        Ok(notifications) if notifications.is_empty() => {
+            app.clock.wait(&app.notifiers.escalate, seen, desk.deadline)
+        }
+        Ok(notifications) => notifications.into_iter().for_each(|notification| threads.submit(notification)),
         Err(error) => {
             tracing::error!("notices of failures rest for a moment: {error}");
             app.clock.sleep(AFTER_FAULT);

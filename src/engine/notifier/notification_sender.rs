@@ -25,53 +25,63 @@ pub struct NotificationResult {
 }
 
 /// Sends a POST, signed at `now`, and waits for the answer. Never panics.
-pub fn send(courier: &dyn WebhookClient, notice: &Notification, now: Timestamp) -> SendResult {
-    send_guarded(courier, || parcel(notice, now), &notice.id)
+pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
+    send_guarded(webhook_client, || parcel(notification, now), &notification.id)
 }
 
 /// What a POST that ended at `now` means for its notice.
 #[must_use]
-pub fn judge(notice: &Notification, outcome: &SendResult, now: Timestamp) -> NotificationResult {
-    let attempt = notice.attempts + 1;
-    let next = after_post(attempt, notice.created_at, &outcome.attempt(now), now);
+pub fn judge(notification: &Notification, outcome: &SendResult, now: Timestamp) -> NotificationResult {
+    let attempt = notification.attempts + 1;
+    let next = after_post(attempt, notification.created_at, &outcome.attempt(now), now);
     if next == NextStep::Failed {
         let why = match outcome {
             SendResult::Answered(receipt) => format!("it answered {}", receipt.http_status),
             SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
         };
         // The host alone: the path of such a URL is often a secret.
-        let host = notice.url.as_deref().map(authority_of).unwrap_or_default();
-        give_up(notice, &format!("attempt {attempt} to tell {host}: {why}"));
+        let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
+        give_up(notification, &format!("attempt {attempt} to tell {host}: {why}"));
     }
-    NotificationResult { key: notice.key, lane: notice.lane, next, timed_out: outcome.timed_out() }
+    NotificationResult {
+        key: notification.key,
+        lane: notification.lane,
+        next,
+        timed_out: outcome.timed_out(),
+    }
 }
 
 /// Sends a mail, with links to the server at `base`, and waits until it is taken or refused. Never panics.
 ///
 /// # Errors
 /// Why it was not taken.
-pub fn send_mail(route: &MailTransport, base: &str, notice: &Notification) -> Result<(), SmtpError> {
-    let mail = write_mail(base, notice).ok_or(SmtpError::lasting("what is stored of it cannot be read"))?;
+pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
+    let mail =
+        write_mail(base, notification).ok_or(SmtpError::lasting("what is stored of it cannot be read"))?;
     caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
 }
 
 /// What a mail that was taken or refused at `now` means for its notice.
 #[must_use]
-pub fn judge_mail(notice: &Notification, sent: &Result<(), SmtpError>, now: Timestamp) -> NotificationResult {
-    let attempt = notice.attempts + 1;
+pub fn judge_mail(
+    notification: &Notification,
+    sent: &Result<(), SmtpError>,
+    now: Timestamp,
+) -> NotificationResult {
+    let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
-        Err(fault) if fault.passes => after_mail(attempt, notice.created_at, now),
+        Err(fault) if fault.passes => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
     if let Err(fault) = sent {
-        log_fault(notice, attempt, fault, next);
+        log_fault(notification, attempt, fault, next);
     }
-    NotificationResult { key: notice.key, lane: None, next, timed_out: false }
+    NotificationResult { key: notification.key, lane: None, next, timed_out: false }
 }
 
-fn log_fault(notice: &Notification, attempt: u32, fault: &SmtpError, next: NextStep) {
-    let (id, user_id) = (&notice.id, &notice.user_id);
+fn log_fault(notification: &Notification, attempt: u32, fault: &SmtpError, next: NextStep) {
+    let (id, user_id) = (&notification.id, &notification.user_id);
     match next {
         NextStep::RetryAt(due) if attempt == 1 => {
             tracing::warn!(
@@ -81,53 +91,54 @@ fn log_fault(notice: &Notification, attempt: u32, fault: &SmtpError, next: NextS
         // An outage of the mail server lasts for many tries of many mails.
         NextStep::RetryAt(due) => tracing::debug!("notice {id} (mail) is tried again at {due}: {fault}"),
         NextStep::Success | NextStep::Failed => {
-            give_up(notice, &format!("attempt {attempt} to mail it: {fault}"))
+            give_up(notification, &format!("attempt {attempt} to mail it: {fault}"))
         }
     }
 }
 
-fn parcel(notice: &Notification, now: Timestamp) -> Result<WebhookRequest, String> {
-    let url = notice.url.clone().ok_or("the notice has no URL")?;
-    let secrets = match notice.kind {
+fn parcel(notification: &Notification, now: Timestamp) -> Result<WebhookRequest, String> {
+    let url = notification.url.clone().ok_or("the notice has no URL")?;
+    let secrets = match notification.kind {
         NotificationKind::Alert(_) => {
-            SigningSecrets { current: &notice.alert_webhook_secret, previous: None }
+            SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
         }
         NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
             now,
-            &notice.webhook_secret,
-            notice.previous_secret.as_deref(),
-            notice.previous_secret_expires,
+            &notification.webhook_secret,
+            notification.previous_secret.as_deref(),
+            notification.previous_secret_expires,
         ),
     };
-    let SignedRequest { headers, body } = post(notice.kind, &notice.id, &notice.body, secrets, now);
+    let SignedRequest { headers, body } =
+        post(notification.kind, &notification.id, &notification.body, secrets, now);
     Ok(WebhookRequest { method: Method::Post, url, headers, body })
 }
 
-fn write_mail(base: &str, notice: &Notification) -> Option<Mail> {
-    let mail = FailureMail::read(&notice.body)?;
+fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
+    let mail = FailureMail::read(&notification.body)?;
     Some(Mail {
-        to: notice.email.clone(),
+        to: notification.email.clone(),
         subject: mail.subject(),
         text: mail.text(base),
         gist: format!("{}: {}", mail.subject(), mail.link(base)),
-        at: notice.created_at,
+        at: notification.created_at,
         stays: false,
     })
 }
 
 /// Whether the notice may still be told; the log says why not.
-pub(in crate::engine) fn is_worth(notice: &Notification, now: Timestamp) -> bool {
-    if notice.disabled_at.is_some() {
-        give_up(notice, "the account is disabled");
-    } else if is_stale(notice.created_at, now) {
-        give_up(notice, "it is a day old");
+pub(in crate::engine) fn is_worth(notification: &Notification, now: Timestamp) -> bool {
+    if notification.disabled_at.is_some() {
+        give_up(notification, "the account is disabled");
+    } else if is_stale(notification.created_at, now) {
+        give_up(notification, "it is a day old");
     } else {
         return true;
     }
     false
 }
 
-fn give_up(notice: &Notification, why: &str) {
-    let (id, kind, user_id) = (&notice.id, notice.kind.as_str(), &notice.user_id);
+fn give_up(notification: &Notification, why: &str) {
+    let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
     tracing::warn!("notice {id} ({kind}) for user {user_id} is given up: {why}");
 }

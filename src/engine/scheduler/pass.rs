@@ -55,7 +55,7 @@ impl Scheduler {
         let now = app.clock.now();
         let seen = app.store.read_blocking(meta::last_seen)?;
         let seen = seen.unwrap_or(now);
-        app.pulse.record_last_seen(seen);
+        app.engine_stats.record_last_seen(seen);
         if now < seen {
             tracing::warn!(
                 "the clock stands at {now}, but this file has seen {seen}: nothing fires by schedule before then; \
@@ -67,7 +67,7 @@ impl Scheduler {
             tracing::warn!(
                 "this file is a copy that was made at {since} and is held: all of it is shown, and nothing is fired, \
                  sent or claimed until `cued promote --db {}`",
-                app.settings.db.display()
+                app.config.db.display()
             );
         }
         Ok(Self {
@@ -83,7 +83,7 @@ impl Scheduler {
     pub fn rest(&mut self, app: &App) {
         self.is_held = true;
         let ended = app.clock.monotonic();
-        app.pulse.record_pass(SchedulerPass {
+        app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(app.clock.now()),
             turned: ended,
             ..SchedulerPass::default()
@@ -118,13 +118,13 @@ impl Scheduler {
             fired.cues += batch.cues;
             fired.executions += batch.executions;
             // At once: a fault may end the pass before the next batch.
-            app.pulse.add_fired(u64::try_from(batch.executions).unwrap_or(u64::MAX));
-            app.pulse.heartbeat(app.clock.monotonic());
+            app.engine_stats.add_fired(u64::try_from(batch.executions).unwrap_or(u64::MAX));
+            app.engine_stats.heartbeat(app.clock.monotonic());
         }
         self.seen = self.seen.max(now);
-        app.pulse.record_last_seen(self.seen);
+        app.engine_stats.record_last_seen(self.seen);
         let ended = app.clock.monotonic();
-        app.pulse.record_pass(SchedulerPass {
+        app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(now),
             turned: ended,
             cues: fired.cues,
@@ -164,7 +164,7 @@ impl Scheduler {
 }
 
 fn fire_batch(app: &App, desk: Option<&DispatchHandle>, now: Timestamp, gap: Outage) -> Result<FireSummary> {
-    let (ids, plans, retention) = (Arc::clone(&app.ids), app.settings.plans.clone(), app.settings.retention);
+    let (ids, plans, retention) = (Arc::clone(&app.ids), app.config.plans.clone(), app.config.retention);
     let fire = move |tx: &WriteTx<'_>| fire_due(tx, &ids, &plans, &retention, now, gap);
     match desk {
         Some(desk) => desk.write(app, fire),

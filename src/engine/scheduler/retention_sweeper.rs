@@ -79,7 +79,7 @@ impl RetentionSweeper {
     /// # Errors
     /// When the file cannot be read or written; what was left is there for the next pass.
     pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
-        let (now, retention) = (app.clock.now(), app.settings.retention);
+        let (now, retention) = (app.clock.now(), app.config.retention);
         if !self.has_begun {
             self.begin(app, retention)?;
         }

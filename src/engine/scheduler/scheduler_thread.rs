@@ -47,14 +47,14 @@ impl SchedulerThread {
         Arc::clone(&self.stop)
     }
 
-    pub(in crate::engine) fn bells(&self) -> Arc<Notifiers> {
-        Arc::clone(&self.app.bells)
+    pub(in crate::engine) fn notifiers(&self) -> Arc<Notifiers> {
+        Arc::clone(&self.app.notifiers)
     }
 
     /// Ends the thread after the pass that is under way.
     pub fn stop(self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.app.bells.schedule.notify();
+        self.app.notifiers.schedule.notify();
         if self.thread.join().is_err() {
             tracing::error!("the scheduler's thread ended by a panic");
         }
@@ -71,17 +71,17 @@ fn run(
     // One pass for a test clock's eyes as long as the sweeper has more to do: the clock is moved on when all is done.
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
-        let seen = app.bells.schedule.generation();
-        app.bells.set_next_wakeup(None);
-        app.pulse.heartbeat(app.clock.monotonic());
-        pass.get_or_insert_with(|| app.pulse.begin_pass(&app.bells.progress));
+        let seen = app.notifiers.schedule.generation();
+        app.notifiers.set_next_wakeup(None);
+        app.engine_stats.heartbeat(app.clock.monotonic());
+        pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
         app.store.probe_disk();
         match caught(|| turn(app, scheduler, sweeper, desk)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
-                app.bells.set_next_wakeup(deadline);
-                app.clock.wait(&app.bells.schedule, seen, deadline);
+                app.notifiers.set_next_wakeup(deadline);
+                app.clock.wait(&app.notifiers.schedule, seen, deadline);
             }
             Err(error) => {
                 pass = None;
@@ -107,7 +107,7 @@ fn turn(
     scheduler.run_once_at(app, Some(desk))?;
     while delivery_service::promote(app)? > 0 {}
     while reaper::return_lost_claims(&app.store, app.clock.now())? > 0 {
-        app.pulse.heartbeat(app.clock.monotonic());
+        app.engine_stats.heartbeat(app.clock.monotonic());
     }
     reaper::forget_answers(&app.store, app.clock.now())?;
     reaper::forget_logins(&app.store, app.clock.now())?;

@@ -126,10 +126,11 @@ impl HttpWebhookClient {
 
 impl WebhookClient for HttpWebhookClient {
     fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        let mishap = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
-        let mut response = self.exchange(parcel).map_err(|error| mishap(None, error))?;
+        let delivery_error = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
+        let mut response = self.exchange(parcel).map_err(|error| delivery_error(None, error))?;
         let http_status = response.status().as_u16();
-        let body = read_body(response.body_mut()).map_err(|error| mishap(Some(http_status), error))?;
+        let body =
+            read_body(response.body_mut()).map_err(|error| delivery_error(Some(http_status), error))?;
         Ok(WebhookResponse { http_status, retry_after: retry_after(&response), body })
     }
 }

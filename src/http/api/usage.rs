@@ -19,7 +19,7 @@ pub async fn usage(request: Request) -> Result<Response> {
         .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
     let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
-    let limits = request.app.settings.plans.limits(&user.plan);
+    let limits = request.app.config.plans.limits(&user.plan);
     let (start, end) = month_around(now);
     Ok(Response::ok(&json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},

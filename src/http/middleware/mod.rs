@@ -231,7 +231,7 @@ async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller
     let key_hash = key.hash();
     let found = app.store.read_inline_single(move |read| api_keys::find_owner(read, &key_hash, now)).await?;
     Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
-        let limits = app.settings.plans.limits(&plan);
+        let limits = app.config.plans.limits(&plan);
         Caller { user_key, user_id, key, key_hash, plan, limits, executions }
     }))
 }
@@ -239,7 +239,7 @@ async fn caller_of(app: &App, key: &str, now: Timestamp) -> Result<Option<Caller
 fn client_of(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
     // What is no text is no address: nothing that stands before it is believed.
     let hops = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or("-"));
-    client_address(peer.ip(), hops, &server.app.settings.http.trusted_proxies)
+    client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies)
 }
 
 /// The key of `Authorization: Bearer KEY`; nothing when the header is missing, double or something else.

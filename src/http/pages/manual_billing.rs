@@ -80,7 +80,7 @@ fn request_page(request: &Request, asked: &BillingRequest, token: &str) -> Respo
     let offer = name_of(asked.offer);
     let page = match asked.status {
         RequestStatus::Offered => {
-            let form = Form::post(&action(&request.app.settings.public_url, CHECKOUT))
+            let form = Form::post(&action(&request.app.config.public_url, CHECKOUT))
                 .hidden("token", token)
                 .button("Request this plan");
             return described(request, asked, Page::new("Request a plan"))
@@ -136,7 +136,7 @@ fn plan_page(request: &Request, portal: &PlanOverview, token: &str) -> Response 
         (FREE, Some(_)) => "Withdraw the request…",
         _ => "Cancel the plan…",
     };
-    let form = Form::post(&action(&request.app.settings.public_url, PORTAL)).hidden("token", token);
+    let form = Form::post(&action(&request.app.config.public_url, PORTAL)).hidden("token", token);
     page.form(&form.grave_button(label)).reply(StatusCode::OK)
 }
 
@@ -157,7 +157,7 @@ fn question_page(request: &Request, portal: &PlanOverview, token: &str) -> Respo
     } else {
         page
     };
-    let form = Form::post(&action(&request.app.settings.public_url, PORTAL))
+    let form = Form::post(&action(&request.app.config.public_url, PORTAL))
         .hidden("token", token)
         .hidden("confirmed", "yes")
         .grave_button("Yes, cancel");
@@ -165,7 +165,7 @@ fn question_page(request: &Request, portal: &PlanOverview, token: &str) -> Respo
 }
 
 fn limits(request: &Request, plan: &str) -> PlanLimits {
-    request.app.settings.plans.limits(plan)
+    request.app.config.plans.limits(plan)
 }
 
 fn facts(limits: PlanLimits) -> [(&'static str, String); 3] {

@@ -74,8 +74,8 @@ impl Page {
 
     /// A paragraph that stands out; a bad one is read out at once by screen readers.
     #[must_use]
-    pub fn notice(mut self, tone: NoticeKind, text: &str) -> Self {
-        let (class, role) = match tone {
+    pub fn notice(mut self, kind: NoticeKind, text: &str) -> Self {
+        let (class, role) = match kind {
             NoticeKind::Good => ("notice good", "status"),
             NoticeKind::Bad => ("notice bad", "alert"),
         };

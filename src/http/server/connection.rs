@@ -64,7 +64,7 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
     let service = service_fn(|request: Request<Incoming>| {
         let (server, mut underway) = (Arc::clone(&server), activity.request(request.version()));
         async move {
-            let deadline = underway.began() + server.app.settings.http.request_time;
+            let deadline = underway.began() + server.app.config.http.request_time;
             let answered = middleware::answer(&server, peer, request, deadline).await;
             underway.reply_ready(answered.unread);
             Ok::<_, Infallible>(
@@ -117,7 +117,7 @@ async fn watch<C: GracefulConnection>(
     loop {
         tokio::select! {
             biased;
-            overdue = drive(connection.as_mut(), activity, &server.app.settings.http) => return overdue,
+            overdue = drive(connection.as_mut(), activity, &server.app.config.http) => return overdue,
             _ = stopping.wait_for(|stopping| *stopping), if !stopped => {
                 stopped = true;
                 connection.as_mut().graceful_shutdown();
@@ -130,9 +130,9 @@ async fn watch<C: GracefulConnection>(
 async fn drive<C: GracefulConnection>(
     mut connection: Pin<&mut C>,
     activity: &ConnectionState,
-    settings: &HttpLimits,
+    config: &HttpLimits,
 ) -> Option<TimeoutReason> {
-    let mut timer = Box::pin(sleep_until(activity.next_check(settings).0));
+    let mut timer = Box::pin(sleep_until(activity.next_check(config).0));
     std::future::poll_fn(|context| {
         activity.watched_by(context.waker());
         // How it ended is no news: what can be answered was, and a peer that broke off is not our fault.
@@ -140,12 +140,12 @@ async fn drive<C: GracefulConnection>(
             return Poll::Ready(None);
         }
         loop {
-            let (due, _) = activity.next_check(settings);
+            let (due, _) = activity.next_check(config);
             if due < timer.deadline() {
                 timer.as_mut().reset(due);
             }
             ready!(timer.as_mut().poll(context));
-            match activity.next_check(settings) {
+            match activity.next_check(config) {
                 (due, Some(overdue)) if due <= Instant::now() => return Poll::Ready(Some(overdue)),
                 (due, _) => timer.as_mut().reset(due),
             }

@@ -55,11 +55,11 @@ pub(in crate::http) struct ServerState {
 /// Serves on `port` until `stop` ends, then lets the requests under way end.
 ///
 /// Stopping closes idle connections at once, tells long polls to end (`Request::stopping`) and cuts what is
-/// left after `settings.drain_time`.
+/// left after `config.drain_time`.
 pub async fn serve(port: ListenerConfig, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
     let ListenerConfig { listener, table, connections } = port;
     let (stopping, stopped) = watch::channel(false);
-    let drain_time = app.settings.http.drain_time;
+    let drain_time = app.config.http.drain_time;
     let bodies = Arc::new(Semaphore::new(body::BUDGET));
     let windows = RateLimiter::default();
     let server = Arc::new(ServerState { app, table, windows, bodies, stopping: stopped });

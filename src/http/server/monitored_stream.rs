@@ -105,20 +105,20 @@ impl ConnectionState {
 
     /// The next moment at which the connection may be overdue, and for what; nothing for one that has only to be
     /// looked at again then.
-    pub fn next_check(&self, settings: &HttpLimits) -> (Instant, Option<TimeoutReason>) {
+    pub fn next_check(&self, config: &HttpLimits) -> (Instant, Option<TimeoutReason>) {
         let state = self.state();
         if let Some(since) = state.blocked_since.or(state.untaken_since) {
-            (since + settings.request_time, Some(TimeoutReason::Stuck))
+            (since + config.request_time, Some(TimeoutReason::Stuck))
         } else if state.open > 0 {
-            (Instant::now() + settings.request_time, None)
+            (Instant::now() + config.request_time, None)
         } else if state.unwanted {
             (Instant::now(), Some(TimeoutReason::Unwanted))
         } else if let Some(since) = state.head_since {
-            (since + settings.header_time, Some(TimeoutReason::Head))
+            (since + config.header_time, Some(TimeoutReason::Head))
         } else if state.fresh {
-            (state.quiet_since + settings.header_time, Some(TimeoutReason::Idle))
+            (state.quiet_since + config.header_time, Some(TimeoutReason::Idle))
         } else {
-            (state.quiet_since + settings.idle_time, Some(TimeoutReason::Idle))
+            (state.quiet_since + config.idle_time, Some(TimeoutReason::Idle))
         }
     }
 

@@ -106,7 +106,7 @@ struct WriterState {
     /// Whether the newest commit that was to change anything failed.
     fails: AtomicBool,
     damage: CorruptionFlag,
-    deeds: WriteStats,
+    write_stats: WriteStats,
 }
 
 impl Writer {
@@ -131,8 +131,8 @@ impl Writer {
     }
 
     /// What was written so far.
-    pub fn deeds(&self) -> &WriteStats {
-        &self.state.deeds
+    pub fn write_stats(&self) -> &WriteStats {
+        &self.state.write_stats
     }
 
     /// Queues `job` for the next commit. It runs to its end even if nobody waits for the answer.
@@ -253,12 +253,12 @@ fn timed_commit(
     match &committed {
         // Nothing reaches the disk of what changes nothing, and a full one lets it through.
         Ok(done) if done.changed => {
-            state.deeds.committed(batch.len(), stopwatch.elapsed());
-            state.deeds.add(&done.count);
+            state.write_stats.committed(batch.len(), stopwatch.elapsed());
+            state.write_stats.add(&done.count);
             state.fails.store(false, Ordering::Relaxed);
         }
         Ok(_) => {}
-        Err(_) => state.deeds.failed_commits.add(1),
+        Err(_) => state.write_stats.failed_commits.add(1),
     }
     let errors = || batch.iter().filter_map(|job| job.error());
     if committed.is_err() || errors().any(|error| matches!(error, Error::Storage(_))) {

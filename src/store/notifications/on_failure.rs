@@ -83,7 +83,11 @@ pub fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     }
     if let Some(url) = &failed.webhook {
         let body = facts(&failed, now).body();
-        outbox::insert(tx, &notice(&failed, NotificationKind::Failure, Some(url.clone()), body, now), now)?;
+        outbox::insert(
+            tx,
+            &notification(&failed, NotificationKind::Failure, Some(url.clone()), body, now),
+            now,
+        )?;
     }
     if failed.email {
         mail(tx, &failed, now)?;
@@ -117,7 +121,7 @@ fn mail(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()
     tx.prepare_cached(COUNT_MAIL)?.execute(params![user_key, millis(now)])?;
     let held_until = held_until(tenth, now).map(instant);
     let body = FailureMail { failure: facts(failed, now), held: held.unwrap_or(0), held_until }.body();
-    outbox::insert(tx, &notice(failed, NotificationKind::Mail, None, body, now), now)
+    outbox::insert(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
 /// When the user's newest mail but so many was written.
@@ -141,7 +145,7 @@ fn facts(failed: &FailedExecution, now: Timestamp) -> FailureReport {
     }
 }
 
-fn notice(
+fn notification(
     failed: &FailedExecution,
     kind: NotificationKind,
     url: Option<String>,

@@ -16,7 +16,7 @@ use crate::store::{ReadTx, WakeSet, WriteTx};
 /// A notice that is being stored.
 #[derive(Debug, Clone)]
 pub struct NewNotification {
-    /// Its id, from `domain::notice`.
+    /// Its id, from `domain::notification`.
     pub id: String,
     /// The row of the user who is told.
     pub user_key: i64,

@@ -83,7 +83,7 @@ fn policy(values: &str) -> AddressPolicy {
     AddressPolicy::new(&values)
 }
 
-fn courier(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpWebhookClient {
+fn webhook_client(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpWebhookClient {
     let options = ClientOptions { policy, ..ClientOptions::default() };
     HttpWebhookClient::with_resolver(&options, seconds.clock(), resolver).unwrap()
 }
@@ -99,7 +99,7 @@ fn parcel(url: &str) -> WebhookRequest {
 
 fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
     match result {
-        Err(mishap @ DeliveryError::Refused(_)) => mishap.to_string(),
+        Err(delivery_error @ DeliveryError::Refused(_)) => delivery_error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -121,9 +121,10 @@ fn a_while() -> NextTimeout {
 fn the_name_of_this_machine_is_refused_without_a_connection() {
     let receiver = Receiver::everywhere();
     let options = ClientOptions::default();
-    let courier = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
+    let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
-        let text = refused(courier.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text =
+            refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
         assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
         assert!(
             text.ends_with(" (loopback), which callbacks may not reach (see --allow-callbacks-to)"),
@@ -137,13 +138,13 @@ fn the_name_of_this_machine_is_refused_without_a_connection() {
 fn a_number_is_refused_in_every_notation_without_a_look_up() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["8.8.8.8"]);
-    let courier = courier(policy("public private"), &Seconds::default(), script.clone());
+    let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script.clone());
     for host in "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. 127.9.9.9 0.0.0.0 0 \
                  [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] [64:ff9b::7f00:1] [2002:7f00:1::] \
                  169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
         .split_whitespace()
     {
-        let text = refused(courier.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
         assert!(text.contains(" address, which callbacks may not reach"), "{text}");
     }
     assert_eq!((receiver.connections(), script.asked()), (0, 0));
@@ -153,10 +154,10 @@ fn a_number_is_refused_in_every_notation_without_a_look_up() {
 fn an_allowed_number_needs_no_look_up_either() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["8.8.8.8"]);
-    let courier = courier(policy("loopback"), &Seconds::default(), script.clone());
+    let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script.clone());
     for host in ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1"] {
         let url = format!("http://{host}:{}/", receiver.address.port());
-        assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+        assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     }
     assert_eq!(script.asked(), 0);
 }
@@ -166,11 +167,11 @@ fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["127.0.0.1", "127.0.0.2"]);
     let seconds = Seconds::default();
-    let courier = courier(policy("127.0.0.1/32"), &seconds, script.clone());
+    let webhook_client = webhook_client(policy("127.0.0.1/32"), &seconds, script.clone());
     let url = format!("http://rebind.example:{}/", receiver.address.port());
-    assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+    assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     seconds.advance(CACHE_TIME);
-    let text = refused(courier.send(&parcel(&url)));
+    let text = refused(webhook_client.send(&parcel(&url)));
     assert_eq!(
         text,
         "the name rebind.example resolves to 127.0.0.2 (loopback), which callbacks may not reach \
@@ -237,25 +238,26 @@ fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
 fn a_name_without_address_is_told_so_and_asked_again() {
     let script = Script::new(&["", "127.0.0.1"]);
     let receiver = Receiver::everywhere();
-    let courier = courier(policy("loopback"), &Seconds::default(), script);
+    let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script);
     let url = format!("http://late.example:{}/", receiver.address.port());
-    let mishap = courier.send(&parcel(&url)).unwrap_err();
+    let delivery_error = webhook_client.send(&parcel(&url)).unwrap_err();
     assert_eq!(
-        mishap,
+        delivery_error,
         DeliveryError::Unresolved(
             "the name late.example could not be looked up: it has no address".to_owned()
         )
     );
-    assert_eq!(courier.send(&parcel(&url)).unwrap().http_status, 200);
+    assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
 }
 
 #[test]
 fn the_look_up_counts_into_the_timeout() {
     let within = Duration::from_millis(200);
     let options = ClientOptions { timeout: within, ..ClientOptions::default() };
-    let courier = HttpWebhookClient::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
-    let mishap = courier.send(&parcel("http://deaf.example/")).unwrap_err();
-    assert_eq!(mishap, DeliveryError::Timeout { within, status: None });
+    let webhook_client =
+        HttpWebhookClient::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
+    let delivery_error = webhook_client.send(&parcel("http://deaf.example/")).unwrap_err();
+    assert_eq!(delivery_error, DeliveryError::Timeout { within, status: None });
 }
 
 #[test]
@@ -263,8 +265,8 @@ fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connec
     let receiver = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let port = receiver.address.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
-    let courier = courier(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
-    let send = |path: &str| courier.send(&parcel(&format!("http://Cue.example:{port}{path}")));
+    let webhook_client = webhook_client(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
+    let send = |path: &str| webhook_client.send(&parcel(&format!("http://Cue.example:{port}{path}")));
     assert_eq!(send("/v1/echo/0123456789abcdef").unwrap().http_status, 200);
     for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
         refused(send(path));

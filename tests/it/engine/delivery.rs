@@ -30,7 +30,7 @@ fn a_success_is_recorded_with_the_answer() {
     assert_eq!(world.field::<Option<String>>(id, "response_body").as_deref(), Some("body"));
     assert_eq!(world.field::<Option<String>>(id, "error_message"), None);
     assert_eq!(world.field::<Option<String>>(id, "queue"), None);
-    assert_eq!(world.app.pulse.delivered(), 1);
+    assert_eq!(world.app.engine_stats.delivered(), 1);
 }
 
 #[test]
@@ -40,19 +40,19 @@ fn the_message_has_the_payload_and_the_number_of_the_attempt() {
     world.write(move |tx| set_payload(tx, cue, Some(&json!({"b": 2, "a": "é"}))).unwrap());
     world.sql("UPDATE cues SET callback_headers = '[[\"X-Mine\",\"1\"]]'");
     let id = world.run(cue);
-    let courier = Recorder::told([answer(500)]);
-    world.deliver(&courier);
+    let webhook_client = Recorder::told([answer(500)]);
+    world.deliver(&webhook_client);
     world.advance(60);
     promote(&world.app).unwrap();
-    world.deliver(&courier);
-    let parcels = courier.parcels();
+    world.deliver(&webhook_client);
+    let parcels = webhook_client.parcels();
     assert_eq!(parcels[0].url, URL);
     assert_eq!(parcels[0].body.as_deref(), Some(br#"{"a": "\u00e9", "b": 2}"#.as_slice()));
-    assert_eq!(courier.header(0, "X-Mine").as_deref(), Some("1"));
+    assert_eq!(webhook_client.header(0, "X-Mine").as_deref(), Some("1"));
     for (parcel, number, seconds) in [(0, "1", "1767225600"), (1, "2", "1767225660")] {
-        assert_eq!(courier.header(parcel, "X-CueAPI-Attempt").as_deref(), Some(number));
-        assert_eq!(courier.header(parcel, "X-CueAPI-Timestamp").as_deref(), Some(seconds));
-        assert_eq!(courier.header(parcel, "webhook-id"), Some(id.to_string()));
+        assert_eq!(webhook_client.header(parcel, "X-CueAPI-Attempt").as_deref(), Some(number));
+        assert_eq!(webhook_client.header(parcel, "X-CueAPI-Timestamp").as_deref(), Some(seconds));
+        assert_eq!(webhook_client.header(parcel, "webhook-id"), Some(id.to_string()));
     }
 }
 
@@ -60,13 +60,13 @@ fn the_message_has_the_payload_and_the_number_of_the_attempt() {
 fn no_payload_is_an_empty_object_and_get_has_no_body() {
     let world = World::new(8);
     let cue = world.cue(URL);
-    let courier = Recorder::default();
+    let webhook_client = Recorder::default();
     world.run(cue);
-    world.deliver(&courier);
+    world.deliver(&webhook_client);
     world.sql("UPDATE cues SET callback_method = 'GET'");
     world.run(cue);
-    world.deliver(&courier);
-    let bodies: Vec<_> = courier.parcels().into_iter().map(|parcel| parcel.body).collect();
+    world.deliver(&webhook_client);
+    let bodies: Vec<_> = webhook_client.parcels().into_iter().map(|parcel| parcel.body).collect();
     assert_eq!(bodies, [Some(b"{}".to_vec()), None]);
 }
 
@@ -78,13 +78,13 @@ fn a_rotated_secret_signs_beside_the_new_one_for_as_long_as_the_clock_says() {
     world.sql(&format!(
         "UPDATE users SET previous_secret = 'whsec_AAAA', previous_secret_expires = {expires}"
     ));
-    let courier = Recorder::default();
+    let webhook_client = Recorder::default();
     for second in [0, 86_399, 1] {
         world.advance(second);
         world.run(cue);
-        world.deliver(&courier);
+        world.deliver(&webhook_client);
     }
-    let count = |parcel| courier.header(parcel, "webhook-signature").unwrap().split(' ').count();
+    let count = |parcel| webhook_client.header(parcel, "webhook-signature").unwrap().split(' ').count();
     assert_eq!([count(0), count(1), count(2)], [2, 2, 1]);
 }
 
@@ -92,25 +92,25 @@ fn a_rotated_secret_signs_beside_the_new_one_for_as_long_as_the_clock_says() {
 fn failures_are_retried_after_each_backoff_and_then_given_up() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
-    let courier = Recorder::told([500, 404, 302, 503].map(answer));
+    let webhook_client = Recorder::told([500, 404, 302, 503].map(answer));
     for (attempt, minutes) in [(1, 1), (2, 5), (3, 15)] {
-        world.deliver(&courier);
+        world.deliver(&webhook_client);
         assert_eq!(world.state(id), ("retrying".to_owned(), attempt));
         assert_eq!(due(&world, id), Some(minutes * 60_000));
         world.advance(minutes * 60 - 1);
-        assert_eq!((promote(&world.app).unwrap(), world.deliver(&courier)), (0, 0), "not early");
+        assert_eq!((promote(&world.app).unwrap(), world.deliver(&webhook_client)), (0, 0), "not early");
         world.advance(1);
         assert_eq!(promote(&world.app).unwrap(), 1);
         assert!(due(&world, id).is_some(), "shown until it is taken up");
     }
-    world.deliver(&courier);
+    world.deliver(&webhook_client);
     assert_eq!(world.state(id), ("failed".to_owned(), 4));
     assert_eq!(world.field::<Option<i64>>(id, "http_status"), Some(503));
     assert_eq!(world.field::<String>(id, "error_message"), "the callback answered 503");
     assert_eq!(world.field::<Option<i64>>(id, "delivered_at"), None);
     world.advance(100_000);
-    assert_eq!((promote(&world.app).unwrap(), world.deliver(&courier)), (0, 0));
-    assert_eq!(world.app.pulse.delivered(), 4);
+    assert_eq!((promote(&world.app).unwrap(), world.deliver(&webhook_client)), (0, 0));
+    assert_eq!(world.app.engine_stats.delivered(), 4);
 }
 
 #[test]
@@ -118,14 +118,14 @@ fn a_success_after_failures_leaves_no_error() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
     let timeout = DeliveryError::Timeout { within: Duration::from_secs(30), status: None };
-    let courier = Recorder::told([Err(timeout), answer(200)]);
-    world.deliver(&courier);
+    let webhook_client = Recorder::told([Err(timeout), answer(200)]);
+    world.deliver(&webhook_client);
     assert_eq!(world.field::<String>(id, "error_message"), "no answer within 30 s");
     assert_eq!(world.field::<Option<i64>>(id, "http_status"), None);
     let started: i64 = world.field(id, "started_at");
     world.advance(60);
     promote(&world.app).unwrap();
-    world.deliver(&courier);
+    world.deliver(&webhook_client);
     assert_eq!(world.state(id), ("success".to_owned(), 2));
     assert_eq!(world.field::<Option<String>>(id, "error_message"), None);
     assert_eq!(world.field::<i64>(id, "started_at"), started);
@@ -224,14 +224,14 @@ fn an_execution_of_later_waits_and_goes_where_the_cue_leads_by_then() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let id = world.run_at(cue, at("2026-01-01T01:00:00Z"));
-    let courier = Recorder::default();
-    assert_eq!(world.deliver(&courier), 0);
+    let webhook_client = Recorder::default();
+    assert_eq!(world.deliver(&webhook_client), 0);
     world.sql("UPDATE cues SET callback_url = 'https://example.org/', lane = 77");
     world.advance(3600);
     assert_eq!(promote(&world.app).unwrap(), 1);
     assert_eq!(world.field::<i64>(id, "lane"), 77);
-    assert_eq!(world.deliver(&courier), 1);
-    assert_eq!(courier.parcels()[0].url, "https://example.org/");
+    assert_eq!(world.deliver(&webhook_client), 1);
+    assert_eq!(webhook_client.parcels()[0].url, "https://example.org/");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     // The writer rings after it has answered, and before it takes the next write.
     let rung = || {
         world.write(|_| ());
-        [world.app.bells.claim.generation(), world.app.bells.send.generation()]
+        [world.app.notifiers.claim.generation(), world.app.notifiers.send.generation()]
     };
     let [claim, send] = rung();
     assert_eq!(promote(&world.app).unwrap(), 1);

@@ -47,10 +47,10 @@ fn until(world: &World, condition: impl Fn() -> bool) -> Duration {
     let real = Clock::system();
     while !condition() {
         assert!(real.monotonic() < Duration::from_secs(20), "it never came");
-        let seen = world.app.bells.progress.generation();
+        let seen = world.app.notifiers.progress.generation();
         if !condition() {
             let soon = real.now() + jiff::SignedDuration::from_millis(50);
-            real.wait(&world.app.bells.progress, seen, Some(soon));
+            real.wait(&world.app.notifiers.progress, seen, Some(soon));
         }
     }
     real.monotonic()
@@ -92,9 +92,9 @@ fn the_next_pass_goes_on_behind_the_lane_of_the_last() {
     for cue in [cues[0], cues[0], cues[1]] {
         world.run(cue);
     }
-    let courier = Recorder::default();
-    assert_eq!(world.deliver(&courier), 3);
-    let urls: Vec<_> = courier.parcels().into_iter().map(|parcel| parcel.url).collect();
+    let webhook_client = Recorder::default();
+    assert_eq!(world.deliver(&webhook_client), 3);
+    let urls: Vec<_> = webhook_client.parcels().into_iter().map(|parcel| parcel.url).collect();
     assert_eq!(urls, ["https://a.example/", "https://b.example/", "https://a.example/"]);
 }
 
@@ -103,18 +103,23 @@ fn a_receiver_that_hangs_does_not_hold_up_another() {
     let world = World::new(16);
     let (hanging, quick) = (world.cue("https://hang.example/"), world.cue("https://quick.example/"));
     world.runs(hanging, 100);
-    let courier = Arc::new(Gate::default());
+    let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || courier.sent("https://hang.example/") > 0);
+        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&world, || webhook_client.sent("https://hang.example/") > 0);
 
     world.runs(quick, 200);
-    let took =
-        until(&world, || courier.sent("https://quick.example/") == 200 && world.app.pulse.delivered() == 200);
+    let took = until(&world, || {
+        webhook_client.sent("https://quick.example/") == 200 && world.app.engine_stats.delivered() == 200
+    });
     assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(courier.sent("https://hang.example/") <= 8, "{}", courier.sent("https://hang.example/"));
-    courier.open();
-    until(&world, || world.app.pulse.delivered() == 300);
+    assert!(
+        webhook_client.sent("https://hang.example/") <= 8,
+        "{}",
+        webhook_client.sent("https://hang.example/")
+    );
+    webhook_client.open();
+    until(&world, || world.app.engine_stats.delivered() == 300);
     delivery.stop();
 }
 
@@ -125,15 +130,15 @@ fn many_receivers_that_hang_leave_room_for_another() {
         let cue = world.cue(&format!("https://hang{host}.example/"));
         world.runs(cue, 20);
     }
-    let courier = Arc::new(Gate::default());
+    let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || (0..8).all(|host| courier.sent(&format!("https://hang{host}.example/")) > 0));
+        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&world, || (0..8).all(|host| webhook_client.sent(&format!("https://hang{host}.example/")) > 0));
     let cue = world.cue("https://quick.example/");
     world.run(cue);
-    let took = until(&world, || world.app.pulse.delivered() == 1);
+    let took = until(&world, || world.app.engine_stats.delivered() == 1);
     assert!(took < Duration::from_secs(2), "{took:?}");
-    courier.open();
+    webhook_client.open();
     delivery.stop();
 }
 
@@ -142,13 +147,13 @@ fn stopping_takes_nothing_more_and_records_what_is_under_way() {
     let world = World::new(16);
     let cue = world.cue("https://hang.example/");
     let (first, second) = (world.run(cue), world.run(cue));
-    let courier = Arc::new(Gate::default());
+    let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&courier) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || courier.sent("https://hang.example/") == 1);
+        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&world, || webhook_client.sent("https://hang.example/") == 1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| delivery.stop());
-        courier.open();
+        webhook_client.open();
         stopping.join().unwrap();
     });
     assert_eq!(world.state(first), ("success".to_owned(), 1));

@@ -32,9 +32,9 @@ fn a_delivery_cut_short_is_made_again_with_the_same_number() {
     assert_eq!(world.field::<Option<i64>>(first, "started_at"), None);
     assert_eq!(world.state(second), ("retrying".to_owned(), 2));
     assert_eq!(world.field::<Option<i64>>(second, "started_at"), Some(5));
-    let courier = Recorder::default();
-    assert_eq!(world.deliver(&courier), 2);
-    let numbers = [0, 1].map(|parcel| courier.header(parcel, "X-CueAPI-Attempt").unwrap());
+    let webhook_client = Recorder::default();
+    assert_eq!(world.deliver(&webhook_client), 2);
+    let numbers = [0, 1].map(|parcel| webhook_client.header(parcel, "X-CueAPI-Attempt").unwrap());
     assert_eq!(numbers, ["1", "3"]);
     assert_eq!(world.state(second), ("success".to_owned(), 3));
 }
@@ -55,8 +55,8 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
     let world = World::new(8);
     world.run(world.cue(URL));
     let mut dispatcher = Dispatcher::new(64);
-    let courier = Recorder::told([answer(500)]);
-    let returned = world.carry(&courier, &world.take(&mut dispatcher)[0]);
+    let webhook_client = Recorder::told([answer(500)]);
+    let returned = world.carry(&webhook_client, &world.take(&mut dispatcher)[0]);
     assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
     let other = world.run(world.cue("https://example.org/"));
     assert_eq!(world.field::<i64>(other, "key"), returned.ended.ticket.key, "SQLite gives the key again");
@@ -65,7 +65,7 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
 
     dispatcher.run_once(&world.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(world.state(other), ("delivering".to_owned(), 1));
-    assert_eq!(world.app.pulse.delivered(), 1, "counted all the same: it has ended");
+    assert_eq!(world.app.engine_stats.delivered(), 1, "counted all the same: it has ended");
     assert_eq!(dispatcher.unfinished(), 0);
 }
 
@@ -82,14 +82,14 @@ fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
     let refused = dispatcher.run_once(&world.app, vec![returned], DispatcherMode::Running);
     assert!(matches!(refused, Err(Error::Storage(_))));
     assert!(dispatcher.run_once(&world.app, Vec::new(), DispatcherMode::Running).is_err());
-    assert_eq!((dispatcher.unfinished(), world.app.pulse.delivered()), (1, 0));
+    assert_eq!((dispatcher.unfinished(), world.app.engine_stats.delivered()), (1, 0));
 
     fails.store(false, Ordering::SeqCst);
     assert_eq!(world.state(later), ("pending".to_owned(), 0), "nothing was taken");
     let taken = dispatcher.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(taken.len(), 1);
     assert_eq!(world.state(id), ("success".to_owned(), 1));
-    assert_eq!(world.app.pulse.delivered(), 1);
+    assert_eq!(world.app.engine_stats.delivered(), 1);
 }
 
 #[test]

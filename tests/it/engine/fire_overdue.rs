@@ -96,7 +96,7 @@ fn a_change_that_leaves_the_schedule_alone_leaves_the_run_to_the_scheduler() {
 fn while_the_clock_stands_behind_the_file_a_change_fires_nothing() {
     let (api, user) = behind();
     let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
-    api.world.app.pulse.record_last_seen(api.world.now() + jiff::SignedDuration::from_hours(1));
+    api.world.app.engine_stats.record_last_seen(api.world.now() + jiff::SignedDuration::from_hours(1));
     api.world.advance(70);
     let paused = patched(&api, &user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["run_count"], &paused["missed_count"]), (&json!(0), &json!(1)));

@@ -29,11 +29,11 @@ fn a_claim_without_heartbeats_is_lost_with_its_lease() {
     world.advance(899);
     assert_eq!(return_lost(&world), 0);
     world.advance(1);
-    let rung = world.app.bells.claim.generation();
+    let rung = world.app.notifiers.claim.generation();
     assert_eq!(return_lost(&world), 1);
     // The bell rings after the answer has come.
-    world.app.clock.wait(&world.app.bells.claim, rung, None);
-    assert!(world.app.bells.claim.generation() > rung, "whoever waits for work is woken");
+    world.app.clock.wait(&world.app.notifiers.claim, rung, None);
+    assert!(world.app.notifiers.claim.generation() > rung, "whoever waits for work is woken");
     let back = world.execution(user, id).execution;
     assert_eq!(
         (back.status, back.claimed_by_worker, back.lease_expires_at),

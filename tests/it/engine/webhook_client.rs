@@ -39,7 +39,7 @@ fn answered(answer: &str) -> Result<WebhookResponse, DeliveryError> {
 
 fn connection_fault(result: &Result<WebhookResponse, DeliveryError>) -> String {
     match result {
-        Err(mishap @ DeliveryError::Connection(_)) => mishap.to_string(),
+        Err(delivery_error @ DeliveryError::Connection(_)) => delivery_error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -131,9 +131,9 @@ fn early_answers_are_passed_over_and_a_switch_of_protocols_is_an_answer() {
 #[test]
 fn a_server_that_only_hangs_is_cut_by_the_timeout() {
     let receiver = Receiver::untouched(hang);
-    let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: None });
-    assert_eq!(mishap.to_string(), "no answer within 0.4 s");
+    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+    assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
+    assert_eq!(delivery_error.to_string(), "no answer within 0.4 s");
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn a_server_that_drips_its_headers_is_cut_by_the_timeout() {
         drip(stream, format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200)).as_bytes());
         Then::Close
     });
-    let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: None });
+    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+    assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn a_server_that_drips_its_body_is_cut_by_the_timeout() {
         drip(stream, &[b'x'; 200]);
         Then::Close
     });
-    let mishap = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
-    assert_eq!(mishap, DeliveryError::Timeout { within: SHORT, status: Some(200) });
-    assert_eq!(mishap.to_string(), "answered 200, but the body did not end within 0.4 s");
+    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+    assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: Some(200) });
+    assert_eq!(delivery_error.to_string(), "answered 200, but the body did not end within 0.4 s");
 }
 
 #[test]
@@ -233,9 +233,9 @@ fn large_headers_of_an_answer_are_read_up_to_a_bound() {
 #[test]
 fn a_plain_server_behind_https_is_a_tls_fault() {
     let receiver = Receiver::untouched(|stream| stream.write_all(OK.as_bytes()).unwrap());
-    let mishap = send(receiver.url("/").replace("http:", "https:")).unwrap_err();
-    assert!(matches!(&mishap, DeliveryError::Tls(_)), "{mishap:?}");
-    assert!(mishap.to_string().starts_with("no encrypted connection"), "{mishap}");
+    let delivery_error = send(receiver.url("/").replace("http:", "https:")).unwrap_err();
+    assert!(matches!(&delivery_error, DeliveryError::Tls(_)), "{delivery_error:?}");
+    assert!(delivery_error.to_string().starts_with("no encrypted connection"), "{delivery_error}");
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn what_cannot_be_put_into_a_request_is_not_sent() {
 fn one_connection_serves_many_deliveries() {
     let receiver =
         Receiver::always(&format!("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{}", "x".repeat(60_000)));
-    let courier = courier_with(Duration::from_secs(30));
+    let webhook_client = courier_with(Duration::from_secs(30));
     for _ in 0..5 {
-        assert_eq!(courier.send(&parcel(receiver.url("/"))).unwrap().body.len(), 2000);
+        assert_eq!(webhook_client.send(&parcel(receiver.url("/"))).unwrap().body.len(), 2000);
     }
     assert_eq!(receiver.connections(), 1);
 }
@@ -267,9 +267,9 @@ fn an_idle_connection_that_was_closed_is_replaced() {
         stream.write_all(OK.as_bytes()).unwrap();
         Then::Close
     });
-    let courier = courier_with(Duration::from_secs(30));
+    let webhook_client = courier_with(Duration::from_secs(30));
     for _ in 0..3 {
-        assert_eq!(courier.send(&parcel(receiver.url("/"))).unwrap().http_status, 200);
+        assert_eq!(webhook_client.send(&parcel(receiver.url("/"))).unwrap().http_status, 200);
         receiver.closed.recv().unwrap();
     }
     assert_eq!(receiver.connections(), 3);

@@ -21,33 +21,33 @@ const NOON: &str = "2026-03-01T12:00:00Z";
 struct Machine {
     api: Api,
     engine: Engine,
-    courier: Arc<Recorder>,
+    webhook_client: Arc<Recorder>,
 }
 
 impl Machine {
     fn boots(folder: &TempDir, at: &str) -> Self {
         let clock = Clock::manual(at.parse().unwrap());
-        let settings = Config {
+        let config = Config {
             // A test looks as often as it likes.
             plans: Plans::default().limited(false),
             ..Config::new(folder.path().join("cued.db"))
         };
-        let app = App::open(clock, settings).unwrap();
+        let app = App::open(clock, config).unwrap();
         let api = Api::of(World::of(app));
-        let courier = Arc::new(Recorder::default());
-        let engine = Engine::start(&api.world.app, Arc::clone(&courier) as _).unwrap();
-        Self { api, engine, courier }
+        let webhook_client = Arc::new(Recorder::default());
+        let engine = Engine::start(&api.world.app, Arc::clone(&webhook_client) as _).unwrap();
+        Self { api, engine, webhook_client }
     }
 
     /// Sets the clock, and lets the scheduler look at it.
     fn set(&self, to: &str) {
         let (app, to) = (&self.api.world.app, to.parse::<Timestamp>().unwrap());
         app.clock.set(to);
-        let turns = app.pulse.turns();
+        let turns = app.engine_stats.turns();
         until("the scheduler has turned", || {
-            app.bells.schedule.notify();
+            app.notifiers.schedule.notify();
             // The first may have begun before the clock was set.
-            (app.pulse.turns() > turns + 1).then_some(())
+            (app.engine_stats.turns() > turns + 1).then_some(())
         });
     }
 
@@ -64,9 +64,11 @@ impl Machine {
     }
 
     fn fire(&self, user: &User, id: &str) {
-        let delivered = self.courier.parcels().len();
+        let delivered = self.webhook_client.parcels().len();
         assert_eq!(self.api.post(user, &format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
-        until("the run by hand is delivered", || (self.courier.parcels().len() > delivered).then_some(()));
+        until("the run by hand is delivered", || {
+            (self.webhook_client.parcels().len() > delivered).then_some(())
+        });
     }
 
     fn stops(self) {

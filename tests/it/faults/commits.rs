@@ -46,7 +46,7 @@ enum Fault {
 /// A program whose disk fails once.
 struct Trial {
     world: World,
-    courier: Recorder,
+    webhook_client: Recorder,
     dispatcher: Dispatcher,
     desk: notifier::NotificationDispatcher,
     scheduler: Scheduler,
@@ -58,9 +58,9 @@ impl Trial {
         let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         world.user("ann");
         let (dispatcher, desk) = (Dispatcher::new(8), notifier::NotificationDispatcher::new(8));
-        let courier = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
+        let webhook_client = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&world.app).unwrap();
-        let trial = Self { world, courier, dispatcher, desk, scheduler, failures: 0 };
+        let trial = Self { world, webhook_client, dispatcher, desk, scheduler, failures: 0 };
         match fault {
             Fault::Nothing => {}
             Fault::Commit(number) => trial.fail_commit(number),
@@ -150,8 +150,10 @@ impl Trial {
                 return;
             }
             let now = self.world.now();
-            returned =
-                taken.iter().map(|taken| classify(taken, send(&self.courier, taken, now), now)).collect();
+            returned = taken
+                .iter()
+                .map(|taken| classify(taken, send(&self.webhook_client, taken, now), now))
+                .collect();
         }
     }
 
@@ -165,16 +167,16 @@ impl Trial {
                 return;
             }
             let now = self.world.now();
-            let route = &self.world.app.settings.mail;
-            let tell = |notice: &Notification| match notice.kind {
+            let route = &self.world.app.config.mail;
+            let tell = |notification: &Notification| match notification.kind {
                 NotificationKind::Mail => notification_sender::judge_mail(
-                    notice,
-                    &notification_sender::send_mail(route, "http://cued", notice),
+                    notification,
+                    &notification_sender::send_mail(route, "http://cued", notification),
                     now,
                 ),
                 _ => notification_sender::judge(
-                    notice,
-                    &notification_sender::send(&self.courier, notice, now),
+                    notification,
+                    &notification_sender::send(&self.webhook_client, notification, now),
                     now,
                 ),
             };
@@ -200,7 +202,7 @@ impl Trial {
 
     /// Everything that the file says, but for names that are drawn by lot.
     fn dump(&self) -> Vec<String> {
-        let file = rusqlite::Connection::open(&self.world.app.settings.db).unwrap();
+        let file = rusqlite::Connection::open(&self.world.app.config.db).unwrap();
         assert_sound(&file);
         let mut names =
             file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
@@ -252,7 +254,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     trial.work(false);
     trial.pass(1_800); // 200; the claim goes on
     trial.pass(901); // and is lost
-    let sent = Arc::new(trial.courier.parcels()).len();
+    let sent = Arc::new(trial.webhook_client.parcels()).len();
     (trial.dump(), trial.failures, sent)
 }
 

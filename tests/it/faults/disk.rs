@@ -202,7 +202,7 @@ fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
 fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it() {
     let world = World::new();
     let store = &world.app.store;
-    let log = || open::sizes(&world.app.settings.db).wal.unwrap();
+    let log = || open::sizes(&world.app.config.db).wal.unwrap();
     let before = log();
     assert!(store.probe_disk());
     assert_eq!(log(), before, "while all is well nothing is written");

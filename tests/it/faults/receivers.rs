@@ -1,5 +1,5 @@
 //! Receivers that do not do as they should, and what the user then sees. Each way by itself, down to the byte, is held
-//! by `courier` and `guard`.
+//! by `webhook_client` and `guard`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

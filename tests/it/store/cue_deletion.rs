@@ -109,9 +109,9 @@ fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
     world.sql("UPDATE users SET active_cues = 1");
     world.runs(cue, 300);
     assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
-    let courier = delivery_fixture::Recorder::default();
-    assert!(world.deliver(&courier) > 0, "some are left behind");
-    assert_eq!(courier.parcels(), []);
+    let webhook_client = delivery_fixture::Recorder::default();
+    assert!(world.deliver(&webhook_client) > 0, "some are left behind");
+    assert_eq!(webhook_client.parcels(), []);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
     let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();

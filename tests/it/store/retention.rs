@@ -166,8 +166,8 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 fn short_histories_of_many_cues_go_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
-    let settings = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), settings).unwrap());
+    let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
+    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
     let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
         insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");

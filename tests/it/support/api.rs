@@ -44,7 +44,7 @@ impl Api {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let app = std::sync::Arc::clone(&world.app);
-        let port = ListenerConfig { listener, table: ROUTES, connections: app.settings.http.max_connections };
+        let port = ListenerConfig { listener, table: ROUTES, connections: app.config.http.max_connections };
         runtime.spawn(server::serve(port, app, async {
             if stopped.await.is_err() {
                 // The test let go of the server without stopping it.

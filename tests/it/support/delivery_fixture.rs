@@ -41,7 +41,7 @@ impl World {
 
     /// The same file, opened by a new process as it were.
     pub fn restart(self) -> Self {
-        let (threads, now) = (self.app.settings.delivery_threads, self.app.clock.now());
+        let (threads, now) = (self.app.config.delivery_threads, self.app.clock.now());
         drop(self.app);
         Self { app: open(&self.folder, threads, now), folder: self.folder }
     }
@@ -143,14 +143,14 @@ impl World {
         dispatcher.run_once(&self.app, Vec::new(), DispatcherMode::Running).unwrap()
     }
 
-    pub fn carry(&self, courier: &dyn WebhookClient, taken: &ClaimedDelivery) -> FinishedAttempt {
+    pub fn carry(&self, webhook_client: &dyn WebhookClient, taken: &ClaimedDelivery) -> FinishedAttempt {
         let now = self.app.clock.now();
-        classify(taken, send(courier, taken, now), now)
+        classify(taken, send(webhook_client, taken, now), now)
     }
 
     /// Delivers whatever is ready, until nothing is; answers how many attempts there were.
-    pub fn deliver(&self, courier: &dyn WebhookClient) -> usize {
-        let mut dispatcher = Dispatcher::new(self.app.settings.delivery_threads);
+    pub fn deliver(&self, webhook_client: &dyn WebhookClient) -> usize {
+        let mut dispatcher = Dispatcher::new(self.app.config.delivery_threads);
         let (mut attempts, mut returned) = (0, Vec::new());
         loop {
             let taken = dispatcher.run_once(&self.app, returned, DispatcherMode::Running).unwrap();
@@ -159,15 +159,15 @@ impl World {
                 return attempts;
             }
             attempts += taken.len();
-            returned = taken.iter().map(|taken| self.carry(courier, taken)).collect();
+            returned = taken.iter().map(|taken| self.carry(webhook_client, taken)).collect();
         }
     }
 }
 
 fn open(folder: &TempDir, threads: usize, now: Timestamp) -> Arc<App> {
-    let mut settings = Config::new(folder.path().join("cued.db"));
-    settings.delivery_threads = threads;
-    Arc::new(App::open(Clock::test(Some(now)), settings).unwrap())
+    let mut config = Config::new(folder.path().join("cued.db"));
+    config.delivery_threads = threads;
+    Arc::new(App::open(Clock::test(Some(now)), config).unwrap())
 }
 
 pub fn at(text: &str) -> Timestamp {

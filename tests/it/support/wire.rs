@@ -129,13 +129,13 @@ impl World {
     }
 
     /// A server whose times are short enough to be waited for, all but the one that the test is about.
-    pub async fn with(settings: HttpLimits) -> Self {
+    pub async fn with(config: HttpLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let connections = settings.max_connections;
-        let settings = Config { http: settings, ..Config::new(folder.path().join("cued.db")) };
-        let app = Arc::new(App::open(Clock::system(), settings).unwrap());
+        let connections = config.max_connections;
+        let config = Config { http: config, ..Config::new(folder.path().join("cued.db")) };
+        let app = Arc::new(App::open(Clock::system(), config).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let until = async {
             if stopped.await.is_err() {

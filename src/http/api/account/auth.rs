@@ -27,9 +27,9 @@ pub async fn register(request: Request) -> Result<Response> {
     });
     fields.finish()?;
     let Some(email) = email else { return Err(lost("email")) };
-    let (app, settings) = (&request.app, &request.app.settings);
-    let plan = settings.plans.default_plan();
-    let made = actions::register(&app.store, email, plan, settings.registration, request.now)?.await?;
+    let (app, config) = (&request.app, &request.app.config);
+    let plan = config.plans.default_plan();
+    let made = actions::register(&app.store, email, plan, config.registration, request.now)?.await?;
     Ok(Response::created(&json!({"id": made.id, "email": made.email, "api_key": made.api_key.reveal()})))
 }
 
@@ -46,7 +46,7 @@ pub async fn me(request: Request) -> Result<Response> {
         })
         .await?;
     let user = user.ok_or_else(|| lost("user"))?;
-    let limits = request.app.settings.plans.limits(&user.plan);
+    let limits = request.app.config.plans.limits(&user.plan);
     Ok(Response::ok(&json!({
         "id": user.id,
         "email": user.email,
@@ -73,7 +73,7 @@ pub async fn update_me(request: Request) -> Result<Response> {
     fields.forbid_rest();
     fields.finish()?;
     if let Some(url) = &url {
-        check_url_of("alert_webhook_url", url, &request.app.settings.callbacks)?;
+        check_url_of("alert_webhook_url", url, &request.app.config.callbacks)?;
     }
     if presence != Presence::Absent {
         actions::set_alert_url(&request.app, &caller, url).await?;

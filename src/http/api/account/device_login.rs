@@ -31,7 +31,7 @@ pub async fn start(request: Request) -> Result<Response> {
     let code = actions::start(app, code, client, request.now)?.await?;
     Ok(Response::created(&json!({
         "device_code": code.as_str(),
-        "verification_url": format!("{}/auth/device?code={code}", app.settings.public_url),
+        "verification_url": format!("{}/auth/device?code={code}", app.config.public_url),
         "expires_in": LIFETIME.as_secs(),
         "interval": POLL_INTERVAL_SECS,
     })))
@@ -85,7 +85,7 @@ pub async fn poll(request: Request) -> Result<Response> {
 /// `GET /auth/device?code=…`
 pub async fn device_page(request: Request) -> Result<Response> {
     let query = request.query();
-    let url = &request.app.settings.public_url;
+    let url = &request.app.config.public_url;
     let Some(text) = query.raw("code").filter(|text| !text.is_empty()) else {
         return Ok(pages::ask_email(url, LoginFormState::default()).reply(StatusCode::OK));
     };
@@ -110,7 +110,7 @@ pub async fn device_form(request: Request) -> Result<Response> {
         Err(fault) => {
             let fault = fault.to_string();
             let entered = LoginFormState { code: Some(code), email: text, fault: Some(&fault) };
-            let page = pages::ask_email(&request.app.settings.public_url, entered);
+            let page = pages::ask_email(&request.app.config.public_url, entered);
             return Ok(page.reply(StatusCode::UNPROCESSABLE_ENTITY));
         }
     };
@@ -136,7 +136,7 @@ pub async fn verify_page(request: Request) -> Result<Response> {
     let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&hash, request.now));
     match (link, login.and_then(|login| login.email)) {
         (LinkStatus::Valid, Some(email)) => {
-            let url = &request.app.settings.public_url;
+            let url = &request.app.config.public_url;
             Ok(pages::ask_confirmation(url, text, token, &email).reply(StatusCode::OK))
         }
         _ => Ok(dead_link(link)),

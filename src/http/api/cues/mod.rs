@@ -31,7 +31,7 @@ const SHORT_HISTORY: i64 = 1_000;
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let new = new_cue(request.fields()?, &request.app.settings.callbacks)?;
+    let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = idempotent_call(&request, "POST /v1/cues")?;
     Ok(answered(actions::create(&request.app, &caller, new, call, created)?.await?))
 }
@@ -88,7 +88,7 @@ pub async fn show(request: Request) -> Result<Response> {
 /// `PATCH /v1/cues/{cue_id}`
 pub async fn update(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let change = cue_change(request.fields()?, &request.app.settings.callbacks)?;
+    let change = cue_change(request.fields()?, &request.app.config.callbacks)?;
     let id = request.param("cue_id").to_owned();
     let updated = actions::update(&request.app, &caller, id, change)?.await?;
     Response::from_body(&CueView::whole(&updated))

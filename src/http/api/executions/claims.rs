@@ -61,14 +61,14 @@ pub async fn claim_next(request: Request) -> Result<Response> {
 async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
     let mut stopping = request.stopping.clone();
     // Taken before the first look, so that work that comes during it is not missed.
-    let mut bell = request.app.bells.claim.subscribe();
+    let mut notifier = request.app.notifiers.claim.subscribe();
     loop {
         let found = look(&request, &filter, limit).await?;
         if !found.is_empty() {
             return Ok(found);
         }
         tokio::select! {
-            rung = bell.changed() => if rung.is_err() { return Ok(found) },
+            rung = notifier.changed() => if rung.is_err() { return Ok(found) },
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(found),
         }
     }

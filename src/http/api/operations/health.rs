@@ -26,7 +26,7 @@ pub async fn health(request: Request) -> Result<Response> {
     if let Err(error) = &look {
         tracing::error!(request_id = request.id, "health cannot read the database: {error}");
     }
-    let cycle = app.pulse.cycle();
+    let cycle = app.engine_stats.cycle();
     let database = database_word(app, look.is_ok());
     let (queue, held_since) = look.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
     let poller = poller_word(app, &cycle, held_since.is_some());
@@ -60,7 +60,8 @@ pub async fn status(request: Request) -> Result<Response> {
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
-    let well = database_word(app, true) == "ok" && poller_word(app, &app.pulse.cycle(), is_held) == "ok";
+    let well =
+        database_word(app, true) == "ok" && poller_word(app, &app.engine_stats.cycle(), is_held) == "ok";
     let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
     if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();

@@ -8,15 +8,15 @@ use crate::http::response::Response;
 
 /// `GET /v1/info`
 pub async fn info(request: Request) -> Result<Response> {
-    let (app, settings) = (&request.app, &request.app.settings);
+    let (app, config) = (&request.app, &request.app.config);
     Ok(Response::ok(&json!({
         "name": "cued",
         "version": env!("CARGO_PKG_VERSION"),
-        "registration": settings.registration.as_str(),
-        "limits": settings.plans.are_limited(),
-        "billing": if settings.stripe.is_some() { "stripe" } else { "manual" },
-        "mail": settings.mail.as_str(),
-        "callbacks": settings.callbacks.words(),
+        "registration": config.registration.as_str(),
+        "limits": config.plans.are_limited(),
+        "billing": if config.stripe.is_some() { "stripe" } else { "manual" },
+        "mail": config.mail.as_str(),
+        "callbacks": config.callbacks.words(),
         "test_clock": app.clock.is_test(),
     })))
 }

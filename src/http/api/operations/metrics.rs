@@ -20,7 +20,7 @@ use crate::store::maintenance::queue_stats::QueueStats;
 
 /// `GET /metrics`: what there is, if the database cannot be read too.
 pub async fn metrics(request: Request) -> Result<Response> {
-    let (app, now, db) = (&request.app, request.now, request.app.settings.db.clone());
+    let (app, now, db) = (&request.app, request.now, request.app.config.db.clone());
     let sizes = open::sizes(&db);
     let look = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
     if let Err(error) = &look {
@@ -31,11 +31,11 @@ pub async fn metrics(request: Request) -> Result<Response> {
     Ok(Response::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
 }
 
-fn page(app: &App, look: Option<(QueueStats, bool)>, sizes: &Sizes, deeds: &WriteStats) -> TextEncoder {
+fn page(app: &App, look: Option<(QueueStats, bool)>, sizes: &Sizes, write_stats: &WriteStats) -> TextEncoder {
     let mut page = TextEncoder::default();
     about_the_process(&mut page, app);
     about_deliveries(&mut page, app);
-    about_executions(&mut page, deeds);
+    about_executions(&mut page, write_stats);
     about_the_queue(&mut page, look.map(|(queue, _)| queue));
     about_the_scheduler(&mut page, app);
     page.gauge(
@@ -43,7 +43,7 @@ fn page(app: &App, look: Option<(QueueStats, bool)>, sizes: &Sizes, deeds: &Writ
         "Whether the file is a restored copy, of which nothing is fired until it is promoted.",
         look.map(|(_, is_held)| u8::from(is_held)),
     );
-    about_the_database(&mut page, app, look.is_some(), sizes, deeds);
+    about_the_database(&mut page, app, look.is_some(), sizes, write_stats);
     page.histogram_family(
         "cued_http_request_duration_seconds",
         "How long requests took, a long poll's wait included.",
@@ -66,7 +66,7 @@ fn about_the_process(page: &mut TextEncoder, app: &App) {
 }
 
 fn about_deliveries(page: &mut TextEncoder, app: &App) {
-    let deliveries = &app.pulse.deliveries;
+    let deliveries = &app.engine_stats.deliveries;
     page.histogram(
         "cued_delivery_lateness_seconds",
         "From the instant that a webhook run was scheduled for to the start of its first attempt.",
@@ -87,27 +87,31 @@ fn about_deliveries(page: &mut TextEncoder, app: &App) {
         "cued_notices_total",
         "Attempts to tell of failures, by mail or POST, by what became of the notice.",
         ["result"],
-        &app.pulse.notices,
+        &app.engine_stats.notifications,
     );
 }
 
-fn about_executions(page: &mut TextEncoder, deeds: &WriteStats) {
+fn about_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
     let made = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
-        .map(|trigger| (trigger.as_str(), deeds.count(WriteEvent::Made(trigger))));
+        .map(|trigger| (trigger.as_str(), write_stats.count(WriteEvent::Made(trigger))));
     page.counters("cued_executions_made_total", "Executions made.", "triggered_by", &made);
     page.counter(
         "cued_executions_over_quota_total",
         "Executions recorded as failed and not sent, since the plan's quota was used up.",
-        deeds.count(WriteEvent::OverQuota),
+        write_stats.count(WriteEvent::OverQuota),
     );
     let missed = [MissReason::Downtime, MissReason::Clock]
-        .map(|reason| (reason.as_str(), deeds.count(WriteEvent::Missed(reason))));
+        .map(|reason| (reason.as_str(), write_stats.count(WriteEvent::Missed(reason))));
     page.counters("cued_missed_runs_total", "Runs that made no execution.", "reason", &missed);
-    page.counter("cued_claims_total", "Executions that workers claimed.", deeds.count(WriteEvent::Claimed));
+    page.counter(
+        "cued_claims_total",
+        "Executions that workers claimed.",
+        write_stats.count(WriteEvent::Claimed),
+    );
     page.counter(
         "cued_lost_claims_total",
         "Executions taken back from workers that lost them.",
-        deeds.count(WriteEvent::LostClaim),
+        write_stats.count(WriteEvent::LostClaim),
     );
 }
 
@@ -133,8 +137,8 @@ fn about_the_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
 }
 
 fn about_the_scheduler(page: &mut TextEncoder, app: &App) {
-    let cycle = app.pulse.cycle();
-    page.counter("cued_scheduler_turns_total", "Passes of the scheduler.", app.pulse.turns());
+    let cycle = app.engine_stats.cycle();
+    page.counter("cued_scheduler_turns_total", "Passes of the scheduler.", app.engine_stats.turns());
     page.gauge(
         "cued_scheduler_last_turn_timestamp_seconds",
         "When the scheduler's last pass began, in seconds since 1970.",
@@ -152,18 +156,18 @@ fn about_the_database(
     app: &App,
     is_readable: bool,
     sizes: &Sizes,
-    deeds: &WriteStats,
+    write_stats: &WriteStats,
 ) {
-    page.histogram("cued_commit_writes", "Writes that share a commit.", &deeds.batches);
+    page.histogram("cued_commit_writes", "Writes that share a commit.", &write_stats.batches);
     page.histogram(
         "cued_commit_duration_seconds",
         "How long commits took, the writes themselves included.",
-        &deeds.commits,
+        &write_stats.commits,
     );
     page.counter(
         "cued_commit_failures_total",
         "Commits of which nothing is on the disk.",
-        deeds.failed_commits.get(),
+        write_stats.failed_commits.get(),
     );
     page.gauge(
         "cued_database_readable",

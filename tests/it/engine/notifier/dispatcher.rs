@@ -37,23 +37,26 @@ fn number(world: &World, sql: &'static str) -> i64 {
     world.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
-fn tell_one(world: &World, courier: &Recorder, notice: &Notification) -> NotificationResult {
-    let (now, route) = (world.app.clock.now(), &world.app.settings.mail);
-    match notice.kind {
-        NotificationKind::Mail => judge_mail(notice, &send_mail(route, "http://cued", notice), now),
-        _ => judge(notice, &send(courier, notice, now), now),
+fn tell_one(world: &World, webhook_client: &Recorder, notification: &Notification) -> NotificationResult {
+    let (now, route) = (world.app.clock.now(), &world.app.config.mail);
+    match notification.kind {
+        NotificationKind::Mail => {
+            judge_mail(notification, &send_mail(route, "http://cued", notification), now)
+        }
+        _ => judge(notification, &send(webhook_client, notification, now), now),
     }
 }
 
 /// Tells what there is to tell; answers what was sent.
 fn tell(world: &World) -> Vec<WebhookRequest> {
-    let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
+    let (webhook_client, mut desk, mut told) =
+        (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
         let posts = desk.run_once(&world.app, told, DispatcherMode::Running).unwrap();
         if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
-            return courier.parcels();
+            return webhook_client.parcels();
         }
-        told = posts.iter().map(|notice| tell_one(world, &courier, notice)).collect();
+        told = posts.iter().map(|notification| tell_one(world, &webhook_client, notification)).collect();
     }
     panic!("what is left is never told")
 }
@@ -86,13 +89,13 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
     fail(&world, other, 1);
     let mut desk = NotificationDispatcher::new(4);
     let first = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
-    let mails = first.iter().filter(|notice| notice.url.is_none()).count();
+    let mails = first.iter().filter(|notification| notification.url.is_none()).count();
     assert_eq!(mails, 2);
-    let mut urls: Vec<_> = first.iter().filter_map(|notice| notice.url.clone()).collect();
+    let mut urls: Vec<_> = first.iter().filter_map(|notification| notification.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
     let again = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
-    assert!(again.iter().all(|notice| first.iter().all(|earlier| earlier.key != notice.key)));
+    assert!(again.iter().all(|notification| first.iter().all(|earlier| earlier.key != notification.key)));
     assert!(!desk.is_clear());
     assert!(
         desk.run_once(&world.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
@@ -134,11 +137,11 @@ fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
 fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 2);
-    let (courier, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
+    let (webhook_client, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
     let pass =
         |desk: &mut NotificationDispatcher, told| desk.run_once(&world.app, told, DispatcherMode::Running);
     let first = pass(&mut desk, Vec::new()).unwrap();
-    let told = first.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+    let told = first.iter().map(|notification| tell_one(&world, &webhook_client, notification)).collect();
     let fails = world.refuse_commits();
     assert!(matches!(pass(&mut desk, told), Err(Error::Storage(_))));
     assert!(pass(&mut desk, Vec::new()).is_err());
@@ -146,7 +149,7 @@ fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     let next = pass(&mut desk, Vec::new()).unwrap();
     assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
-    assert_eq!(courier.parcels().len(), 1);
+    assert_eq!(webhook_client.parcels().len(), 1);
 }
 
 #[test]
@@ -158,17 +161,21 @@ fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
         let (world, cue) = world("http://127.0.0.1:2/told");
         fail(&world, cue, 5);
         world.sql(poison);
-        let (courier, mut desk, mut told) = (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
+        let (webhook_client, mut desk, mut told) =
+            (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
         until("the others are told", || {
-            let notices =
+            let notifications =
                 desk.run_once(&world.app, std::mem::take(&mut told), DispatcherMode::Running).unwrap();
-            told = notices.iter().map(|notice| tell_one(&world, &courier, notice)).collect();
+            told = notifications
+                .iter()
+                .map(|notification| tell_one(&world, &webhook_client, notification))
+                .collect();
             (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
         });
         assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
-        let sent = courier.parcels().len();
+        let sent = webhook_client.parcels().len();
         assert!(desk.run_once(&world.app, told, DispatcherMode::Running).unwrap().is_empty(), "{poison}");
-        assert!(desk.is_clear() && courier.parcels().len() == sent, "a stop waits for neither");
+        assert!(desk.is_clear() && webhook_client.parcels().len() == sent, "a stop waits for neither");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cued::billing::stripe::{Stripe, StripeSettings};
+use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::offer::Prices;
 use serde_json::{Value, json};
 
@@ -323,7 +323,7 @@ fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
 fn a_provider_that_hangs_is_left_when_its_time_is_over() {
     let provider = Provider::start();
     provider.set(Mood::Hanging);
-    let stripe = Stripe::new(StripeSettings {
+    let stripe = Stripe::new(StripeConfig {
         secret_key: SECRET_KEY.to_owned(),
         webhook_secret: WEBHOOK_SECRET.to_owned(),
         prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),

@@ -78,8 +78,8 @@ async fn an_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn stopping_lets_a_stream_end_and_closes_the_connection() {
-    let settings = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
-    let mut world = World::with(settings).await;
+    let config = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
+    let mut world = World::with(config).await;
     let (mut sender, connection) = connect(&world).await;
     let connection = tokio::spawn(connection);
     assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);

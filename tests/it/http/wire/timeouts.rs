@@ -85,8 +85,8 @@ async fn a_body_that_does_not_end_is_answered_408() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
-    let settings = HttpLimits { header_time: SHORT, idle_time: SHORT * 4, ..HttpLimits::default() };
-    let mut wire = World::with(settings).await.connect().await;
+    let config = HttpLimits { header_time: SHORT, idle_time: SHORT * 4, ..HttpLimits::default() };
+    let mut wire = World::with(config).await.connect().await;
     wire.send(&get("/items/a")).await;
     assert_eq!(wire.response().await.status, 200);
     let answered = tokio::time::Instant::now();
@@ -122,8 +122,8 @@ async fn no_more_connections_are_served_at_once_than_the_bound() {
 
 #[tokio::test]
 async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
-    let settings = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
-    let world = World::with(settings).await;
+    let config = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
+    let world = World::with(config).await;
     let (mut half, mut kept, mut silent) =
         (world.connect().await, world.connect().await, world.connect().await);
     for wire in [&mut kept, &mut half] {

@@ -136,7 +136,7 @@ fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
 
 /// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
 fn watched(world: &World, boss: &str) -> Watchdog {
-    world.app.pulse.heartbeat(world.app.clock.monotonic());
+    world.app.engine_stats.heartbeat(world.app.clock.monotonic());
     let manager = Arc::new(NotifySocket::at(boss.as_ref()).unwrap());
     Watchdog::start(&world.app, manager, Duration::from_millis(20)).unwrap()
 }
