@@ -1,7 +1,7 @@
 //! What the machine does by itself: a janitor per file, each with one pass that tests can call.
 
 pub mod delivery;
-pub mod notifier;
+pub mod notifications;
 pub mod scheduler;
 pub mod webhook_client;
 
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::app::App;
 use crate::engine::delivery::delivery_service::{self, DeliveryService};
-use crate::engine::notifier::NotificationService;
+use crate::engine::notifications::notification_service::NotificationService;
 use crate::engine::scheduler::scheduler_thread::SchedulerThread;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};

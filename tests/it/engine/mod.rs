@@ -6,6 +6,6 @@ mod delivery_fairness;
 mod delivery_faults;
 mod fire_overdue;
 mod leases;
-mod notifier;
+mod notifications;
 mod scheduler;
 mod webhook_client;

@@ -17,8 +17,8 @@ use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::{classify, send};
 use cued::engine::delivery::delivery_service::promote;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
-use cued::engine::notifier;
-use cued::engine::notifier::notification_sender;
+use cued::engine::notifications::notification_sender;
+use cued::engine::notifications::notification_service;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::webhook_client::WebhookResponse;
@@ -48,7 +48,7 @@ struct Trial {
     world: World,
     webhook_client: Recorder,
     dispatcher: Dispatcher,
-    desk: notifier::NotificationDispatcher,
+    desk: notification_service::NotificationDispatcher,
     scheduler: Scheduler,
     failures: usize,
 }
@@ -57,7 +57,7 @@ impl Trial {
     fn begin(fault: Fault) -> Self {
         let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         world.user("ann");
-        let (dispatcher, desk) = (Dispatcher::new(8), notifier::NotificationDispatcher::new(8));
+        let (dispatcher, desk) = (Dispatcher::new(8), notification_service::NotificationDispatcher::new(8));
         let webhook_client = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&world.app).unwrap();
         let trial = Self { world, webhook_client, dispatcher, desk, scheduler, failures: 0 };

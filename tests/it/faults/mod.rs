@@ -10,7 +10,7 @@
 //!   `faults::disk::a_full_disk_that_has_space_again_is_noticed_though_nobody_writes`,
 //!   `faults::disk::the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it`,
 //!   `engine::delivery_faults::a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile`,
-//!   `engine::notifier::dispatcher::results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice`
+//!   `engine::notifications::dispatcher::results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice`
 //! - full or read-only at a start: a sentence, exit code 1, the file as it was:
 //!   `faults::disk::a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing`
 //! - read-only, and only read: `faults::disk::a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied`,
@@ -47,9 +47,9 @@
 //! - the process is killed: `journeys::crash::nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_killed`,
 //!   `journeys::stops::a_delivery_cut_short_by_a_crash_is_delivered_again`,
 //!   `engine::delivery_faults::a_delivery_cut_short_is_made_again_with_the_same_number`,
-//!   `engine::notifier::webhooks::a_notice_that_a_crash_cut_short_is_told_again_after_it`
+//!   `engine::notifications::webhooks::a_notice_that_a_crash_cut_short_is_told_again_after_it`
 //! - SIGTERM amid deliveries: `journeys::stops::a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file`,
-//!   `engine::notifier::webhooks::a_stop_lets_the_notice_under_way_end_and_keeps_the_others`,
+//!   `engine::notifications::webhooks::a_stop_lets_the_notice_under_way_end_and_keeps_the_others`,
 //!   `http::wire::timeouts::stopping_ends_long_polls_and_closes_idle_connections`
 //! - the clock is wrong, by twelve hours or by decades: no instant is unaccounted for, `fire` works:
 //!   `faults::clock::twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_works`,

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
 use cued::engine::delivery::dispatcher::DispatcherMode;
-use cued::engine::notifier::NotificationDispatcher;
-use cued::engine::notifier::notification_sender::{NotificationResult, judge, judge_mail, send, send_mail};
+use cued::engine::notifications::notification_sender::{
+    NotificationResult, judge, judge_mail, send, send_mail,
+};
+use cued::engine::notifications::notification_service::NotificationDispatcher;
 use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
 use cued::store::executions;

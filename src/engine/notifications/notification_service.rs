@@ -4,8 +4,6 @@
 //! [`NotificationDispatcher::run_once`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
 //! earlier; what a stop or a crash cuts short is told again after the next start.
 
-pub mod notification_sender;
-
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +18,7 @@ use crate::engine::delivery::delivery_service::{DRAIN, drain};
 use crate::engine::delivery::dispatcher::DispatcherMode;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::thread_pool::ThreadPool;
-use crate::engine::notifier::notification_sender::{
+use crate::engine::notifications::notification_sender::{
     NotificationResult, is_worth, judge, judge_mail, send, send_mail,
 };
 use crate::engine::scheduler::scheduler_thread::caught;
@@ -100,7 +98,7 @@ impl NotificationService {
     }
 
     /// Set to tell nothing more; ring the bell for escalation then.
-    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+    pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopping)
     }
 
