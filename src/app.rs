@@ -1,11 +1,12 @@
 //! What the rooms share: the store, the clock, the bells, the pulse of the engine and the settings.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::billing::Provider;
 use crate::billing::stripe::{Stripe, StripeConfig};
@@ -82,12 +83,12 @@ impl App {
 
     /// Notes the time in which nothing could fire.
     pub fn record_outage(&self, gap: Outage) {
-        *self.gap.lock().unwrap_or_else(PoisonError::into_inner) = Some(gap);
+        *self.gap.lock() = Some(gap);
     }
 
     /// The time in which nothing could fire, as far as the scheduler has looked.
     pub fn outage(&self) -> Option<Outage> {
-        *self.gap.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.gap.lock()
     }
 }
 

@@ -3,10 +3,10 @@
 //! Due is decided on the wall clock, waiting happens on the monotonic one: nothing here sleeps longer than
 //! [`MAX_WAIT`] before the wall clock is looked at again, since a machine without a clock battery jumps.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 /// The longest time that a thread waits before it looks at the wall clock again.
@@ -77,7 +77,7 @@ impl Clock {
     /// Moves a clock that is moved by hand to `to`; the system's clock is left alone.
     pub fn set(&self, to: Timestamp) {
         if let ClockSource::Manual { now, .. } = &self.source {
-            *lock(now) = whole_millisecond(to);
+            *now.lock() = whole_millisecond(to);
         }
     }
 
@@ -108,7 +108,7 @@ impl Clock {
     pub fn now_precise(&self) -> Timestamp {
         match &self.source {
             ClockSource::System => Timestamp::now(),
-            ClockSource::Manual { now, .. } => *lock(now),
+            ClockSource::Manual { now, .. } => *now.lock(),
         }
     }
 }
@@ -139,12 +139,12 @@ impl Default for Notifier {
 impl Notifier {
     /// How often the bell has rung.
     pub fn generation(&self) -> u64 {
-        *lock(&self.count)
+        *self.count.lock()
     }
 
     /// Wakes everyone who waits.
     pub fn notify(&self) {
-        let mut count = lock(&self.count);
+        let mut count = self.count.lock();
         *count += 1;
         self.changed.notify_all();
         self.listeners.send_replace(*count);
@@ -156,15 +156,10 @@ impl Notifier {
     }
 
     fn wait(&self, seen: u64, longest: Duration) {
-        let count = lock(&self.count);
+        let mut count = self.count.lock();
         // A time-out is as good a reason to return as a ring: the caller looks again either way.
-        drop(self.changed.wait_timeout_while(count, longest, |count| *count == seen));
+        self.changed.wait_while_for(&mut count, |count| *count == seen, longest);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks, so a poisoned one still guards a sound value.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

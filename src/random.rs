@@ -1,8 +1,7 @@
 //! The one source of random bytes: the operating system's, through ring. What is made of them is in `domain`.
 
-use std::sync::{Mutex, PoisonError};
-
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
@@ -39,7 +38,7 @@ impl ExecutionIdSource {
     /// Those of [`fill`].
     pub fn next(&self, now: Timestamp) -> Result<ExecutionId> {
         let random = bytes()?;
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).generate(now, random))
+        Ok(self.0.lock().generate(now, random))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Moving a test clock: from deadline to deadline, letting the engine come to rest at each (contract §10).
 
-use std::sync::PoisonError;
-
 use jiff::Timestamp;
 
 use crate::app::App;
@@ -32,7 +30,7 @@ pub struct ClockAdvance {
 /// When the file cannot be read, or the server stops.
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One move at a time: two would step over each other's deadlines.
-    let _turn = app.clock_moves.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = app.clock_moves.lock();
     let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
     wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {

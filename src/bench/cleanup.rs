@@ -4,9 +4,10 @@ use std::fs;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::bench::{BenchError, Result};
@@ -80,7 +81,7 @@ impl Cleanup {
     }
 
     fn lock(&self) -> MutexGuard<'_, Leftovers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

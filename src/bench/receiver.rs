@@ -2,11 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Clock;
 
@@ -49,20 +50,15 @@ impl Receiver {
 
     /// Waits until so many requests have come, or for `longest`; takes what was noted.
     pub fn take(&self, wanted: usize, longest: Duration) -> Vec<f64> {
-        let lateness = self.shared.lock();
-        let (mut lateness, _) = self
-            .shared
-            .more
-            .wait_timeout_while(lateness, longest, |lateness| lateness.len() < wanted)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut lateness = self.shared.lock();
+        self.shared.more.wait_while_for(&mut lateness, |lateness| lateness.len() < wanted, longest);
         std::mem::take(&mut lateness)
     }
 }
 
 impl ReceiverState {
     fn lock(&self) -> MutexGuard<'_, Vec<f64>> {
-        // Nothing that can panic runs under the lock.
-        self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lateness.lock()
     }
 }
 

@@ -10,11 +10,12 @@ mod smtp;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 pub use smtp::{Smtp, SmtpError};
 
@@ -148,9 +149,7 @@ impl LoginMailer {
     /// Tries what is left once more, and ends the thread. Returns after 10 s or `within` at most, whatever the server
     /// does.
     pub fn stop(&self, within: Duration) {
-        let Some(MailThread { handle, ended }) =
-            self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
-        else {
+        let Some(MailThread { handle, ended }) = self.thread.lock().take() else {
             return;
         };
         let last_round = SHUTDOWN_RETRY.min(within);

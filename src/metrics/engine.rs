@@ -1,10 +1,10 @@
 //! What the engine does and has done: figures for health, and for a test clock that waits for it to come to rest.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::clock::Notifier;
 use crate::metrics::{Counter, Family, Histogram, TIME};
@@ -121,12 +121,12 @@ impl EngineStats {
     /// Notes a pass of the scheduler.
     pub fn record_pass(&self, cycle: SchedulerPass) {
         self.turns.add(1);
-        *self.cycle.lock().unwrap_or_else(PoisonError::into_inner) = cycle;
+        *self.cycle.lock() = cycle;
     }
 
     /// The scheduler's last pass.
     pub fn cycle(&self) -> SchedulerPass {
-        *self.cycle.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.cycle.lock()
     }
 
     /// Passes of the scheduler.

@@ -6,9 +6,11 @@ pub mod process;
 pub mod prometheus;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
 
 /// Measures how long something of ours takes, a test clock or not. What is decided by time is no business of it.
 #[derive(Debug, Clone, Copy)]
@@ -183,17 +185,17 @@ impl<F, const LABELS: usize> Family<F, LABELS> {
 
     /// The figure with these labels.
     pub fn with(&self, labels: [&'static str; LABELS]) -> Arc<F> {
-        // Nothing that can panic runs under the lock. It is written to once for each combination of labels.
-        let known = self.members.read().unwrap_or_else(PoisonError::into_inner).get(&labels).map(Arc::clone);
+        // The lock is written to once for each combination of labels.
+        let known = self.members.read().get(&labels).map(Arc::clone);
         known.unwrap_or_else(|| {
-            let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+            let mut members = self.members.write();
             Arc::clone(members.entry(labels).or_insert_with(|| Arc::new((self.new)())))
         })
     }
 
     /// All of them, by their labels.
     fn all(&self) -> Vec<([&'static str; LABELS], Arc<F>)> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.read();
         members.iter().map(|(labels, figure)| (*labels, Arc::clone(figure))).collect()
     }
 }

@@ -3,12 +3,13 @@
 //! One pass is in `dispatcher`, one attempt in `attempt`. Also here: the passes over executions that wait and over
 //! those that an earlier process left under way.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::App;
 use crate::engine::delivery::attempt::{classify, log, send};
@@ -55,12 +56,9 @@ impl DispatchHandle {
         app: &App,
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let dispatcher = match self.dispatcher.try_lock() {
-            Ok(dispatcher) => Some(dispatcher),
-            Err(TryLockError::Poisoned(dispatcher)) => Some(dispatcher.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        let Some(mut dispatcher) = dispatcher.filter(|_| !self.stopping.load(Ordering::Acquire)) else {
+        let Some(mut dispatcher) =
+            self.dispatcher.try_lock().filter(|_| !self.stopping.load(Ordering::Acquire))
+        else {
             return app.store.write(first).wait();
         };
         let (done, taken) = dispatcher.write(app, true, first)?;
@@ -70,7 +68,7 @@ impl DispatchHandle {
 
     fn lock(&self) -> MutexGuard<'_, Dispatcher> {
         // A pass that panics has changed nothing: what it would have changed is given back by the write's end.
-        self.dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dispatcher.lock()
     }
 }
 
@@ -214,14 +212,14 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
 
 /// Puts one more among those that came back; tells whether it is the first.
 fn hand_in<T>(returned: &Mutex<Vec<T>>, one: T) -> bool {
-    let mut returned = returned.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut returned = returned.lock();
     returned.push(one);
     returned.len() == 1
 }
 
 /// Takes what has come back from the threads of a pool.
 pub(in crate::engine) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
-    std::mem::take(&mut returned.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut returned.lock())
 }
 
 fn pause_after(app: &App, error: &crate::error::Error) {

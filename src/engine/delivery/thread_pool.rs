@@ -3,8 +3,10 @@
 //! What a job is, and how many there may be, is decided by whoever submits them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Threads that stay.
 const MIN_THREADS: usize = 2;
@@ -97,8 +99,7 @@ impl<J> PoolShared<J> {
                 break;
             }
             state.idle += 1;
-            let (woken, waited_long) = self.wait(state, spare);
-            state = woken;
+            let waited_long = self.wait(&mut state, spare);
             state.idle -= 1;
             if waited_long && state.jobs.is_empty() && state.threads > MIN_THREADS {
                 break;
@@ -108,21 +109,16 @@ impl<J> PoolShared<J> {
         None
     }
 
-    fn wait<'a>(
-        &'a self,
-        state: MutexGuard<'a, PoolState<J>>,
-        spare: bool,
-    ) -> (MutexGuard<'a, PoolState<J>>, bool) {
+    fn wait(&self, state: &mut MutexGuard<'_, PoolState<J>>, spare: bool) -> bool {
         if !spare {
-            return (self.changed.wait(state).unwrap_or_else(PoisonError::into_inner), false);
+            self.changed.wait(state);
+            return false;
         }
-        let (state, waited) = self.changed.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-        (state, waited.timed_out())
+        self.changed.wait_for(state, IDLE).timed_out()
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<J>> {
-        // Nothing that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

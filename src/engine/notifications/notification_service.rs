@@ -5,12 +5,13 @@
 //! earlier; what a stop or a crash cuts short is told again after the next start.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 
 use crate::app::App;
 use crate::domain::execution::NextStep;
@@ -308,7 +309,7 @@ fn start_pool(
     let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
     ThreadPool::start(most, move |notification: Notification| {
         if let Some(ended) = tell(&notification, &now) {
-            told.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+            told.lock().push(ended);
             notifiers.escalate.notify();
         }
     })

@@ -5,9 +5,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -89,13 +90,13 @@ impl AddressGuard {
 
     fn recall(&self, name: &str) -> Option<Vec<IpAddr>> {
         let now = (self.monotonic)();
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         kept.get(name).filter(|kept| now < kept.until).map(|kept| kept.addresses.clone())
     }
 
     fn keep(&self, name: String, addresses: Vec<IpAddr>) {
         let now = (self.monotonic)();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.len() >= MAX_KEPT {
             kept.retain(|_, entry| now < entry.until);
         }

@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ureq::config::AutoHeaderValue;
 use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -79,7 +79,7 @@ impl TlsAgents {
 
 impl PrivateCa {
     fn hosts(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hosts.lock()
     }
 
     fn remember(&self, host: String, at_home: bool) {

@@ -1,8 +1,7 @@
 //! The echo path: keeps what a callback brought for a while, so that its sender sees that it arrives.
 
-use std::sync::{MutexGuard, PoisonError};
-
 use hyper::header::{self, HeaderMap, HeaderName};
+use parking_lot::MutexGuard;
 use serde_json::{Map, Value, json};
 
 use crate::domain::api_error::{FieldError, Refusal};
@@ -39,7 +38,7 @@ pub async fn show(request: Request) -> Result<Response> {
 }
 
 fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
-    request.app.echoes.lock().unwrap_or_else(PoisonError::into_inner)
+    request.app.echoes.lock()
 }
 
 fn token(request: &Request) -> Result<EchoToken> {

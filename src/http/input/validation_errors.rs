@@ -1,8 +1,9 @@
 //! The problems of one request, collected, in Pydantic's terms (contract §2).
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
@@ -20,7 +21,7 @@ pub struct ValidationErrors(Arc<Mutex<Vec<FieldError>>>);
 impl ValidationErrors {
     /// Adds a problem, unless there are enough already.
     pub fn add(&self, kind: &'static str, loc: Vec<LocSegment>, msg: impl Into<String>, input: Value) {
-        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.0.lock();
         if problems.len() < MOST {
             problems.push(FieldError { kind, loc, msg: msg.into(), input });
         }
@@ -28,7 +29,7 @@ impl ValidationErrors {
 
     /// The 422 that names them all, if there are any.
     pub fn finish(&self) -> Result<()> {
-        let problems = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let problems = std::mem::take(&mut *self.0.lock());
         if problems.is_empty() { Ok(()) } else { Err(Refusal::invalid(problems).into()) }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::account::client_ip::shared;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
@@ -82,7 +82,7 @@ impl<K: Copy + Eq + Hash> ShardedWindows<K> {
     fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K>> {
         let hash = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or(0);
         // Nothing under this lock can leave a window half changed.
-        self.shards[hash].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[hash].lock()
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
             .shards
             .iter()
             .map(|shard| {
-                let shard = shard.lock().unwrap();
+                let shard = shard.lock();
                 // A table has a byte of its own per slot, and fills seven slots of eight at most.
                 let slots = shard.windows.capacity() * 8 / 7 + 16;
                 // The allocator rounds up and keeps a header.
@@ -178,7 +178,7 @@ mod tests {
     fn windows_that_are_over_are_dropped_once_a_minute() {
         let windows = RateLimiter::default();
         let kept_at = |seconds| -> usize {
-            let shards = windows.users.shards.iter().map(|shard| shard.lock().unwrap());
+            let shards = windows.users.shards.iter().map(|shard| shard.lock());
             shards.map(|mut shard| (shard.sweep(at(seconds)), shard.windows.len()).1).sum()
         };
         assert_eq!(kept_at(0), 0);
@@ -199,7 +199,7 @@ mod tests {
         let windows = RateLimiter::default();
         let standing = windows.admit(RateLimitKey::User(1, None), at(0));
         assert_eq!((standing.limit, standing.remaining(), standing.used), (None, None, 0));
-        assert!(windows.users.shards.iter().all(|shard| shard.lock().unwrap().windows.is_empty()));
+        assert!(windows.users.shards.iter().all(|shard| shard.lock().windows.is_empty()));
     }
 
     #[test]
@@ -228,8 +228,7 @@ mod tests {
                 windows.admit(busy, at(second));
             }
         }
-        let kept: usize =
-            windows.addresses.shards.iter().map(|shard| shard.lock().unwrap().windows.len()).sum();
+        let kept: usize = windows.addresses.shards.iter().map(|shard| shard.lock().windows.len()).sum();
         assert!((ADDRESSES / 2..=ADDRESSES).contains(&kept), "{kept} windows");
         assert!(bytes(&windows.addresses) < 20 << 20);
         assert_eq!(windows.admit(busy, at(19)).used, 21, "whoever keeps on asking keeps its window");

@@ -1,7 +1,5 @@
 //! Device login: the three doors of the device, and the pages of the person in front of it.
 
-use std::sync::PoisonError;
-
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -64,8 +62,7 @@ pub async fn poll(request: Request) -> Result<Response> {
     fields.finish()?;
     let Some(code) = text.as_deref().and_then(DeviceCode::parse) else { return Ok(polled(None)) };
     let Some(login) = find(&request, &code).await? else { return Ok(polled(None)) };
-    let waits =
-        request.app.polls.lock().unwrap_or_else(PoisonError::into_inner).admit(code.hash(), request.now);
+    let waits = request.app.polls.lock().admit(code.hash(), request.now);
     if let Some(seconds) = waits {
         let message = format!("Poll once in {POLL_INTERVAL_SECS} s; try again in {seconds} s");
         let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
