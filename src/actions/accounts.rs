@@ -19,7 +19,6 @@ use crate::store::{Pending, Store, WriteTx};
 
 /// A user that was just made, with the only sight of its key.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewAccount {
     pub id: String,
     pub email: String,
@@ -28,7 +27,6 @@ pub struct NewAccount {
 
 /// A key that was just made, with the only sight of it.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewApiKey {
     pub id: String,
     pub name: String,

@@ -20,7 +20,6 @@ use crate::store::{Pending, ReadTx, Store, WriteTx};
 
 /// What a link to the page of a user's plan shows.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct PlanOverview {
     pub user: User,
     /// The request that waits for the operator.

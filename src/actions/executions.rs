@@ -23,7 +23,6 @@ const HELD_RETRY_AFTER: u32 = 30;
 
 /// What a worker gets with a claim.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct ClaimedExecution {
     pub id: ExecutionId,
     pub cue_id: String,

@@ -27,7 +27,6 @@ use crate::store::{Pending, WakeSet, WriteTx, cues, executions};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct ManualRun {
     pub execution_id: ExecutionId,
     pub cue_id: String,

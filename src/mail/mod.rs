@@ -35,7 +35,6 @@ const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// One mail to one reader, in plain text.
 #[derive(Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Mail {
     pub to: String,
     pub subject: String,

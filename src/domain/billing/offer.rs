@@ -14,7 +14,6 @@ pub const LINK_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A plan that costs something. A dearer one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub enum PaidPlan {
     Pro,
     Scale,
@@ -39,7 +38,6 @@ impl PaidPlan {
 
 /// How often a plan is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub enum Interval {
     Monthly,
     Annual,
@@ -64,7 +62,6 @@ impl Interval {
 
 /// What is bought: a plan, paid for at an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub struct Offer {
     pub plan: PaidPlan,
     pub interval: Interval,

@@ -141,7 +141,6 @@ impl Default for OnFailure {
 
 /// A stored cue, but for its payload, which has a row of its own.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct Cue {
     /// Its row.
     pub key: i64,
@@ -173,7 +172,6 @@ pub struct Cue {
 
 /// The fields of a cue that its creation gives.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewCue {
     pub name: String,
     pub description: Option<String>,

@@ -21,7 +21,6 @@ pub enum RequestedStatus {
 
 /// Changes to a cue: what is `None` or empty is left alone.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
 pub struct CuePatch {
     pub status: Option<RequestedStatus>,
     pub name: Option<String>,
@@ -62,7 +61,6 @@ impl ScheduleKind {
 
 /// The parts of a schedule that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct SchedulePatch {
     pub kind: Option<ScheduleKind>,
     pub cron: Option<String>,
@@ -144,7 +142,6 @@ fn lacking(message: &'static str) -> Refusal {
 
 /// The parts of a callback that a request gives; each has been checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct CallbackPatch {
     pub url: Option<String>,
     pub method: Option<Method>,
@@ -181,7 +178,6 @@ impl CallbackPatch {
 
 /// The parts of a retry policy that a request gives.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
 pub struct RetryPatch {
     pub max_attempts: Option<u32>,
     pub backoff_minutes: Option<Vec<f64>>,
@@ -201,7 +197,6 @@ impl RetryPatch {
 
 /// The parts of `on_failure` that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct OnFailurePatch {
     pub email: Option<bool>,
     /// `Some(None)` takes the URL away.

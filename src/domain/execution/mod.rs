@@ -238,7 +238,6 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
 
 /// A stored execution, but for its payload and outcome, which have rows of their own. Fields are the contract's (§5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Execution {
     /// Its row.
     pub key: i64,
@@ -273,7 +272,6 @@ pub struct Execution {
 
 /// A run that is being made: what its row starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct NewExecution {
     pub id: ExecutionId,
     pub cue_key: i64,

@@ -26,7 +26,6 @@ pub struct Callback {
 
 /// The methods that a callback may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[allow(missing_docs)]
 pub enum Method {
     #[default]
     Post,

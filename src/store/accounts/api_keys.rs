@@ -12,7 +12,6 @@ const COLUMNS: &str = "key, id, name, prefix, created_at";
 
 /// A key that is being made.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewKey {
     pub id: String,
     pub user_key: i64,

@@ -16,7 +16,6 @@ const COLUMNS: &str =
 
 /// A user that is being made.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewUser {
     pub id: String,
     pub email: String,

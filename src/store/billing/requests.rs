@@ -21,7 +21,6 @@ const COLUMNS: &str =
 
 /// A request that is being made: its link.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewBillingRequest {
     pub id: String,
     pub user_key: i64,
@@ -32,7 +31,6 @@ pub struct NewBillingRequest {
 
 /// A stored request, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct BillingRequest {
     /// Its row.
     pub key: i64,

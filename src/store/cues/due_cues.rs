@@ -35,7 +35,6 @@ pub const NEXT: &str =
 
 /// A cue that is due, with what a run needs of it.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct DueCue {
     /// Its row.
     pub key: i64,
@@ -186,7 +185,6 @@ pub fn account_for_overdue(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Resul
 
 /// One row of missed runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct MissedRuns {
     pub first: Timestamp,
     pub last: Timestamp,

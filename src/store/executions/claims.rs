@@ -28,7 +28,6 @@ pub struct ClaimFilter {
 
 /// An execution that waits for a worker.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct ClaimableExecution {
     pub id: ExecutionId,
     pub cue_id: String,

@@ -25,7 +25,6 @@ const TEXT_BYTES: &str =
 
 /// Which executions a list shows; what is `None` or empty filters nothing.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
 pub struct ExecutionFilter {
     pub cue_id: Option<String>,
     /// Any of these.

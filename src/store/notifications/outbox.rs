@@ -30,7 +30,6 @@ pub struct NewNotification {
 
 /// A notice that is ready to be told. It holds secrets: never to be logged.
 #[derive(Clone)]
-#[allow(missing_docs)]
 pub struct Notification {
     /// Its row.
     pub key: i64,

@@ -41,7 +41,6 @@ pub struct CueView<'a> {
 
 /// The newest executions of a cue, a page of them.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct HistoryView<'a> {
     pub executions: Vec<ExecutionView<'a>>,
     pub execution_total: i64,
@@ -51,7 +50,6 @@ pub struct HistoryView<'a> {
 
 /// A page of a list of cues.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct CueListView<'a> {
     pub cues: Vec<CueView<'a>>,
     pub total: i64,
