@@ -1,36 +1,45 @@
--- The whole state of cued. One file, opened in WAL mode by one server at a time.
+-- The schema of the cued database: one SQLite file in WAL mode, opened by one server at a time.
 --
--- Instants are milliseconds since 1970-01-01T00:00:00Z and always come from the program's clock: no column has a
--- default that asks the time. `key` columns are the inner names of rows (small, in order of creation, so that
--- indexes stay narrow and herds touch neighbouring pages); `id` columns are what callers see. The tables that every
--- delivery writes check their words by `=`: for an `IN` of three and more SQLite fills a table at every write.
+-- Conventions:
+-- * Timestamps are integers, in milliseconds since 1970-01-01T00:00:00Z. They come from the server's clock; no column
+--   has a default that reads the time.
+-- * `key` is the surrogate primary key of a row and appears only in this file. Keys are small and grow with creation
+--   time, which keeps indexes narrow and puts rows that are created together on adjacent pages. `X_key` refers to the
+--   `key` of a row of table X. `id` is the public identifier that the API shows.
+-- * Tables written by every delivery use `=` in CHECK constraints: for an IN list of three or more values SQLite
+--   builds a temporary table on every write.
+-- * An index whose name ends in `_by_age` finds expired rows.
 
--- Single figures about the file itself. `last_seen`: the newest instant at which the scheduler fired. `held_since`:
--- when this copy of another file was made; while it is there, nothing fires (see `cued promote`). `runs_kept`: how many
--- executions of a cue were kept when the histories were last looked at as a whole.
+-- Values that describe the file itself. Earlier versions of the schema have this table with the same columns, because
+-- backups and migrations read it in files of any version.
+-- * `last_seen`: the latest time at which the scheduler ran. Nothing fires by schedule before it.
+-- * `held_since`: when this copy was made by `cued backup`, `cued restore` or a migration. While the row exists the
+--   file is on hold: nothing is fired, delivered or handed to a worker. `cued promote` deletes it.
+-- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE users (
-    key                     INTEGER PRIMARY KEY,
-    id                      TEXT    NOT NULL UNIQUE,
-    email                   TEXT    NOT NULL UNIQUE,
-    plan                    TEXT    NOT NULL,
-    -- 'monthly' or 'annual' where a subscription pays for the plan.
-    plan_interval           TEXT,
-    webhook_secret          TEXT    NOT NULL,
-    -- After a rotation the old secret signs beside the new one until it expires (contract §3).
-    previous_secret         TEXT,
-    previous_secret_expires INTEGER,
-    -- Where alerts are sent, and what signs them.
-    alert_webhook_url       TEXT,
-    alert_webhook_secret    TEXT    NOT NULL,
-    -- Cues with status 'active', kept by every write that changes one: counting a thousand rows costs a millisecond.
-    active_cues             INTEGER NOT NULL,
-    disabled_at             INTEGER,
-    created_at              INTEGER NOT NULL
+    key                                INTEGER PRIMARY KEY,
+    id                                 TEXT    NOT NULL UNIQUE,
+    email                              TEXT    NOT NULL UNIQUE,
+    plan                               TEXT    NOT NULL,
+    -- 'monthly' or 'annual' if a subscription pays for the plan, otherwise null.
+    plan_interval                      TEXT,
+    webhook_secret                     TEXT    NOT NULL,
+    -- After a rotation, deliveries are signed with both secrets until the previous one expires (contract §3).
+    previous_webhook_secret            TEXT,
+    previous_webhook_secret_expires_at INTEGER,
+    -- The URL that alerts are POSTed to, and the secret that signs them.
+    alert_webhook_url                  TEXT,
+    alert_webhook_secret               TEXT    NOT NULL,
+    -- The number of cues with status 'active'. Every write that changes a cue's status updates it, because counting a
+    -- thousand rows takes a millisecond.
+    active_cues                        INTEGER NOT NULL,
+    disabled_at                        INTEGER,
+    created_at                         INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE api_keys (
@@ -38,58 +47,67 @@ CREATE TABLE api_keys (
     id         TEXT    NOT NULL UNIQUE,
     user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     name       TEXT    NOT NULL,
-    -- The first characters, shown so that a person can tell keys apart; the key itself is never stored.
+    -- The first characters of the API key, for display. The API key itself is stored only as its SHA-256.
     prefix     TEXT    NOT NULL,
-    hash       BLOB    NOT NULL UNIQUE,
+    key_hash   BLOB    NOT NULL UNIQUE,
     created_at INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX api_keys_by_user ON api_keys (user_key, key);
 
--- What a user did in a UTC calendar month (`month` is year * 12 + month - 1): executions made, outcomes reported by
--- their success. Deleting a cue leaves them as they are.
-CREATE TABLE months (
-    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    month      INTEGER NOT NULL,
-    executions INTEGER NOT NULL,
-    -- When the first execution above the plan's quota was made: 24 hours later no more run (contract §8).
-    over_since INTEGER,
-    succeeded  INTEGER NOT NULL,
-    failed     INTEGER NOT NULL,
+-- Usage per user and calendar month in UTC. `month` is year * 12 + month - 1. Deleting a cue does not change its
+-- counts.
+CREATE TABLE monthly_usage (
+    user_key           INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    month              INTEGER NOT NULL,
+    -- Executions created.
+    executions         INTEGER NOT NULL,
+    -- When the first execution above the plan's quota was created. From 24 hours later on executions are recorded as
+    -- failed and not sent (contract §8).
+    over_quota_since   INTEGER,
+    -- Outcomes reported with `success` true and false.
+    outcomes_succeeded INTEGER NOT NULL,
+    outcomes_failed    INTEGER NOT NULL,
     PRIMARY KEY (user_key, month)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cues (
-    -- Never used again: what a deleted cue leaves behind goes bit by bit, and must not fall to another one.
+    -- AUTOINCREMENT: keys are never reused, because rows that refer to a deleted cue are deleted later, in batches.
     key              INTEGER PRIMARY KEY AUTOINCREMENT,
     id               TEXT    NOT NULL UNIQUE,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     status           TEXT    NOT NULL CHECK (status = 'active' OR status = 'paused' OR status = 'completed'
                                           OR status = 'failed'),
-    -- The next instant at which the schedule is due; null while paused, over, or under way for the only time.
+    -- The next scheduled time. Null if the cue is paused or finished, or if the only run of a `once` cue has started.
     next_run         INTEGER,
     last_run         INTEGER,
     run_count        INTEGER NOT NULL,
     missed_count     INTEGER NOT NULL,
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
-    -- Fairness key of the callback's host and port; null for worker cues.
-    lane             INTEGER,
+    -- Hash of the callback's host and port. Delivery slots are shared fairly among destinations. Null for worker
+    -- cues.
+    destination_hash INTEGER,
     payload_key      INTEGER,
+    -- A recurring cue has `cron`, a `once` cue has `at`.
     cron             TEXT,
     at               INTEGER,
     timezone         TEXT    NOT NULL,
     catch_up         TEXT    NOT NULL CHECK (catch_up = 'latest' OR catch_up = 'all' OR catch_up = 'none'),
     max_attempts     INTEGER NOT NULL,
+    -- A JSON array of numbers.
     backoff_minutes  TEXT    NOT NULL,
+    -- A JSON object.
     on_failure       TEXT    NOT NULL,
     verification     TEXT    NOT NULL CHECK (verification = 'none' OR verification = 'require_external_id'
                                           OR verification = 'require_result_url'
                                           OR verification = 'require_artifacts' OR verification = 'manual'),
     callback_url     TEXT,
     callback_method  TEXT    NOT NULL,
+    -- A JSON object.
     callback_headers TEXT    NOT NULL,
     name             TEXT    NOT NULL,
     description      TEXT,
+    -- Set at creation if the request had unknown fields.
     warning          TEXT,
     created_at       INTEGER NOT NULL,
     updated_at       INTEGER NOT NULL,
@@ -101,112 +119,121 @@ CREATE INDEX cues_due ON cues (next_run) WHERE status = 'active' AND next_run IS
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
 
-CREATE TRIGGER cues_counted_on_delete AFTER DELETE ON cues WHEN old.status = 'active'
+CREATE TRIGGER decrement_active_cues AFTER DELETE ON cues WHEN old.status = 'active'
 BEGIN
     UPDATE users SET active_cues = active_cues - 1 WHERE key = old.user_key;
 END;
 
--- Deleted cues whose executions, payloads and missed runs have not all been taken away yet. Whoever reads those
--- tables reads them with `cues`, so that they are out of sight at once.
-CREATE TABLE removed_cues (
-    key      INTEGER PRIMARY KEY,
+-- Deleted cues that still have executions, payloads or missed runs. A background task deletes those rows in batches.
+-- Queries on those tables join `cues` or exclude `deleted_cues`, so a deleted cue disappears from the API
+-- immediately.
+CREATE TABLE deleted_cues (
+    cue_key  INTEGER PRIMARY KEY,
     user_key INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX removed_cues_by_user ON removed_cues (user_key, key);
+CREATE INDEX deleted_cues_by_user ON deleted_cues (user_key, cue_key);
 
--- Cues whose history may have grown over what is kept of it.
-CREATE TABLE overgrown_cues (
-    key INTEGER PRIMARY KEY
+-- Cues that may have more executions than `--retain` keeps, for the background task that deletes the oldest ones.
+CREATE TABLE retention_queue (
+    cue_key INTEGER PRIMARY KEY
 ) STRICT;
 
--- Payloads as the canonical JSON that is sent. Rows never change: a new payload is a new row, so that an execution
--- keeps the one it was made with, and the row of a cue, rewritten at every run, stays short.
+-- Payloads, as the canonical JSON that is sent. Rows are immutable: changing a cue's payload inserts a new row, so
+-- that existing executions keep theirs. The table is separate from `cues` because every run rewrites the row of its
+-- cue.
 CREATE TABLE payloads (
-    key     INTEGER PRIMARY KEY,
-    cue_key INTEGER NOT NULL,
-    -- 1: made for one execution, and goes with it. 0: the cue's, of which each replaces the one before; executions
-    -- share it.
-    own     INTEGER NOT NULL,
-    -- The strings `task` and `agent` of the body, which claims filter by.
-    task    TEXT,
-    agent   TEXT,
-    body    TEXT    NOT NULL
+    key           INTEGER PRIMARY KEY,
+    cue_key       INTEGER NOT NULL,
+    -- 1: used by a single execution (`payload_override`, or a replay) and deleted with it. 0: the payload of the cue,
+    -- shared by its executions; a newer one replaces it.
+    is_single_use INTEGER NOT NULL,
+    -- The strings `task` and `agent` of the body. Workers filter by them when they claim.
+    task          TEXT,
+    agent         TEXT,
+    body          TEXT    NOT NULL
 ) STRICT;
 
-CREATE INDEX payloads_by_cue ON payloads (cue_key, own, key);
+CREATE INDEX payloads_by_cue ON payloads (cue_key, is_single_use, key);
 
--- Runs that made no execution, one row per gap: with the executions they account for every due instant.
-CREATE TABLE missed (
+-- Scheduled runs for which no execution was created, one row per interval. `executions` and `missed_runs` together
+-- account for every scheduled time.
+CREATE TABLE missed_runs (
     key     INTEGER PRIMARY KEY,
     cue_key INTEGER NOT NULL,
+    -- The first and the last scheduled time of the interval, and the number of scheduled times in it.
     first   INTEGER NOT NULL,
     last    INTEGER NOT NULL,
     count   INTEGER NOT NULL,
+    -- 'downtime': the server was not running. 'clock': the system clock jumped forward.
     reason  TEXT    NOT NULL CHECK (reason IN ('downtime', 'clock'))
 ) STRICT;
 
-CREATE INDEX missed_by_cue ON missed (cue_key, key);
+CREATE INDEX missed_runs_by_cue ON missed_runs (cue_key, key);
 
--- The queue and the history in one. `status` is what callers see; `queue` is where the execution waits:
--- 'waiting' (for `due`), 'send' (for a delivery thread), 'claim' (for a worker), null (under way or over). Rows are
--- made in the order of their keys, so that the oldest are found without an index.
+-- The work queues and the execution history. `status` is the public status. `queue_name` is the queue that holds the
+-- execution: 'waiting' until `due_at`, 'send' until a delivery thread takes it, 'claim' until a worker claims it. It
+-- is null while an attempt is in flight and after the execution has finished. Keys grow with creation time, so the
+-- oldest executions are found without an index.
 CREATE TABLE executions (
-    key              INTEGER PRIMARY KEY,
-    id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
-    cue_key          INTEGER NOT NULL,
-    user_key         INTEGER NOT NULL,
-    transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
-    status           TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
-                                          OR status = 'success' OR status = 'failed'),
-    queue            TEXT    CHECK (queue = 'waiting' OR queue = 'send' OR queue = 'claim'),
-    -- When a waiting execution becomes ready: the instant of a later `fire`, or of the next attempt.
-    due              INTEGER,
-    lane             INTEGER,
-    task             TEXT,
-    agent            TEXT,
-    scheduled_for    INTEGER NOT NULL,
-    triggered_by     TEXT    NOT NULL CHECK (triggered_by = 'schedule' OR triggered_by = 'manual_fire'
-                                          OR triggered_by = 'replay'),
-    payload_key      INTEGER,
-    attempts         INTEGER NOT NULL,
-    -- Start of the first attempt and of the newest one.
-    started_at       INTEGER,
-    last_attempt_at  INTEGER,
-    delivered_at     INTEGER,
-    http_status      INTEGER,
-    error_message    TEXT,
-    response_body    TEXT,
-    claimed_by       TEXT,
-    claimed_at       INTEGER,
-    lease_expires_at INTEGER,
-    outcome_state    TEXT    CHECK (outcome_state = 'reported_success' OR outcome_state = 'reported_failure'
-                                 OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
-                                 OR outcome_state = 'verification_failed'),
-    created_at       INTEGER NOT NULL,
-    updated_at       INTEGER NOT NULL,
-    CHECK ((queue = 'waiting') <= (due IS NOT NULL))
+    key               INTEGER PRIMARY KEY,
+    id                BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+    cue_key           INTEGER NOT NULL,
+    user_key          INTEGER NOT NULL,
+    transport         TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
+    status            TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
+                                           OR status = 'success' OR status = 'failed'),
+    queue_name        TEXT    CHECK (queue_name = 'waiting' OR queue_name = 'send' OR queue_name = 'claim'),
+    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt.
+    due_at            INTEGER,
+    destination_hash  INTEGER,
+    task              TEXT,
+    agent             TEXT,
+    scheduled_for     INTEGER NOT NULL,
+    triggered_by      TEXT    NOT NULL CHECK (triggered_by = 'schedule' OR triggered_by = 'manual_fire'
+                                           OR triggered_by = 'replay'),
+    payload_key       INTEGER,
+    attempts          INTEGER NOT NULL,
+    -- Start of the first attempt and of the latest attempt.
+    started_at        INTEGER,
+    last_attempt_at   INTEGER,
+    delivered_at      INTEGER,
+    http_status       INTEGER,
+    error_message     TEXT,
+    response_body     TEXT,
+    claimed_by_worker TEXT,
+    claimed_at        INTEGER,
+    lease_expires_at  INTEGER,
+    outcome_state     TEXT    CHECK (outcome_state = 'reported_success' OR outcome_state = 'reported_failure'
+                                  OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
+                                  OR outcome_state = 'verification_failed'),
+    created_at        INTEGER NOT NULL,
+    updated_at        INTEGER NOT NULL,
+    CHECK ((queue_name = 'waiting') <= (due_at IS NOT NULL))
 ) STRICT;
 
 CREATE INDEX executions_by_cue ON executions (cue_key, key);
--- What made them stands in it, for lists of those that the schedule made, which are nearly all.
+-- Includes `triggered_by` so that it also serves lists filtered by 'schedule', which matches nearly all executions.
 CREATE INDEX executions_by_user ON executions (user_key, key, triggered_by);
--- For lists that show some executions only: none of these has an entry that a delivery writes twice.
-CREATE INDEX executions_over ON executions (user_key, status, key) WHERE status = 'success' OR status = 'failed';
-CREATE INDEX executions_by_worker ON executions (user_key, claimed_by, key) WHERE claimed_by IS NOT NULL;
+-- For filtered lists. A delivery updates the entry of an execution in each of these indexes at most once.
+CREATE INDEX executions_finished ON executions (user_key, status, key) WHERE status = 'success' OR status = 'failed';
+CREATE INDEX executions_by_worker ON executions (user_key, claimed_by_worker, key) WHERE claimed_by_worker IS NOT NULL;
 CREATE INDEX executions_by_outcome ON executions (user_key, outcome_state, key) WHERE outcome_state IS NOT NULL;
 CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
     WHERE triggered_by = 'manual_fire' OR triggered_by = 'replay';
-CREATE INDEX executions_waiting ON executions (due) WHERE queue = 'waiting';
-CREATE INDEX executions_to_send ON executions (lane, key) WHERE queue = 'send';
-CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue = 'claim';
-CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key) WHERE queue = 'claim' AND task IS NOT NULL;
-CREATE INDEX executions_under_way ON executions (last_attempt_at) WHERE status = 'delivering';
+-- The queues.
+CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiting';
+CREATE INDEX executions_to_send ON executions (destination_hash, key) WHERE queue_name = 'send';
+CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue_name = 'claim';
+CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key)
+    WHERE queue_name = 'claim' AND task IS NOT NULL;
+CREATE INDEX executions_in_flight ON executions (last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
--- How many executions wait: to be sent, for a worker, for another attempt. Health shows them, and counting a backlog
--- of a million would take long. Every write that moves an execution keeps them; what is deleted, with its cue or alone,
--- the trigger counts. An execution that waits for the instant of a later `fire` is in none of them.
+-- The number of executions that are ready to be sent ('send'), ready to be claimed ('claim') and waiting for a retry
+-- ('retry'). `/health` reports them; counting a backlog of a million rows would be slow. Every write that moves an
+-- execution between queues updates them, and the trigger covers deletions. An execution that waits for the `send_at`
+-- of a manual fire is not counted.
 CREATE TABLE backlog (
     name  TEXT PRIMARY KEY CHECK (name IN ('send', 'claim', 'retry')),
     count INTEGER NOT NULL
@@ -214,22 +241,23 @@ CREATE TABLE backlog (
 
 INSERT INTO backlog (name, count) VALUES ('send', 0), ('claim', 0), ('retry', 0);
 
-CREATE TRIGGER executions_counted_on_delete AFTER DELETE ON executions WHEN old.queue IS NOT NULL
+CREATE TRIGGER decrement_backlog AFTER DELETE ON executions WHEN old.queue_name IS NOT NULL
 BEGIN
     UPDATE backlog SET count = count - 1
-     WHERE name = iif(old.queue = 'waiting', iif(old.status = 'retrying', 'retry', NULL), old.queue);
+     WHERE name = iif(old.queue_name = 'waiting', iif(old.status = 'retrying', 'retry', NULL), old.queue_name);
 END;
 
--- At most one row per execution: the primary key is what makes a report write-once.
+-- Reported outcomes, at most one per execution: the primary key makes a report write-once.
 CREATE TABLE outcomes (
     execution_key INTEGER PRIMARY KEY REFERENCES executions (key) ON DELETE CASCADE,
     success       INTEGER NOT NULL,
     result        TEXT,
     error         TEXT,
+    -- JSON objects.
     metadata      TEXT,
     evidence      TEXT,
     recorded_at   INTEGER NOT NULL,
-    -- A person's verdict; null while there is none, or when the outcome was opened again.
+    -- The verdict of a manual verification. Null if there is none, or if the outcome was set back to pending.
     valid         INTEGER,
     reason        TEXT,
     verified_at   INTEGER,
@@ -239,6 +267,7 @@ CREATE TABLE outcomes (
 CREATE TABLE workers (
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     worker_id        TEXT    NOT NULL,
+    -- A JSON array of strings.
     handlers         TEXT    NOT NULL,
     last_heartbeat   INTEGER NOT NULL,
     registered_since INTEGER NOT NULL,
@@ -247,49 +276,51 @@ CREATE TABLE workers (
 
 CREATE INDEX workers_by_heartbeat ON workers (last_heartbeat);
 
--- Answers kept for 24 hours under the caller's Idempotency-Key.
-CREATE TABLE idempotent_answers (
+-- Responses to requests with an Idempotency-Key, kept for 24 hours. `fingerprint` is the SHA-256 of the request.
+CREATE TABLE idempotency_keys (
     user_key        INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     idempotency_key TEXT    NOT NULL,
     fingerprint     BLOB    NOT NULL,
-    status          INTEGER NOT NULL,
-    body            TEXT    NOT NULL,
+    response_status INTEGER NOT NULL,
+    response_body   TEXT    NOT NULL,
     created_at      INTEGER NOT NULL,
     PRIMARY KEY (user_key, idempotency_key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idempotent_answers_by_age ON idempotent_answers (created_at);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 
--- Device logins, known for an hour after their code was made. Whoever has the code of an approved login gets a key,
--- whoever has its token approves it: both are stored as SHA-256.
-CREATE TABLE logins (
-    code_hash  BLOB    PRIMARY KEY,
-    -- The address, or for IPv6 the /64, that asked for the code.
-    client     TEXT    NOT NULL,
-    state      TEXT    NOT NULL CHECK (state IN ('pending', 'email_sent', 'approved', 'claimed')),
-    email      TEXT,
-    token_hash BLOB,
-    mails      INTEGER NOT NULL,
-    user_key   INTEGER REFERENCES users (key) ON DELETE CASCADE,
-    created_at INTEGER NOT NULL,
+-- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key; the token in
+-- the mailed link approves the login. Both are stored as SHA-256 only.
+CREATE TABLE device_logins (
+    code_hash      BLOB    PRIMARY KEY,
+    -- The client that requested the code: its IPv4 address, or the /64 of its IPv6 address.
+    client_network TEXT    NOT NULL,
+    state          TEXT    NOT NULL CHECK (state IN ('pending', 'email_sent', 'approved', 'claimed')),
+    email          TEXT,
+    token_hash     BLOB,
+    mail_count     INTEGER NOT NULL,
+    user_key       INTEGER REFERENCES users (key) ON DELETE CASCADE,
+    created_at     INTEGER NOT NULL,
     CHECK ((state IN ('approved', 'claimed')) = (user_key IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX logins_by_client ON logins (client, created_at);
-CREATE INDEX logins_by_age ON logins (created_at);
-CREATE INDEX logins_by_user ON logins (user_key) WHERE user_key IS NOT NULL;
+CREATE INDEX device_logins_by_client ON device_logins (client_network, created_at);
+CREATE INDEX device_logins_by_age ON device_logins (created_at);
+CREATE INDEX device_logins_by_user ON device_logins (user_key) WHERE user_key IS NOT NULL;
 
--- Login mails that were asked for in the last hour, whether or not the address is known.
+-- Login mails requested in the last hour, for known and unknown addresses alike. Limits the mails per address.
 CREATE TABLE login_mails (
-    key      INTEGER PRIMARY KEY,
-    email    TEXT    NOT NULL,
-    asked_at INTEGER NOT NULL
+    key          INTEGER PRIMARY KEY,
+    email        TEXT    NOT NULL,
+    requested_at INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX login_mails_by_email ON login_mails (email, asked_at);
-CREATE INDEX login_mails_by_age ON login_mails (asked_at);
--- Manual billing: what a link was made for, what its user then confirmed, what the operator decided. The link's
--- token is stored hashed. A row that was never confirmed is dropped when its link has expired.
+CREATE INDEX login_mails_by_email ON login_mails (email, requested_at);
+CREATE INDEX login_mails_by_age ON login_mails (requested_at);
+
+-- Manual billing. 'offered': the user got a link to a confirmation page. 'requested': the user confirmed, and the
+-- operator has to decide. 'approved', 'declined': the operator's decision. The token of the link is stored as a hash.
+-- A row that is never confirmed is deleted when its link has expired.
 CREATE TABLE billing_requests (
     key             INTEGER PRIMARY KEY,
     id              TEXT    NOT NULL UNIQUE,
@@ -307,10 +338,10 @@ CREATE INDEX billing_requests_by_user ON billing_requests (user_key, status);
 CREATE INDEX billing_requests_waiting ON billing_requests (key) WHERE status = 'requested';
 CREATE INDEX billing_requests_offered ON billing_requests (link_expires_at) WHERE status = 'offered';
 
--- Links to the page of manual billing that shows the plan; cancelling it uses one up.
+-- Manual billing: links to the page that shows a user's plan. Cancelling the plan on that page deletes the link.
 CREATE TABLE billing_portal_links (
     key        INTEGER PRIMARY KEY,
-    hash       BLOB    NOT NULL UNIQUE,
+    link_hash  BLOB    NOT NULL UNIQUE,
     user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     expires_at INTEGER NOT NULL
 ) STRICT;
@@ -318,7 +349,7 @@ CREATE TABLE billing_portal_links (
 CREATE INDEX billing_portal_links_by_user ON billing_portal_links (user_key, key);
 CREATE INDEX billing_portal_links_by_age ON billing_portal_links (expires_at);
 
--- Who pays the payment provider, by the provider's ids.
+-- Customers of the payment provider. `id` is the provider's.
 CREATE TABLE billing_customers (
     id        TEXT    PRIMARY KEY,
     user_key  INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
@@ -327,47 +358,50 @@ CREATE TABLE billing_customers (
 
 CREATE INDEX billing_customers_by_user ON billing_customers (user_key, linked_at);
 
--- The provider's subscriptions to our prices. One may be known before its customer is: events come in any order.
+-- Subscriptions at the payment provider. `id` and `customer_id` are the provider's. There is no foreign key to
+-- `billing_customers`, because events can arrive in any order.
 CREATE TABLE billing_subscriptions (
-    id            TEXT    PRIMARY KEY,
-    customer_id   TEXT    NOT NULL,
-    plan          TEXT    NOT NULL,
-    plan_interval TEXT    NOT NULL,
-    standing      TEXT    NOT NULL CHECK (standing IN ('live', 'lapsed', 'over')),
-    -- Epoch seconds at which the provider made the newest news; null where only the purchase is known.
-    as_of         INTEGER
+    id              TEXT    PRIMARY KEY,
+    customer_id     TEXT    NOT NULL,
+    plan            TEXT    NOT NULL,
+    plan_interval   TEXT    NOT NULL,
+    -- 'live': grants the plan. 'lapsed': does not, but can become live again. 'over': has ended for good.
+    state           TEXT    NOT NULL CHECK (state IN ('live', 'lapsed', 'over')),
+    -- When the provider created the latest event of this subscription, in seconds since 1970. Null if only the
+    -- checkout is known. Older events are ignored.
+    last_event_secs INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX billing_subscriptions_by_customer ON billing_subscriptions (customer_id);
 
--- Events that were taken: each counts once, however often it is sent.
+-- Events of the payment provider that were processed, so that a repeated one is ignored. `id` is the provider's.
 CREATE TABLE billing_events (
-    id       TEXT    PRIMARY KEY,
-    taken_at INTEGER NOT NULL
+    id          TEXT    PRIMARY KEY,
+    received_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX billing_events_by_age ON billing_events (taken_at);
+CREATE INDEX billing_events_by_age ON billing_events (received_at);
 
--- How many executions of a cue have ended as failed since one last ended as a success; no row is none. In the order in
--- which they end: a retry is no end, a replay and a fire are executions like others, and what was never attempted (for
--- the quota, or a disabled account) is not counted.
-CREATE TABLE failure_streaks (
+-- The number of executions of a cue that failed since its last success, in the order in which they finished. No row
+-- means none. All attempts of an execution count once. Manual fires and replays count; executions that were never
+-- attempted (quota, disabled account) do not.
+CREATE TABLE consecutive_failures (
     cue_key  INTEGER PRIMARY KEY REFERENCES cues (key) ON DELETE CASCADE,
     failures INTEGER NOT NULL
 ) STRICT;
 
--- Mails about failures of the last hour, by user: at most ten (contract §6), whatever restarts in between.
+-- Failure mails of the last hour per user. Limits them to ten an hour (contract §6), across restarts.
 CREATE TABLE failure_mails (
     key        INTEGER PRIMARY KEY,
     user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    written_at INTEGER NOT NULL,
-    -- Failures since this mail that were not mailed.
-    held       INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    -- The number of failures after this mail that were not mailed because of the limit.
+    suppressed INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX failure_mails_by_user ON failure_mails (user_key, written_at);
+CREATE INDEX failure_mails_by_user ON failure_mails (user_key, created_at);
 
--- The newest alerts of each user. `metadata` is a JSON object.
+-- The latest alerts of each user. `metadata` is a JSON object.
 CREATE TABLE alerts (
     key          INTEGER PRIMARY KEY,
     id           TEXT    NOT NULL,
@@ -383,34 +417,35 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
 CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
 
--- What is still to be told of failures: stored with the failure, gone once a receiver or the mail server has taken it, or
--- it is given up. It stays when its cue is deleted. `kind` is 'mail', 'failure' (a POST to `on_failure.webhook`) or the
--- type of an alert.
+-- Notifications to be sent. A row is inserted in the transaction that records the failure, and deleted when the
+-- receiver or the mail server has accepted it or when it expires. It survives the deletion of its cue. `kind` is
+-- 'mail', 'failure' (a POST to `on_failure.webhook`) or an alert type.
 CREATE TABLE outbox (
-    key        INTEGER PRIMARY KEY,
-    -- The `webhook-id`, one for all attempts.
-    id         TEXT    NOT NULL,
-    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    kind       TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                'claim_lost')),
-    -- Both null for a mail.
-    url        TEXT,
-    lane       INTEGER,
-    body       TEXT    NOT NULL,
-    attempts   INTEGER NOT NULL,
-    -- When it is tried again; null where it is ready.
-    due        INTEGER,
-    created_at INTEGER NOT NULL,
+    key              INTEGER PRIMARY KEY,
+    -- The `webhook-id` header, the same for all attempts.
+    id               TEXT    NOT NULL,
+    user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
+                                                      'claim_lost')),
+    -- Null for mail.
+    url              TEXT,
+    destination_hash INTEGER,
+    body             TEXT    NOT NULL,
+    attempts         INTEGER NOT NULL,
+    -- The time of the next attempt. Null if the notification is ready to be sent.
+    due_at           INTEGER,
+    created_at       INTEGER NOT NULL,
     CHECK ((kind = 'mail') = (url IS NULL)),
-    CHECK ((url IS NULL) = (lane IS NULL))
+    CHECK ((url IS NULL) = (destination_hash IS NULL))
 ) STRICT;
 
--- What is ready stands first in it, by lane; mails have none.
-CREATE INDEX outbox_by_due ON outbox (due, lane);
+-- Ready notifications sort first, grouped by destination.
+CREATE INDEX outbox_by_due ON outbox (due_at, destination_hash);
 CREATE INDEX outbox_by_user ON outbox (user_key, kind);
 
--- Who has had more POSTs of a kind than may wait: how many were dropped since. Gone when few of them wait again.
-CREATE TABLE outbox_backlogs (
+-- The number of notifications dropped because too many of the same kind were waiting for the user. The row is deleted
+-- when there is room again.
+CREATE TABLE outbox_overflow (
     user_key INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind     TEXT    NOT NULL,
     dropped  INTEGER NOT NULL,

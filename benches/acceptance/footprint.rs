@@ -44,15 +44,16 @@ fn insert_cues(file: &Connection) {
     file.execute_batch("BEGIN").unwrap();
     let mut cue = file
         .prepare(
-            "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport, lane, cron, timezone, \
-             catch_up, max_attempts, backoff_minutes, on_failure, verification, callback_url, callback_method, \
-             callback_headers, name, description, created_at, updated_at) \
+            "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport, \
+             destination_hash, cron, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification, \
+             callback_url, callback_method, callback_headers, name, description, created_at, updated_at) \
              VALUES (?1, ?2, 'active', ?3, 0, 0, 'webhook', ?4, '30 6 1 * *', 'Europe/Berlin', 'latest', 4, '[1,5,15]', \
              '{\"email\":true,\"webhook\":null,\"pause\":false}', 'none', ?5, 'POST', \
              '{\"Authorization\":\"Bearer 0123456789abcdef0123456789abcdef\"}', ?6, ?7, ?8, ?8)",
         )
         .unwrap();
-    let mut payload = file.prepare("INSERT INTO payloads (cue_key, own, body) VALUES (?1, 0, ?2)").unwrap();
+    let mut payload =
+        file.prepare("INSERT INTO payloads (cue_key, is_single_use, body) VALUES (?1, 0, ?2)").unwrap();
     let mut link = file.prepare("UPDATE cues SET payload_key = ?1 WHERE key = ?2").unwrap();
     let now = jiff::Timestamp::now().as_millisecond();
     for number in 0..CUES {

@@ -64,9 +64,9 @@ fn insert_executions(file: &Connection) {
     file.execute_batch(&format!(
         "BEGIN;
          WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {EXECUTIONS})
-         INSERT INTO executions (id, cue_key, user_key, transport, status, lane, scheduled_for, triggered_by,
-                                 payload_key, attempts, started_at, last_attempt_at, delivered_at, http_status,
-                                 response_body, created_at, updated_at)
+         INSERT INTO executions (id, cue_key, user_key, transport, status, destination_hash, scheduled_for,
+                                 triggered_by, payload_key, attempts, started_at, last_attempt_at, delivered_at,
+                                 http_status, response_body, created_at, updated_at)
          SELECT unhex(printf('%012x7000b000%012x', n, n)), 1, 1, 'webhook', iif(n % 1000 = 0, 'failed', 'success'), 1,
                 n, 'schedule', 1, 1, n, n, n, 200, 'ok', n, n FROM numbers;
          COMMIT; PRAGMA wal_checkpoint(TRUNCATE)"

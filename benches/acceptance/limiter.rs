@@ -62,7 +62,8 @@ fn insert_users(file: &Connection) -> Vec<String> {
         )
         .unwrap();
         file.execute(
-            "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at) VALUES (?1, ?2, '', '', ?3, 0)",
+            "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at)
+             VALUES (?1, ?2, '', '', ?3, 0)",
             params![name, file.last_insert_rowid(), key.hash()],
         )
         .unwrap();

@@ -27,7 +27,7 @@ pub struct NewKey {
 /// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
     tx.prepare_cached(
-        "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
     .execute(params![new.id, new.user_key, new.name, new.prefix, new.hash, millis(new.created_at)])?;
     Ok(tx.last_insert_rowid())
@@ -51,8 +51,8 @@ pub struct Owner {
 /// Asked with every request.
 const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
    FROM api_keys JOIN users ON users.key = api_keys.user_key
-        LEFT JOIN months ON months.user_key = users.key AND month = ?2
-  WHERE hash = ?1 AND disabled_at IS NULL";
+        LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
+  WHERE key_hash = ?1 AND disabled_at IS NULL";
 
 /// Who holds the key with this hash, at `now`. A disabled user has no keys.
 ///
@@ -107,7 +107,7 @@ pub fn replace(
 ) -> Result<bool> {
     let replaced = tx
         .prepare_cached(
-            "UPDATE api_keys SET id = ?2, prefix = ?3, hash = ?4, created_at = ?5 WHERE hash = ?1",
+            "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
         )?
         .execute(params![old, new_id, prefix, hash, millis(now)])?;
     Ok(replaced > 0)

@@ -8,17 +8,19 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, millis, read_instant, word};
 use crate::store::{ReadTx, WriteTx};
 
-const CODES_OF: &str = "SELECT created_at FROM logins WHERE client = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
-const MAILS_TO: &str =
-    "SELECT asked_at FROM login_mails WHERE email = ?1 AND asked_at > ?2 ORDER BY asked_at DESC LIMIT ?3 + 0";
+const CODES_OF: &str = "SELECT created_at FROM device_logins
+    WHERE client_network = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
+const MAILS_TO: &str = "SELECT requested_at FROM login_mails
+    WHERE email = ?1 AND requested_at > ?2 ORDER BY requested_at DESC LIMIT ?3 + 0";
 // Asked at every pass of the scheduler: the first entry of two indexes.
-const OLDEST: &str = "SELECT created_at FROM (SELECT created_at FROM logins ORDER BY created_at LIMIT 1)
-    UNION ALL SELECT asked_at FROM (SELECT asked_at FROM login_mails ORDER BY asked_at LIMIT 1)
+const OLDEST: &str =
+    "SELECT created_at FROM (SELECT created_at FROM device_logins ORDER BY created_at LIMIT 1)
+    UNION ALL SELECT requested_at FROM (SELECT requested_at FROM login_mails ORDER BY requested_at LIMIT 1)
     ORDER BY 1 LIMIT 1";
-const DELETE_LOGINS: &str = "DELETE FROM logins WHERE code_hash IN (
-    SELECT code_hash FROM logins WHERE created_at <= ?1 ORDER BY created_at LIMIT ?2 + 0)";
+const DELETE_LOGINS: &str = "DELETE FROM device_logins WHERE code_hash IN (
+    SELECT code_hash FROM device_logins WHERE created_at <= ?1 ORDER BY created_at LIMIT ?2 + 0)";
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
-    SELECT key FROM login_mails WHERE asked_at <= ?1 ORDER BY asked_at LIMIT ?2 + 0)";
+    SELECT key FROM login_mails WHERE requested_at <= ?1 ORDER BY requested_at LIMIT ?2 + 0)";
 
 /// Stores a new login; tells whether its code was free.
 ///
@@ -27,7 +29,8 @@ const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
 pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Result<bool> {
     let inserted = tx
         .prepare_cached(
-            "INSERT INTO logins (code_hash, client, state, mails, created_at) VALUES (?1, ?2, 'pending', 0, ?3)
+            "INSERT INTO device_logins (code_hash, client_network, state, mail_count, created_at)
+             VALUES (?1, ?2, 'pending', 0, ?3)
              ON CONFLICT (code_hash) DO NOTHING",
         )?
         .execute(params![code, client, millis(now)])?;
@@ -41,7 +44,8 @@ pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -
 pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
     Ok(read
         .prepare_cached(
-            "SELECT state, email, token_hash, mails, user_key, created_at FROM logins WHERE code_hash = ?1",
+            "SELECT state, email, token_hash, mail_count, user_key, created_at
+               FROM device_logins WHERE code_hash = ?1",
         )?
         .query_row([code], read_login)
         .optional()?)
@@ -68,8 +72,10 @@ pub fn mails_to(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) 
 /// # Errors
 /// When the file cannot be written.
 pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
-    tx.prepare_cached("UPDATE logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'")?
-        .execute([code])?;
+    tx.prepare_cached(
+        "UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'",
+    )?
+    .execute([code])?;
     Ok(())
 }
 
@@ -85,11 +91,11 @@ pub fn save_link(
     now: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
-        "UPDATE logins SET state = 'email_sent', email = ?2, token_hash = ?3, mails = mails + 1
+        "UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
           WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')",
     )?
     .execute(params![code, email, token])?;
-    tx.prepare_cached("INSERT INTO login_mails (email, asked_at) VALUES (?1, ?2)")?
+    tx.prepare_cached("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)")?
         .execute(params![email, millis(now)])?;
     Ok(())
 }
@@ -101,7 +107,7 @@ pub fn save_link(
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
     let approved = tx
         .prepare_cached(
-            "UPDATE logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'",
+            "UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'",
         )?
         .execute(params![code, user_key])?;
     Ok(approved > 0)
@@ -113,7 +119,9 @@ pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool>
 /// When the file cannot be written.
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     let claimed = tx
-        .prepare_cached("UPDATE logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'")?
+        .prepare_cached(
+            "UPDATE device_logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'",
+        )?
         .execute([code])?;
     Ok(claimed > 0)
 }
@@ -158,7 +166,7 @@ fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
         created_at: instant(row, "created_at")?,
         email: row.get("email")?,
         token_hash: row.get("token_hash")?,
-        mails: row.get("mails")?,
+        mails: row.get("mail_count")?,
         user_key: row.get("user_key")?,
     })
 }

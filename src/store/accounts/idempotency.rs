@@ -33,7 +33,7 @@ pub fn find(
 ) -> Result<Option<IdempotencyRecord>> {
     Ok(read
         .prepare_cached(
-            "SELECT fingerprint, status, body FROM idempotent_answers
+            "SELECT fingerprint, response_status, response_body FROM idempotency_keys
               WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3",
         )?
         .query_row(params![user_key, key, millis(oldest)], |row| {
@@ -54,7 +54,8 @@ pub fn keep(
     now: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
-        "INSERT OR REPLACE INTO idempotent_answers (user_key, idempotency_key, fingerprint, status, body, created_at)
+        "INSERT OR REPLACE INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status,
+                                                  response_body, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
     .execute(params![user_key, key, answer.fingerprint, answer.status, answer.body, millis(now)])?;
@@ -67,7 +68,7 @@ pub fn keep(
 /// When the file cannot be read.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let oldest: Option<i64> = read
-        .prepare_cached("SELECT created_at FROM idempotent_answers ORDER BY created_at LIMIT 1")?
+        .prepare_cached("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1")?
         .query_row([], |row| row.get(0))
         .optional()?;
     Ok(oldest.map(read_instant).transpose()?)
@@ -80,8 +81,8 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 pub fn delete(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     Ok(tx
         .prepare_cached(
-            "DELETE FROM idempotent_answers WHERE (user_key, idempotency_key) IN (
-                 SELECT user_key, idempotency_key FROM idempotent_answers WHERE created_at <= ?1
+            "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
+                 SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
                   ORDER BY created_at LIMIT ?2 + 0)",
         )?
         .execute(params![millis(until), limit])?)

@@ -22,10 +22,11 @@ pub struct MonthlyUsage {
     pub failed: i64,
 }
 
-const FIND: &str = "SELECT executions, succeeded, failed FROM months WHERE user_key = ?1 AND month = ?2";
+const FIND: &str = "SELECT executions, outcomes_succeeded, outcomes_failed FROM monthly_usage
+    WHERE user_key = ?1 AND month = ?2";
 
-const QUOTA: &str = "SELECT plan, executions, over_since
-   FROM users LEFT JOIN months ON months.user_key = users.key AND month = ?2
+const QUOTA: &str = "SELECT plan, executions, over_quota_since
+   FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE users.key = ?1 AND disabled_at IS NULL";
 
 /// The user's month of `now`.
@@ -48,7 +49,7 @@ pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) ->
         .query_row(params![user_key, month_of(now)], |row| {
             let limit = plans.limits(row.get_ref("plan")?.as_str()?).executions;
             let used: Option<i64> = row.get("executions")?;
-            Ok(Quota { limit, used: used.unwrap_or(0), over_since: maybe_instant(row, "over_since")? })
+            Ok(Quota { limit, used: used.unwrap_or(0), over_since: maybe_instant(row, "over_quota_since")? })
         })
         .optional()?)
 }
@@ -59,10 +60,10 @@ pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) ->
 /// When the file cannot be written.
 pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
-        "INSERT INTO months (user_key, month, executions, over_since, succeeded, failed)
+        "INSERT INTO monthly_usage (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
          VALUES (?1, ?2, ?3, ?4, 0, 0)
          ON CONFLICT (user_key, month)
-         DO UPDATE SET executions = excluded.executions, over_since = excluded.over_since",
+         DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since",
     )?
     .execute(params![user_key, month_of(now), quota.used, quota.over_since.map(millis)])?;
     Ok(())
@@ -73,7 +74,9 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
 /// # Errors
 /// When the file cannot be written.
 pub fn end_grace(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.prepare_cached("UPDATE months SET over_since = NULL WHERE user_key = ?1 AND over_since IS NOT NULL")?
+    tx.prepare_cached(
+        "UPDATE monthly_usage SET over_quota_since = NULL WHERE user_key = ?1 AND over_quota_since IS NOT NULL",
+    )?
         .execute([user_key])?;
     Ok(())
 }
@@ -84,9 +87,11 @@ pub fn end_grace(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
 /// When the file cannot be written.
 pub fn count_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
-        "INSERT INTO months (user_key, month, executions, succeeded, failed) VALUES (?1, ?2, 0, ?3, NOT ?3)
+        "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)
+         VALUES (?1, ?2, 0, ?3, NOT ?3)
          ON CONFLICT (user_key, month)
-         DO UPDATE SET succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed",
+         DO UPDATE SET outcomes_succeeded = outcomes_succeeded + excluded.outcomes_succeeded,
+                       outcomes_failed = outcomes_failed + excluded.outcomes_failed",
     )?
     .execute(params![user_key, month_of(now), success])?;
     Ok(())
@@ -95,8 +100,8 @@ pub fn count_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timest
 fn read_month(row: &Row<'_>) -> rusqlite::Result<MonthlyUsage> {
     Ok(MonthlyUsage {
         executions: row.get("executions")?,
-        succeeded: row.get("succeeded")?,
-        failed: row.get("failed")?,
+        succeeded: row.get("outcomes_succeeded")?,
+        failed: row.get("outcomes_failed")?,
     })
 }
 
@@ -118,12 +123,12 @@ mod tests {
                 .map(std::result::Result::unwrap)
                 .collect()
         };
-        assert_eq!(plan(FIND), ["SEARCH months USING PRIMARY KEY (user_key=? AND month=?)"]);
+        assert_eq!(plan(FIND), ["SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?)"]);
         assert_eq!(
             plan(QUOTA),
             [
                 "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
-                "SEARCH months USING PRIMARY KEY (user_key=? AND month=?) LEFT-JOIN"
+                "SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?) LEFT-JOIN"
             ]
         );
     }

@@ -155,7 +155,8 @@ pub fn rotate_secret(
     previous_expires: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
-        "UPDATE users SET previous_secret = webhook_secret, previous_secret_expires = ?3, webhook_secret = ?2
+        "UPDATE users SET previous_webhook_secret = webhook_secret, previous_webhook_secret_expires_at = ?3,
+                webhook_secret = ?2
           WHERE key = ?1",
     )?
     .execute(params![user_key, secret, millis(previous_expires)])?;

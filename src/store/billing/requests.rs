@@ -182,8 +182,10 @@ pub fn insert_portal_link(
             (SELECT key FROM billing_portal_links WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2)",
     )?
     .execute(params![user_key, MAX_LINKS - 1])?;
-    tx.prepare_cached("INSERT INTO billing_portal_links (hash, user_key, expires_at) VALUES (?1, ?2, ?3)")?
-        .execute(params![hash, user_key, millis(expires_at)])?;
+    tx.prepare_cached(
+        "INSERT INTO billing_portal_links (link_hash, user_key, expires_at) VALUES (?1, ?2, ?3)",
+    )?
+    .execute(params![hash, user_key, millis(expires_at)])?;
     Ok(())
 }
 
@@ -195,7 +197,7 @@ pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> R
     Ok(read
         .prepare_cached(
             "SELECT user_key FROM billing_portal_links JOIN users ON users.key = user_key
-              WHERE hash = ?1 AND expires_at > ?2 AND disabled_at IS NULL",
+              WHERE link_hash = ?1 AND expires_at > ?2 AND disabled_at IS NULL",
         )?
         .query_row(params![hash, millis(now)], |row| row.get(0))
         .optional()?)
@@ -206,7 +208,7 @@ pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> R
 /// # Errors
 /// When the file cannot be written.
 pub fn delete_portal_link(tx: &WriteTx<'_>, hash: &[u8; 32]) -> Result<()> {
-    tx.prepare_cached("DELETE FROM billing_portal_links WHERE hash = ?1")?.execute([hash])?;
+    tx.prepare_cached("DELETE FROM billing_portal_links WHERE link_hash = ?1")?.execute([hash])?;
     Ok(())
 }
 

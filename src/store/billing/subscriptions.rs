@@ -21,11 +21,13 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let forgotten = now.checked_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(
-        "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE taken_at <= ?1 LIMIT ?2 + 0)",
+        "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
     )?
     .execute(params![millis(forgotten), FORGOTTEN_AT_ONCE])?;
     let taken = tx
-        .prepare_cached("INSERT INTO billing_events (id, taken_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .prepare_cached(
+            "INSERT INTO billing_events (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        )?
         .execute(params![id, millis(now)])?;
     Ok(taken > 0)
 }
@@ -62,7 +64,7 @@ pub fn customer_of(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
         .prepare_cached(
             "SELECT id FROM billing_customers AS customer WHERE user_key = ?1
               ORDER BY EXISTS (SELECT 1 FROM billing_subscriptions
-                                WHERE customer_id = customer.id AND standing = 'live') DESC, linked_at DESC
+                                WHERE customer_id = customer.id AND state = 'live') DESC, linked_at DESC
               LIMIT 1",
         )?
         .query_row([user_key], |row| row.get(0))
@@ -74,7 +76,7 @@ pub fn customer_of(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
 /// # Errors
 /// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
-    let sql = "SELECT id, customer_id, plan, plan_interval, standing, as_of FROM billing_subscriptions
+    let sql = "SELECT id, customer_id, plan, plan_interval, state, last_event_secs FROM billing_subscriptions
                 WHERE id = ?1";
     Ok(read.prepare_cached(sql)?.query_row([id], read_subscription).optional()?)
 }
@@ -86,7 +88,7 @@ pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
 pub fn list_of(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
-            "SELECT subscription.id, customer_id, plan, plan_interval, standing, as_of
+            "SELECT subscription.id, customer_id, plan, plan_interval, state, last_event_secs
                FROM billing_customers AS customer
                JOIN billing_subscriptions AS subscription ON customer_id = customer.id
               WHERE user_key = ?1",
@@ -101,10 +103,10 @@ pub fn list_of(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
 /// When the file cannot be written.
 pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
     tx.prepare_cached(
-        "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, standing, as_of)
+        "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, state, last_event_secs)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (id) DO UPDATE SET plan = excluded.plan, plan_interval = excluded.plan_interval,
-                standing = excluded.standing, as_of = excluded.as_of",
+                state = excluded.state, last_event_secs = excluded.last_event_secs",
     )?
     .execute(params![
         subscription.id,
@@ -122,7 +124,7 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         id: row.get("id")?,
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
-        standing: word(row, "standing", SubscriptionState::parse)?,
-        as_of: row.get("as_of")?,
+        standing: word(row, "state", SubscriptionState::parse)?,
+        as_of: row.get("last_event_secs")?,
     })
 }

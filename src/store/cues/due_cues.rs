@@ -16,7 +16,7 @@ macro_rules! due_cues {
     ($which:literal) => {
         concat!(
             "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
-                    transport = 'worker' AS is_worker, lane, payload_key, task, agent
+                    transport = 'worker' AS is_worker, destination_hash, payload_key, task, agent
                FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
               WHERE status = 'active' AND next_run <= ?1 ",
             $which
@@ -152,7 +152,7 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
 pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason: MissReason) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     tx.prepare_cached(
-        "INSERT INTO missed (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute(params![
         cue_key,
@@ -204,7 +204,8 @@ pub fn list_missed(
 ) -> Result<(Vec<MissedRuns>, i64)> {
     let missed = read
         .prepare_cached(
-            "SELECT first, last, count, reason FROM missed WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
+            "SELECT first, last, count, reason FROM missed_runs
+              WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
         )?
         .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], |row| {
             Ok(MissedRuns {
@@ -216,7 +217,7 @@ pub fn list_missed(
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let total = read
-        .prepare_cached("SELECT count(*) FROM missed WHERE cue_key = ?1")?
+        .prepare_cached("SELECT count(*) FROM missed_runs WHERE cue_key = ?1")?
         .query_row([cue_key], |row| row.get(0))?;
     Ok((missed, total))
 }

@@ -45,9 +45,9 @@ const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND 
 /// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
     tx.prepare_cached(
-        "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport, lane,
-                           cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
-                           callback_url, callback_method, callback_headers, name, description, warning,
+        "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
+                           destination_hash, cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure,
+                           verification, callback_url, callback_method, callback_headers, name, description, warning,
                            created_at, updated_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
                  ?22, ?23, ?24, ?25)",
@@ -97,10 +97,10 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     let is_active = cue.status == CueStatus::Active;
     tx.tally().active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
     tx.prepare_cached(
-        "UPDATE cues SET status = ?2, next_run = ?3, lane = ?4, cron = ?5, at = ?6, timezone = ?7, catch_up = ?8,
-                max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12, callback_url = ?13,
-                callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17, warning = ?18,
-                updated_at = ?19
+        "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
+                catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
+                callback_url = ?13, callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17,
+                warning = ?18, updated_at = ?19
           WHERE key = ?1",
     )?
     .execute(params![

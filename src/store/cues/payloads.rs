@@ -22,16 +22,17 @@ enum SharedPayload {
     Unknown,
 }
 
-const INSERT: &str = "INSERT INTO payloads (cue_key, own, task, agent, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+const INSERT: &str =
+    "INSERT INTO payloads (cue_key, is_single_use, task, agent, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-const COPY: &str = "INSERT INTO payloads (cue_key, own, task, agent, body)
+const COPY: &str = "INSERT INTO payloads (cue_key, is_single_use, task, agent, body)
     SELECT cue_key, 1, task, agent, body FROM payloads WHERE key = ?1";
 
 macro_rules! shared {
     ($order:literal) => {
         concat!(
             "SELECT payloads.key FROM executions
-               LEFT JOIN payloads ON payloads.key = executions.payload_key AND own = 0
+               LEFT JOIN payloads ON payloads.key = executions.payload_key AND is_single_use = 0
               WHERE executions.cue_key = ?1 ORDER BY executions.key ",
             $order,
             " LIMIT ?2 + 0"
@@ -44,8 +45,8 @@ macro_rules! shared {
 const OLDEST_FIRST: &str = shared!("");
 const NEWEST_FIRST: &str = shared!("DESC");
 
-const SUPERSEDED: &str =
-    "SELECT key FROM payloads WHERE cue_key = ?1 AND own = 0 AND key < ?3 ORDER BY key LIMIT ?2 + 0";
+const SUPERSEDED: &str = "SELECT key FROM payloads
+    WHERE cue_key = ?1 AND is_single_use = 0 AND key < ?3 ORDER BY key LIMIT ?2 + 0";
 
 const ALL: &str = "SELECT key FROM payloads WHERE cue_key = ?1 LIMIT ?2 + 0";
 
@@ -180,7 +181,7 @@ mod tests {
     fn the_payloads_of_a_cue_are_found_by_its_index() {
         let index = "SEARCH payloads USING COVERING INDEX payloads_by_cue";
         assert_eq!(plan(ALL), [format!("{index} (cue_key=?)")]);
-        assert_eq!(plan(SUPERSEDED), [format!("{index} (cue_key=? AND own=? AND key<?)")]);
+        assert_eq!(plan(SUPERSEDED), [format!("{index} (cue_key=? AND is_single_use=? AND key<?)")]);
         for sql in [OLDEST_FIRST, NEWEST_FIRST] {
             let users = plan(sql);
             assert_eq!(users[0], "SEARCH executions USING INDEX executions_by_cue (cue_key=?)");

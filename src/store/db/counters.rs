@@ -80,8 +80,8 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
         "SELECT 'backlog ' || name || ' says ' || count || ' and ' || counted || ' are there'
            FROM (SELECT name, count,
                         (SELECT count(*) FROM executions
-                          WHERE CASE name WHEN 'retry' THEN queue = 'waiting' AND status = 'retrying'
-                                          ELSE queue = name END) AS counted
+                          WHERE CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying'
+                                          ELSE queue_name = name END) AS counted
                    FROM backlog)
           WHERE count <> counted
          UNION ALL
@@ -94,14 +94,14 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
          SELECT what || ' ' || key || ' is of cue ' || cue_key || ', which is not there'
            FROM (SELECT 'execution' AS what, key, cue_key FROM executions
                  UNION ALL SELECT 'payload', key, cue_key FROM payloads
-                 UNION ALL SELECT 'missed row', key, cue_key FROM missed)
+                 UNION ALL SELECT 'missed row', key, cue_key FROM missed_runs)
           WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
-            AND NOT EXISTS (SELECT 1 FROM removed_cues WHERE removed_cues.key = cue_key)
+            AND NOT EXISTS (SELECT 1 FROM deleted_cues WHERE deleted_cues.cue_key = cue_key)
          UNION ALL
          SELECT 'execution ' || executions.key || ' has no payload ' || payload_key
            FROM executions LEFT JOIN payloads ON payloads.key = payload_key
           WHERE payload_key IS NOT NULL AND body IS NULL
-            AND executions.cue_key NOT IN (SELECT key FROM removed_cues)
+            AND executions.cue_key NOT IN (SELECT cue_key FROM deleted_cues)
          UNION ALL
          SELECT 'cue ' || cues.key || ' has no payload ' || payload_key
            FROM cues LEFT JOIN payloads ON payloads.key = payload_key

@@ -21,7 +21,7 @@ pub struct OverdueCounts {
 const OVERDUE: &str = "SELECT
     (SELECT count(*) FROM cues WHERE status = 'active' AND next_run <= ?1),
     (SELECT sum(count) FROM backlog WHERE name = 'send' OR name = 'claim')
-        + (SELECT count(*) FROM executions WHERE queue = 'waiting' AND due <= ?1)";
+        + (SELECT count(*) FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1)";
 
 /// When the copy was made that is held; none where the file is not held.
 ///
@@ -75,7 +75,7 @@ mod tests {
         for step in plan(OVERDUE).iter().filter(|step| step.starts_with("SEARCH") || step.starts_with("SCAN"))
         {
             let fits =
-                ["SCAN CONSTANT ROW", "cues_due (next_run<?)", "executions_waiting (due<?)", "backlog"];
+                ["SCAN CONSTANT ROW", "cues_due (next_run<?)", "executions_waiting (due_at<?)", "backlog"];
             assert!(fits.iter().any(|known| step.contains(known)), "{step}");
         }
     }

@@ -91,7 +91,7 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
                    FROM executions e
                    JOIN cues c ON c.key = e.cue_key
                    LEFT JOIN payloads p ON p.key = e.payload_key
-                  WHERE e.queue = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
+                  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
                 $task,
                 " ORDER BY e.key LIMIT ?2 + 0"
             )
@@ -102,9 +102,9 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
 
 // With the cue, as in the list: what a removed one has left behind is not handed out.
 const OLDEST: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.key LIMIT 1";
+  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.key LIMIT 1";
 const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
+  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
 
 /// The id of the user's oldest execution that waits for a worker, of those with this task where one is given.
 ///
@@ -117,9 +117,9 @@ pub fn oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Op
 
 const CLAIM: &str = "
     UPDATE executions
-       SET status = 'delivering', queue = NULL, attempts = attempts + 1, claimed_by = ?2, claimed_at = ?3,
+       SET status = 'delivering', queue_name = NULL, attempts = attempts + 1, claimed_by_worker = ?2, claimed_at = ?3,
            started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
-     WHERE key = ?1 AND status = 'pending' AND queue = 'claim'";
+     WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
 /// Gives an execution to a worker, if it still waits for one; tells whether it did.
 ///
@@ -190,7 +190,7 @@ fn lost_sql() -> String {
         "SELECT {COLUMNS}, c.max_attempts, w.last_heartbeat
            FROM executions e
            JOIN cues c ON c.key = e.cue_key
-           LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by
+           LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
           WHERE e.lease_expires_at <= ?1
           ORDER BY e.lease_expires_at"
     )
@@ -200,7 +200,7 @@ const NEXT_LOST: &str = "
     SELECT e.lease_expires_at, w.last_heartbeat
       FROM executions e
       JOIN cues c ON c.key = e.cue_key
-      LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by
+      LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
      WHERE e.lease_expires_at IS NOT NULL
      ORDER BY e.lease_expires_at";
 
@@ -238,8 +238,8 @@ pub fn release(
     let taken = tx
         .prepare_cached(
             "UPDATE executions
-                SET status = ?2, queue = iif(?2 = 'pending', 'claim', NULL), lease_expires_at = NULL,
-                    claimed_by = iif(?2 = 'pending', NULL, claimed_by),
+                SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), lease_expires_at = NULL,
+                    claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
                     claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?

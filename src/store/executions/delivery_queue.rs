@@ -53,7 +53,7 @@ macro_rules! give_up {
         concat!(
             "UPDATE executions INDEXED BY ",
             $index,
-            " SET status = 'failed', queue = NULL, due = NULL, lease_expires_at = NULL, error_message = ?2,
+            " SET status = 'failed', queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?2,
                   updated_at = ?3
               WHERE user_key = ?1 AND ",
             $which
@@ -61,56 +61,60 @@ macro_rules! give_up {
     };
 }
 
-const NEXT_WAITING: &str = "SELECT due FROM executions WHERE queue = 'waiting' ORDER BY due LIMIT 1";
+const NEXT_WAITING: &str =
+    "SELECT due_at FROM executions WHERE queue_name = 'waiting' ORDER BY due_at LIMIT 1";
 
 // The lane is looked up again: the cue may have another callback by now.
 const PROMOTE: &str = "UPDATE executions
-    SET queue = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
-        lane = coalesce((SELECT cues.lane FROM cues WHERE cues.key = executions.cue_key), lane), updated_at = ?1
-  WHERE key IN (SELECT key FROM executions WHERE queue = 'waiting' AND due <= ?1 ORDER BY due LIMIT ?2 + 0)
+    SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
+        destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
+                                    destination_hash),
+        updated_at = ?1
+  WHERE key IN (SELECT key FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)
   RETURNING transport = 'worker', status = 'retrying'";
 
-const NEXT_LANE: &str =
-    "SELECT lane FROM executions WHERE queue = 'send' AND lane >= ?1 ORDER BY lane LIMIT 1";
+const NEXT_LANE: &str = "SELECT destination_hash FROM executions
+    WHERE queue_name = 'send' AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
 
-const READY: &str = "SELECT key FROM executions WHERE queue = 'send' AND lane = ?1 ORDER BY key LIMIT ?2 + 0";
+const READY: &str = "SELECT key FROM executions
+    WHERE queue_name = 'send' AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
 
 // Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever. The
 // columns are read by their places, which `read_ticket` and `read_order` name: a name is searched for at every row.
-const TO_SEND: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.lane, attempts,
-        scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
-        callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_secret,
-        previous_secret_expires
+const TO_SEND: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash,
+        attempts, scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
+        callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret,
+        previous_webhook_secret_expires_at
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN users ON users.key = executions.user_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
 
 const TAKE_UP: &str = "UPDATE executions
-    SET status = 'delivering', queue = NULL, due = NULL, attempts = attempts + 1,
+    SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1,
         started_at = coalesce(started_at, ?2), last_attempt_at = ?2, updated_at = ?2
-  WHERE key = ?1 AND queue = 'send'";
+  WHERE key = ?1 AND queue_name = 'send'";
 
 // The id is asked for too: the key of a deleted execution can come again.
 const RECORD: &str = "UPDATE executions
-    SET status = ?4, queue = CASE WHEN ?5 IS NULL THEN NULL ELSE 'waiting' END, due = ?5, delivered_at = ?6,
+    SET status = ?4, queue_name = CASE WHEN ?5 IS NULL THEN NULL ELSE 'waiting' END, due_at = ?5, delivered_at = ?6,
         http_status = ?7, response_body = ?8, error_message = ?9, updated_at = ?10
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 // By the indexes that hold what waits and what is held, of all users: the history of one may be far longer.
 const GIVE_UP: [(&str, Option<QueueName>); 4] = [
-    (give_up!("executions_to_send", "queue = 'send'"), Some(QueueName::Send)),
-    (give_up!("executions_waiting", "queue = 'waiting'"), None),
-    (give_up!("executions_to_claim", "queue = 'claim'"), Some(QueueName::Claim)),
+    (give_up!("executions_to_send", "queue_name = 'send'"), Some(QueueName::Send)),
+    (give_up!("executions_waiting", "queue_name = 'waiting'"), None),
+    (give_up!("executions_to_claim", "queue_name = 'claim'"), Some(QueueName::Claim)),
     (give_up!("executions_leased", "lease_expires_at IS NOT NULL"), None),
 ];
 
 const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_waiting
-  WHERE user_key = ?1 AND queue = 'waiting' AND status = 'retrying'";
+  WHERE user_key = ?1 AND queue_name = 'waiting' AND status = 'retrying'";
 
 const RECOVER: &str = "UPDATE executions
-    SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue = 'send', attempts = attempts - 1,
-        started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1
+    SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue_name = 'send',
+        attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1
   WHERE status = 'delivering' AND last_attempt_at IS NOT NULL AND transport = 'webhook'";
 
 /// The earliest instant at which a waiting execution becomes ready.
@@ -381,10 +385,10 @@ mod tests {
     fn each_queue_is_found_by_its_own_index() {
         for (sql, index) in [
             (NEXT_WAITING, "executions_waiting"),
-            (PROMOTE, "executions_waiting (due<?)"),
-            (NEXT_LANE, "executions_to_send (lane>?)"),
-            (READY, "executions_to_send (lane=?)"),
-            (RECOVER, "executions_under_way"),
+            (PROMOTE, "executions_waiting (due_at<?)"),
+            (NEXT_LANE, "executions_to_send (destination_hash>?)"),
+            (READY, "executions_to_send (destination_hash=?)"),
+            (RECOVER, "executions_in_flight"),
         ] {
             assert!(plan(sql).iter().any(|step| step.contains(index)), "{index}: {:?}", plan(sql));
         }

@@ -144,9 +144,9 @@ impl IndexScan {
 
 /// Those that are not over: the partial indexes of the queue hold them, and nothing else. What waits for a worker may be
 /// many, and is the user's own; the others are of all users, on their way.
-const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue = 'claim' AND user_key = ?
-    UNION ALL SELECT key FROM executions WHERE queue = 'send'
-    UNION ALL SELECT key FROM executions WHERE queue = 'waiting'
+const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue_name = 'claim' AND user_key = ?
+    UNION ALL SELECT key FROM executions WHERE queue_name = 'send'
+    UNION ALL SELECT key FROM executions WHERE queue_name = 'waiting'
     UNION ALL SELECT key FROM executions WHERE status = 'delivering')";
 
 /// A filter for a user, whose cue has been looked up.
@@ -191,7 +191,7 @@ impl ResolvedFilter<'_> {
             statuses.iter().partition(|status| status.is_over());
         let mut parts = Vec::new();
         for status in over {
-            let mut walk = IndexScan::along("executions_over");
+            let mut walk = IndexScan::along("executions_finished");
             walk.with("e.user_key = ?", user_key);
             // A literal: only so is it known to be in the partial index.
             walk.conditions.push(format!("e.status = '{}'", status.as_str()));
@@ -225,7 +225,7 @@ impl ResolvedFilter<'_> {
     /// Adds the conditions of the filter but for the cue.
     fn narrow(&self, walk: &mut IndexScan) {
         if let Some(worker_id) = &self.filter.worker_id {
-            walk.with("e.claimed_by = ?", worker_id.clone());
+            walk.with("e.claimed_by_worker = ?", worker_id.clone());
         }
         if let Some(state) = self.filter.outcome_state {
             walk.with("e.outcome_state = ?", state.as_str().to_owned());
@@ -237,7 +237,7 @@ impl ResolvedFilter<'_> {
     }
 
     fn is_there(&self) -> Option<String> {
-        self.is_removing.then(|| "e.cue_key NOT IN (SELECT key FROM removed_cues)".to_owned())
+        self.is_removing.then(|| "e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned())
     }
 
     fn trigger(&self) -> Option<String> {
@@ -278,7 +278,7 @@ mod tests {
             );
             assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?}: {steps:?}");
             // Of what waits and what is under way, which partial indexes hold and nothing else.
-            let queue = ["to_send", "to_claim", "waiting", "under_way"];
+            let queue = ["to_send", "to_claim", "waiting", "in_flight"];
             let queue = queue.map(|index| format!("SCAN executions USING COVERING INDEX executions_{index}"));
             let scans = steps.iter().filter(|step| step.starts_with("SCAN"));
             assert!(scans.clone().all(|step| queue.contains(step)), "{filter:?}: {steps:?}");
@@ -290,7 +290,7 @@ mod tests {
         is(ExecutionFilter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)");
         is(
             ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
-            "executions_by_worker (user_key=? AND claimed_by=?)",
+            "executions_by_worker (user_key=? AND claimed_by_worker=?)",
         );
         is(
             ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
@@ -302,7 +302,7 @@ mod tests {
         );
         is(
             ExecutionFilter { statuses: failed.clone(), ..all() },
-            "executions_over (user_key=? AND status=?)",
+            "executions_finished (user_key=? AND status=?)",
         );
         is(
             ExecutionFilter { statuses: pending.clone(), ..all() },

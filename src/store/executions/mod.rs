@@ -37,10 +37,11 @@ pub struct ExecutionDetails {
 }
 
 /// What [`read_execution`] reads, of a table named `e`.
-pub(super) const COLUMNS: &str = "e.key, e.id, e.cue_key, e.user_key, e.transport = 'worker' AS is_worker, e.status,
-    e.due, e.scheduled_for, e.triggered_by, e.payload_key, e.task, e.agent, e.attempts, e.started_at,
-    e.last_attempt_at, e.delivered_at, e.http_status, e.error_message, e.response_body, e.claimed_by, e.claimed_at,
-    e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
+pub(super) const COLUMNS: &str =
+    "e.key, e.id, e.cue_key, e.user_key, e.transport = 'worker' AS is_worker, e.status,
+    e.due_at, e.scheduled_for, e.triggered_by, e.payload_key, e.task, e.agent, e.attempts, e.started_at,
+    e.last_attempt_at, e.delivered_at, e.http_status, e.error_message, e.response_body, e.claimed_by_worker,
+    e.claimed_at, e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
 
 /// Stores a run, ready at once or waiting for its instant, and answers its row.
 ///
@@ -74,9 +75,9 @@ fn insert_row(
 ) -> Result<i64> {
     let due = (queue == Some("waiting")).then(|| millis(new.scheduled_for));
     tx.prepare_cached(
-        "INSERT INTO executions (id, cue_key, user_key, transport, status, queue, due, lane, task, agent,
-                                 scheduled_for, triggered_by, payload_key, attempts, error_message, created_at,
-                                 updated_at)
+        "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
+                                 task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
+                                 created_at, updated_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15)",
     )?
     .execute(params![
@@ -166,7 +167,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
 /// When the columns hold what this program never writes.
 pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     let status = word(row, "status", ExecutionStatus::parse)?;
-    let due = maybe_instant(row, "due")?;
+    let due = maybe_instant(row, "due_at")?;
     Ok(Execution {
         key: row.get("key")?,
         id: read_id(row)?,
@@ -188,7 +189,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         http_status: row.get("http_status")?,
         error_message: row.get("error_message")?,
         response_body: row.get("response_body")?,
-        claimed_by_worker: row.get("claimed_by")?,
+        claimed_by_worker: row.get("claimed_by_worker")?,
         claimed_at: maybe_instant(row, "claimed_at")?,
         lease_expires_at: maybe_instant(row, "lease_expires_at")?,
         outcome_state: maybe_word(row, "outcome_state", OutcomeState::parse)?,

@@ -49,12 +49,12 @@ pub fn complete_execution(
 ) -> Result<()> {
     // It may have been reported by a worker that had lost it, while it waited for another one.
     let waits = tx
-        .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue = 'claim'")?
+        .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'")?
         .exists([execution_key])?;
     tx.tally().waiting(QueueName::Claim, -i64::from(waits));
     tx.prepare_cached(
         "UPDATE executions
-            SET status = ?2, queue = NULL, due = NULL, lease_expires_at = NULL, error_message = NULL,
+            SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = NULL,
                 delivered_at = iif(?3, ?4, NULL), updated_at = ?4
           WHERE key = ?1",
     )?

@@ -132,7 +132,7 @@ fn figures(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
         // A deleted cue's are gone for everybody, though their rows may be there for a while.
         executions: by_status(
             read,
-            "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT key FROM removed_cues)
+            "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT cue_key FROM deleted_cues)
               GROUP BY status",
         )?,
         overdue: hold::overdue(read, now)?,

@@ -62,7 +62,7 @@ pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
 pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read
         .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM executions WHERE queue = 'send')
+            "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send')
                  OR EXISTS (SELECT 1 FROM executions WHERE status = 'delivering' AND transport = 'webhook')",
         )?
         .query_row([], |row| row.get(0))?)
@@ -92,7 +92,7 @@ mod tests {
             [
                 "SCAN CONSTANT ROW",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
-                "SEARCH executions USING COVERING INDEX executions_under_way (last_attempt_at<?)",
+                "SEARCH executions USING COVERING INDEX executions_in_flight (last_attempt_at<?)",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat>?)",

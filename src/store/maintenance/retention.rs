@@ -29,7 +29,7 @@ const OF_CUE: &str = "SELECT key, status = 'success' OR status = 'failed'
 
 // The cue may be gone.
 const WHAT_GOES: &str =
-    "SELECT e.cue_key, iif(p.own = 1, p.key, NULL), p.own = 0 AND c.payload_key IS NOT p.key
+    "SELECT e.cue_key, iif(p.is_single_use = 1, p.key, NULL), p.is_single_use = 0 AND c.payload_key IS NOT p.key
    FROM executions e LEFT JOIN payloads p ON p.key = e.payload_key LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.key = ?1 AND (e.status = 'success' OR e.status = 'failed')";
 
@@ -62,7 +62,7 @@ pub struct PageUsage {
 /// # Errors
 /// When the file cannot be written.
 pub fn mark(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached("INSERT INTO overgrown_cues (key) VALUES (?1) ON CONFLICT DO NOTHING")?
+    tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([cue_key])?;
     Ok(())
 }
@@ -88,7 +88,7 @@ pub fn note_runs(
 /// When the file cannot be read.
 pub fn first_marked(read: &ReadTx<'_>) -> Result<Option<i64>> {
     Ok(read
-        .prepare_cached("SELECT key FROM overgrown_cues ORDER BY key LIMIT 1")?
+        .prepare_cached("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1")?
         .query_row([], |row| row.get(0))
         .optional()?)
 }
@@ -98,7 +98,8 @@ pub fn first_marked(read: &ReadTx<'_>) -> Result<Option<i64>> {
 /// # Errors
 /// When the file cannot be read.
 pub fn marked(read: &ReadTx<'_>) -> Result<Vec<i64>> {
-    let mut marked = read.prepare_cached("SELECT key FROM overgrown_cues ORDER BY key LIMIT ?1 + 0")?;
+    let mut marked =
+        read.prepare_cached("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0")?;
     Ok(marked.query_map([BATCH], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -112,7 +113,7 @@ pub fn unmark(tx: &WriteTx<'_>, cue_key: i64, looked_up_to: i64, runs: Option<u3
     if grown || !payloads::delete_superseded(tx, cue_key)? {
         return Ok(false);
     }
-    tx.prepare_cached("DELETE FROM overgrown_cues WHERE key = ?1")?.execute([cue_key])?;
+    tx.prepare_cached("DELETE FROM retention_queue WHERE cue_key = ?1")?.execute([cue_key])?;
     Ok(true)
 }
 
@@ -224,7 +225,7 @@ fn in_bounds(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result
 /// When the file cannot be read.
 pub fn runs_kept(read: &ReadTx<'_>) -> Result<Option<i64>> {
     Ok(read
-        .prepare_cached("SELECT value FROM meta WHERE name = 'runs_kept'")?
+        .prepare_cached("SELECT value FROM meta WHERE name = 'retained_runs'")?
         .query_row([], |row| row.get(0))
         .optional()?)
 }
@@ -234,11 +235,11 @@ pub fn runs_kept(read: &ReadTx<'_>) -> Result<Option<i64>> {
 /// # Errors
 /// When the file cannot be written.
 pub fn set_runs_kept(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
-    let sql = "INSERT INTO meta (name, value) SELECT 'runs_kept', ?1 WHERE ?1 IS NOT NULL
+    let sql = "INSERT INTO meta (name, value) SELECT 'retained_runs', ?1 WHERE ?1 IS NOT NULL
                ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     match runs {
         Some(runs) => tx.prepare_cached(sql)?.execute([runs])?,
-        None => tx.prepare_cached("DELETE FROM meta WHERE name = 'runs_kept'")?.execute([])?,
+        None => tx.prepare_cached("DELETE FROM meta WHERE name = 'retained_runs'")?.execute([])?,
     };
     Ok(())
 }
@@ -249,7 +250,7 @@ pub fn set_runs_kept(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
 /// When the file cannot be written.
 pub fn mark_all(tx: &WriteTx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
     tx.prepare_cached(
-        "INSERT INTO overgrown_cues (key) SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3
+        "INSERT INTO retention_queue (cue_key) SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3
          ON CONFLICT DO NOTHING",
     )?
     .execute([after, up_to, runs])?;

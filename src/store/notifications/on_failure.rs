@@ -45,18 +45,18 @@ const FAILED: &str = concat!(
     WHERE e.key = ?1"
 );
 // Every success asks this, and nearly always of an empty table.
-const FORGET_STREAK: &str = "DELETE FROM failure_streaks WHERE cue_key = ?1";
-const COUNT_FAILURE: &str = "INSERT INTO failure_streaks (cue_key, failures) VALUES (?1, 1)
+const FORGET_STREAK: &str = "DELETE FROM consecutive_failures WHERE cue_key = ?1";
+const COUNT_FAILURE: &str = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 1)
     ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1 RETURNING failures";
-const MAIL_BEFORE: &str = "SELECT written_at FROM failure_mails
-    WHERE user_key = ?1 ORDER BY written_at DESC, key DESC LIMIT 1 OFFSET ?2";
+const MAIL_BEFORE: &str = "SELECT created_at FROM failure_mails
+    WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
 const HELD: &str =
-    "SELECT held FROM failure_mails WHERE user_key = ?1 ORDER BY written_at DESC, key DESC LIMIT 1";
-const HOLD_MAIL: &str = "UPDATE failure_mails SET held = held + 1
-    WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY written_at DESC, key DESC LIMIT 1)
-    RETURNING held";
-const FORGET_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND written_at <= ?2";
-const COUNT_MAIL: &str = "INSERT INTO failure_mails (user_key, written_at, held) VALUES (?1, ?2, 0)";
+    "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
+const HOLD_MAIL: &str = "UPDATE failure_mails SET suppressed = suppressed + 1
+    WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
+    RETURNING suppressed";
+const FORGET_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
+const COUNT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, 0)";
 
 /// Notes that an execution of the cue has ended as a success: its failures so far are no longer in a row.
 ///

@@ -53,30 +53,33 @@ pub struct Notification {
     pub alert_webhook_secret: String,
 }
 
-const INSERT: &str = "INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, created_at)
+const INSERT: &str =
+    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
 // Ends at the last that is allowed.
 const WAITING_POSTS: &str =
     "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
-const DROP: &str = "INSERT INTO outbox_backlogs (user_key, kind, dropped) VALUES (?1, ?2, 1)
+const DROP: &str = "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
     ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
-const END_BACKLOG: &str = "DELETE FROM outbox_backlogs WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const END_BACKLOG: &str = "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
 const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
-const NEXT_WAITING: &str = "SELECT due FROM outbox WHERE due IS NOT NULL ORDER BY due LIMIT 1";
-const PROMOTE: &str = "UPDATE outbox SET due = NULL
-    WHERE key IN (SELECT key FROM outbox WHERE due IS NOT NULL AND due <= ?1 ORDER BY due LIMIT ?2 + 0)";
-const ANY_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due IS NULL)";
-const NEXT_LANE: &str = "SELECT lane FROM outbox WHERE due IS NULL AND lane >= ?1 ORDER BY lane LIMIT 1";
+const NEXT_WAITING: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
+    WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
+const ANY_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL)";
+const NEXT_LANE: &str = "SELECT destination_hash FROM outbox
+    WHERE due_at IS NULL AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
 const OLDEST_OF_LANE: &str =
-    "SELECT key FROM outbox WHERE due IS NULL AND lane = ?1 ORDER BY key LIMIT ?2 + 0";
+    "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
 const OLDEST_MAILS: &str =
-    "SELECT key FROM outbox WHERE due IS NULL AND lane IS NULL ORDER BY key LIMIT ?1 + 0";
+    "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 const FIND: &str =
-    "SELECT outbox.key, outbox.id, kind, url, lane, body, attempts, outbox.created_at, users.id AS user_id,
-        email, disabled_at, webhook_secret, previous_secret, previous_secret_expires, alert_webhook_secret
+    "SELECT outbox.key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
+        users.id AS user_id, email, disabled_at, webhook_secret, previous_webhook_secret,
+        previous_webhook_secret_expires_at, alert_webhook_secret
    FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
-const PUT_OFF: &str = "UPDATE outbox SET due = ?2, attempts = attempts + 1 WHERE key = ?1";
+const PUT_OFF: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
 /// Stores a notice, to be told at once. A POST beyond the most of its kind that may wait for its user is dropped; the
 /// log says so of the first of a backlog, and how many they were when it is over.
@@ -255,7 +258,7 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
         id: row.get("id")?,
         kind: word(row, "kind", NotificationKind::parse)?,
         url: row.get("url")?,
-        lane: row.get("lane")?,
+        lane: row.get("destination_hash")?,
         body: row.get("body")?,
         attempts: row.get("attempts")?,
         created_at: instant(row, "created_at")?,
@@ -263,8 +266,8 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
         email: row.get("email")?,
         disabled_at: maybe_instant(row, "disabled_at")?,
         webhook_secret: row.get("webhook_secret")?,
-        previous_secret: row.get("previous_secret")?,
-        previous_secret_expires: maybe_instant(row, "previous_secret_expires")?,
+        previous_secret: row.get("previous_webhook_secret")?,
+        previous_secret_expires: maybe_instant(row, "previous_webhook_secret_expires_at")?,
         alert_webhook_secret: row.get("alert_webhook_secret")?,
     })
 }
@@ -280,13 +283,13 @@ mod tests {
         let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
         for (sql, step) in [
             (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
-            (END_BACKLOG, "SEARCH outbox_backlogs USING PRIMARY KEY (user_key=? AND kind=?)"),
-            (NEXT_WAITING, &by_due("due>?")),
-            (PROMOTE, &by_due("due>? AND due<?")),
-            (ANY_READY, &by_due("due=?")),
-            (NEXT_LANE, &by_due("due=? AND lane>?")),
-            (OLDEST_OF_LANE, &by_due("due=? AND lane=?")),
-            (OLDEST_MAILS, &by_due("due=? AND lane=?")),
+            (END_BACKLOG, "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)"),
+            (NEXT_WAITING, &by_due("due_at>?")),
+            (PROMOTE, &by_due("due_at>? AND due_at<?")),
+            (ANY_READY, &by_due("due_at=?")),
+            (NEXT_LANE, &by_due("due_at=? AND destination_hash>?")),
+            (OLDEST_OF_LANE, &by_due("due_at=? AND destination_hash=?")),
+            (OLDEST_MAILS, &by_due("due_at=? AND destination_hash=?")),
             (FIND, by_key),
             (DELETE, by_key),
             (PUT_OFF, by_key),

@@ -13,7 +13,10 @@ use crate::support::delivery_fixture::{Recorder, World, answer, at};
 const URL: &str = "https://example.com/hook";
 
 fn due(world: &World, id: cued::domain::ids::ExecutionId) -> Option<i64> {
-    world.field(id, "due - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)")
+    world.field(
+        id,
+        "due_at - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)",
+    )
 }
 
 #[test]
@@ -29,7 +32,7 @@ fn a_success_is_recorded_with_the_answer() {
     assert_eq!(world.field::<Option<i64>>(id, "http_status"), Some(202));
     assert_eq!(world.field::<Option<String>>(id, "response_body").as_deref(), Some("body"));
     assert_eq!(world.field::<Option<String>>(id, "error_message"), None);
-    assert_eq!(world.field::<Option<String>>(id, "queue"), None);
+    assert_eq!(world.field::<Option<String>>(id, "queue_name"), None);
     assert_eq!(world.app.engine_stats.delivered(), 1);
 }
 
@@ -76,7 +79,7 @@ fn a_rotated_secret_signs_beside_the_new_one_for_as_long_as_the_clock_says() {
     let cue = world.cue(URL);
     let expires = at("2026-01-02T00:00:00Z").as_millisecond();
     world.sql(&format!(
-        "UPDATE users SET previous_secret = 'whsec_AAAA', previous_secret_expires = {expires}"
+        "UPDATE users SET previous_webhook_secret = 'whsec_AAAA', previous_webhook_secret_expires_at = {expires}"
     ));
     let webhook_client = Recorder::default();
     for second in [0, 86_399, 1] {
@@ -199,7 +202,7 @@ fn the_end_of_its_only_run_ends_a_once_cue() {
         world.sql("UPDATE executions SET triggered_by = 'manual_fire'");
         world.deliver(&Recorder::told([answer(status)]));
         assert_eq!(cue_status(&world), "active", "a run by hand says nothing about it");
-        assert!(world.field::<Option<String>>(fired, "queue").is_none());
+        assert!(world.field::<Option<String>>(fired, "queue_name").is_none());
         world.run(cue);
         world.deliver(&Recorder::told([answer(status)]));
         assert_eq!(cue_status(&world), ends_as);
@@ -226,10 +229,10 @@ fn an_execution_of_later_waits_and_goes_where_the_cue_leads_by_then() {
     let id = world.run_at(cue, at("2026-01-01T01:00:00Z"));
     let webhook_client = Recorder::default();
     assert_eq!(world.deliver(&webhook_client), 0);
-    world.sql("UPDATE cues SET callback_url = 'https://example.org/', lane = 77");
+    world.sql("UPDATE cues SET callback_url = 'https://example.org/', destination_hash = 77");
     world.advance(3600);
     assert_eq!(promote(&world.app).unwrap(), 1);
-    assert_eq!(world.field::<i64>(id, "lane"), 77);
+    assert_eq!(world.field::<i64>(id, "destination_hash"), 77);
     assert_eq!(world.deliver(&webhook_client), 1);
     assert_eq!(webhook_client.parcels()[0].url, "https://example.org/");
 }
@@ -238,7 +241,7 @@ fn an_execution_of_later_waits_and_goes_where_the_cue_leads_by_then() {
 fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     let world = World::new(8);
     let cue = world.cue(URL);
-    world.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
+    world.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = world.run_at(cue, at("2026-01-01T00:00:05Z"));
     world.advance(5);
     // The writer rings after it has answered, and before it takes the next write.
@@ -249,7 +252,7 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     let [claim, send] = rung();
     assert_eq!(promote(&world.app).unwrap(), 1);
     assert_eq!(rung(), [claim + 1, send]);
-    assert_eq!(world.field::<String>(id, "queue"), "claim");
+    assert_eq!(world.field::<String>(id, "queue_name"), "claim");
     assert_eq!(world.deliver(&Recorder::default()), 0);
 }
 

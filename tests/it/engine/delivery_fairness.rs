@@ -60,7 +60,7 @@ fn until(world: &World, condition: impl Fn() -> bool) -> Duration {
 fn lanes_take_turns_and_each_sends_its_oldest_first() {
     let world = World::new(64);
     let cues = ["a", "b", "c"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET lane = key * 10");
+    world.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[0], cues[1], cues[2], cues[2]] {
         world.run(cue);
     }
@@ -73,7 +73,7 @@ fn lanes_take_turns_and_each_sends_its_oldest_first() {
 fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
     let world = World::new(64);
     let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET lane = key * 10");
+    world.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in cues {
         world.runs(cue, 3);
     }
@@ -88,7 +88,7 @@ fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
 fn the_next_pass_goes_on_behind_the_lane_of_the_last() {
     let world = World::new(1);
     let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET lane = key * 10");
+    world.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[1]] {
         world.run(cue);
     }

@@ -43,9 +43,11 @@ fn a_delivery_cut_short_is_made_again_with_the_same_number() {
 fn recovery_leaves_claims_of_workers_alone() {
     let world = World::new(8);
     let cue = world.cue(URL);
-    world.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
+    world.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = world.run(cue);
-    world.sql("UPDATE executions SET status = 'delivering', queue = NULL, attempts = 1, last_attempt_at = 1");
+    world.sql(
+        "UPDATE executions SET status = 'delivering', queue_name = NULL, attempts = 1, last_attempt_at = 1",
+    );
     assert_eq!(requeue_interrupted(&world.app).unwrap(), 0);
     assert_eq!(world.state(id), ("delivering".to_owned(), 1));
 }

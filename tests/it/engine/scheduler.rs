@@ -137,7 +137,7 @@ fn what_fires_is_counted_in_the_users_month() {
     let executions: i64 = world
         .app
         .store
-        .read(|read| Ok(read.query_row("SELECT executions FROM months", [], |row| row.get(0))?))
+        .read(|read| Ok(read.query_row("SELECT executions FROM monthly_usage", [], |row| row.get(0))?))
         .wait()
         .unwrap();
     assert_eq!(executions, 1);

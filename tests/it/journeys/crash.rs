@@ -198,7 +198,7 @@ fn check(file: &Connection, receiver: &Recorder, acknowledged: &Acknowledged) {
         assert_eq!(delivered.contains(id), *due && *by_webhook, "{id}");
     }
 
-    let sql = "SELECT e.id, coalesce(e.claimed_by, ''), coalesce(o.result, '') FROM executions e \
+    let sql = "SELECT e.id, coalesce(e.claimed_by_worker, ''), coalesce(o.result, '') FROM executions e \
                JOIN outcomes o ON o.execution_key = e.key";
     let mut statement = file.prepare(sql).unwrap();
     let row =

@@ -95,7 +95,7 @@ fn account_for(file: &Connection, cue: &str, end: i64) {
         );
     }
     let sql =
-        "SELECT m.first, m.last, m.count FROM missed m JOIN cues c ON c.key = m.cue_key WHERE c.id = ?1";
+        "SELECT m.first, m.last, m.count FROM missed_runs m JOIN cues c ON c.key = m.cue_key WHERE c.id = ?1";
     let mut statement = file.prepare(sql).unwrap();
     let rows = statement.query_map([cue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     for (first, last, count) in rows.map(Result::<(i64, i64, i64), _>::unwrap) {

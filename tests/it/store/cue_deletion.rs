@@ -60,7 +60,7 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
         .read(|read| {
             let count =
                 |table| read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
-            Ok((count("executions")?, count("removed_cues")?))
+            Ok((count("executions")?, count("deleted_cues")?))
         })
         .wait()
         .unwrap();
@@ -97,7 +97,7 @@ fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
     assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
     assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], 1);
     user.settle();
-    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "removed_cues")), (1, 0, 0));
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1);
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
 }
@@ -142,6 +142,6 @@ fn a_server_that_is_killed_while_it_takes_away_goes_on_after_the_restart() {
     }
     user.settle();
     let file = server.sqlite();
-    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "removed_cues")), (1, 0, 0));
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
     assert_eq!(user.executions_of(&kept).len(), 1);
 }

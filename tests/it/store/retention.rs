@@ -177,7 +177,7 @@ fn short_histories_of_many_cues_go_together() {
     while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
-    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
     // One marks them, and each of the others takes some two hundred executions away, not those of one cue.
     assert!(passes <= 5, "{passes} passes");
 }

@@ -57,7 +57,8 @@ impl Api {
     pub fn user(&self, name: &'static str) -> User {
         let api_key = ApiKey::from_random(random::bytes().unwrap());
         let (key, hash) = (self.world.user(name), api_key.hash());
-        let insert = "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at) VALUES (?1, ?2, ?1, ?1, ?3, 0)";
+        let insert = "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at)
+                      VALUES (?1, ?2, ?1, ?1, ?3, 0)";
         let stored = self.world.app.store.write(move |tx| {
             tx.execute(insert, (name, key, hash))?;
             Ok(())

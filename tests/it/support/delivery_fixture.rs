@@ -72,9 +72,9 @@ impl World {
         let (url, lane) = (url.to_owned(), lane_of(url));
         self.write(move |tx| {
             tx.execute(
-                "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport, lane, cron,
-                     timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification, callback_url,
-                     callback_method, callback_headers, name, created_at, updated_at)
+                "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport,
+                     destination_hash, cron, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
+                     callback_url, callback_method, callback_headers, name, created_at, updated_at)
                  VALUES ('cue_' || (SELECT 100000000000 + count(*) FROM cues), 1, 'active', 0, 0, 0, 'webhook', ?1,
                      '* * * * *', 'UTC', 'latest', 4, '[1,5,15]', '{\"email\":true,\"webhook\":null,\"pause\":false}',
                      'none', ?2, 'POST', '[]', 'c', 0, 0)",
@@ -101,9 +101,11 @@ impl World {
         let id = self.app.ids.next(now).unwrap();
         self.write(move |tx| {
             let (lane, payload_key): (Option<i64>, Option<i64>) = tx
-                .query_row("SELECT lane, payload_key FROM cues WHERE key = ?1", [cue_key], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
+                .query_row(
+                    "SELECT destination_hash, payload_key FROM cues WHERE key = ?1",
+                    [cue_key],
+                    |row| Ok((row.get(0)?, row.get(1)?)),
+                )
                 .unwrap();
             let new = NewExecution {
                 id,

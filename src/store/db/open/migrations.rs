@@ -23,7 +23,7 @@ pub struct Migration {
 }
 
 /// All steps, oldest first. Version 1 was the first. A step stays as it is for good: it was run on people's files.
-const STEPS: &[Migration] = &[];
+const STEPS: &[Migration] = &[Migration { to: 2, sql: include_str!("migrations/2.sql") }];
 
 /// Brings a file of an earlier version up to date, for the server that holds its lock.
 ///
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(tag.unwrap(), ("a".to_owned(), true));
         assert_eq!(plan_of(&path), "pro");
         drop(file);
-        assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
-        let kept = folder.path().join("cued.db.v1");
+        assert_eq!(names(&folder), ["cued.db", "cued.db.v2"]);
+        let kept = folder.path().join("cued.db.v2");
         assert_eq!(plan_of(&kept), "free");
         assert_eq!(version(&Connection::open(&kept).unwrap()).unwrap(), SCHEMA_VERSION);
         // Whoever goes back to it goes back in time.
@@ -169,7 +169,7 @@ mod tests {
     fn a_step_that_fails_leaves_the_file_as_it_was_whichever_it_is() {
         let (folder, path) = earlier();
         let before = std::fs::read(&path).unwrap();
-        let orphan = "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at)
+        let orphan = "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at)
                       VALUES ('k', 77, 'n', 'p', x'00', 0)";
         for (steps, reason) in [
             (
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn a_second_attempt_keeps_what_the_first_one_kept() {
         let (folder, path) = earlier();
-        std::fs::write(folder.path().join("cued.db.v1"), "of an earlier day").unwrap();
+        std::fs::write(folder.path().join("cued.db.v2"), "of an earlier day").unwrap();
         run(&path, &NEXT, SCHEMA_VERSION + 2).unwrap();
-        assert_eq!(names(&folder), ["cued.db", "cued.db.v1", "cued.db.v1-2"]);
+        assert_eq!(names(&folder), ["cued.db", "cued.db.v2", "cued.db.v2-2"]);
     }
 }

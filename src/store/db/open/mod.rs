@@ -26,7 +26,7 @@ const PAGE_BYTES: i64 = 1_024;
 const CHECKPOINT_BYTES: i64 = 4 << 20;
 
 /// `PRAGMA user_version` of a file that this program writes.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 /// `PRAGMA application_id`: marks the file as ours ("cued").
 const APPLICATION_ID: i64 = 0x6375_6564;

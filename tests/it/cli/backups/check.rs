@@ -42,7 +42,7 @@ fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_
         let (printed, complaint, code) = check(&server.db());
         assert_eq!((complaint.as_str(), code), ("", Some(0)), "{printed}");
         for line in [
-            "schema      version 1",
+            "schema      version 2",
             "users       1, 0 of them disabled",
             "cues        1 active, 1 paused",
             "executions  1 pending, 1 success",

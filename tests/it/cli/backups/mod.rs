@@ -65,7 +65,7 @@ pub fn insert_history(file: &mut Connection, cue: &str, count: u32, is_over: boo
         all.query_row("SELECT coalesce(max(key), 0) + 1 FROM executions", [], |row| row.get(0)).unwrap();
     all.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
-         INSERT INTO executions (id, cue_key, user_key, transport, status, queue, scheduled_for, triggered_by,
+         INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, scheduled_for, triggered_by,
                                  attempts, response_body, created_at, updated_at)
          SELECT randomblob(16), key, user_key, transport, ?3, ?4, ?5, 'schedule', 0, hex(zeroblob(500)), ?5, ?5
            FROM n, cues WHERE id = ?1",

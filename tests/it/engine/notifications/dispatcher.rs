@@ -55,7 +55,7 @@ fn tell(world: &World) -> Vec<WebhookRequest> {
         (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
         let posts = desk.run_once(&world.app, told, DispatcherMode::Running).unwrap();
-        if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
+        if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
             return webhook_client.parcels();
         }
         told = posts.iter().map(|notification| tell_one(world, &webhook_client, notification)).collect();
@@ -110,7 +110,7 @@ fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
-         INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, created_at)
+         INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
          SELECT i, 1, 'failure', 'http://127.0.0.1:2/', 7, '{}', 0, 1767225600000 FROM n",
     );
     fail(&world, cue, 5);

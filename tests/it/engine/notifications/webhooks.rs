@@ -275,7 +275,7 @@ fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
     // A receiver that was away for long: a thousand wait for another try.
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
-        INSERT INTO outbox (id, user_key, kind, url, lane, body, attempts, due, created_at)
+        INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at)
         SELECT i, (SELECT key FROM users), 'failure', 'http://127.0.0.1:9/', 7, '{}', 1, 4102444800000, 1767571200000
         FROM n";
     let backlog = |sql: &str| assert!(server.sqlite().execute(sql, []).unwrap() > 0);
@@ -289,7 +289,7 @@ fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
     fires(3);
     assert_eq!(events()[1..], ["cue.failed"; 3], "each is told before the next is stored");
     backlog(
-        "INSERT INTO outbox SELECT NULL, id, user_key, kind, url, lane, body, attempts, due, created_at
+        "INSERT INTO outbox SELECT NULL, id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at
         FROM outbox LIMIT 1",
     );
     fires(2);

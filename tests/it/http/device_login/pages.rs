@@ -144,7 +144,7 @@ fn a_code_is_forgotten_after_an_hour_and_can_be_used_again() {
     assert_eq!(desk.status("My-Laptop-1"), "claimed");
     desk.client().post("/v1/auth/device-code", &own).refused(409, "device_code_exists");
     desk.advance("PT2S");
-    let kept = "SELECT (SELECT count(*) FROM logins) + (SELECT count(*) FROM login_mails)";
+    let kept = "SELECT (SELECT count(*) FROM device_logins) + (SELECT count(*) FROM login_mails)";
     let kept = || desk.server.sqlite().query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap();
     crate::support::server::until("the login is forgotten", || (kept() == 0).then_some(()));
     assert_eq!(desk.status("My-Laptop-1"), "expired");
@@ -172,7 +172,8 @@ fn neither_codes_nor_tokens_nor_keys_stand_in_the_file() {
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");
     let stored = || -> String {
-        let row = "SELECT hex(code_hash) || hex(coalesce(token_hash, '')) || client || state FROM logins";
+        let row = "SELECT hex(code_hash) || hex(coalesce(token_hash, '')) || client_network || state
+                     FROM device_logins";
         desk.server.sqlite().query_row(row, [], |row| row.get(0)).unwrap()
     };
     assert!(stored().ends_with("127.0.0.1email_sent"), "{}", stored());

@@ -107,7 +107,8 @@ fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
     user.advance("PT30M");
     administer(&server, &["disable", &email]);
     // As if the answer had come only now.
-    let again = "UPDATE executions SET status = 'retrying', queue = 'waiting', due = last_attempt_at + 1000;
+    let again =
+        "UPDATE executions SET status = 'retrying', queue_name = 'waiting', due_at = last_attempt_at + 1000;
                  UPDATE backlog SET count = 1 WHERE name = 'retry'";
     server.sqlite().execute_batch(again).unwrap();
     other.advance("PT1H");
