@@ -1,4 +1,5 @@
-//! What the machine does by itself: a janitor per file, each with one pass that tests can call.
+//! Background work: the scheduler, webhook delivery and failure notifications. Every task has a `run_once`
+//! that tests call; its thread is a loop around it.
 
 pub mod delivery;
 pub mod notifications;
@@ -15,34 +16,37 @@ use crate::engine::scheduler::scheduler_thread::SchedulerThread;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
 
-/// The running engine.
 pub struct Engine {
     scheduler_thread: SchedulerThread,
     delivery: DeliveryService,
-    escalation: NotificationService,
+    notifications: NotificationService,
 }
 
 impl Engine {
-    /// Returns what a crash cut short, then starts the scheduler, the delivery threads and the escalation.
+    /// Requeues the deliveries that a crash cut off, then starts all threads.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or the system starts no more threads.
+    /// The database fails, or the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> Result<Self> {
-        let returned = delivery_service::requeue_interrupted(app)?;
-        if returned > 0 {
-            tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
+        let requeued = delivery_service::requeue_interrupted(app)?;
+        if requeued > 0 {
+            tracing::info!(count = requeued, "requeued deliveries that the last stop cut off");
         }
         let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
-        let escalation = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
+        let notifications = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
         let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
-        Ok(Self { scheduler_thread: SchedulerThread::start(app, delivery.desk())?, delivery, escalation })
+        Ok(Self {
+            scheduler_thread: SchedulerThread::start(app, delivery.handle())?,
+            delivery,
+            notifications,
+        })
     }
 
-    /// What tells the threads to take up nothing more, for whoever hears first that the program is to stop: running
-    /// deliveries end while the port drains, not after it.
+    /// A function that makes the threads start nothing more, for the signal handler: running deliveries end while the
+    /// port drains, not after it.
     pub fn halt(&self) -> impl FnOnce() + Send + 'static {
         let flags =
-            [self.scheduler_thread.stop_flag(), self.delivery.stop_flag(), self.escalation.stop_flag()];
+            [self.scheduler_thread.stop_flag(), self.delivery.stop_flag(), self.notifications.stop_flag()];
         let notifiers = self.scheduler_thread.notifiers();
         move || {
             for flag in flags {
@@ -52,10 +56,10 @@ impl Engine {
         }
     }
 
-    /// Fires nothing more, lets running deliveries end (30 s at most) and records them.
+    /// Stops the scheduler, then waits until running deliveries and notifications are recorded, for 30 s at most each.
     pub fn stop(self) {
         self.scheduler_thread.stop();
         self.delivery.stop();
-        self.escalation.stop();
+        self.notifications.stop();
     }
 }

@@ -1,5 +1,5 @@
-//! One attempt: what was taken up is sent, and what came back is judged. No database here, and no waiting but for
-//! the courier.
+//! One attempt: sends a claimed execution and classifies the response. No database access; the only wait is for the
+//! webhook client.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,25 +16,23 @@ use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest
 use crate::metrics::milliseconds;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
-/// What sending brought.
+/// The result of sending a request.
 pub enum SendResult {
-    /// An answer.
+    /// The receiver returned a complete response.
     Answered(WebhookResponse),
-    /// No answer.
+    /// No complete response arrived.
     Unanswered {
-        /// Why.
         reason: String,
-        /// Why in one word.
+        /// Label for metrics and the log.
         cause: &'static str,
-        /// Whether the time was up.
         timed_out: bool,
     },
-    /// Nothing that could be sent, now or later.
+    /// The request cannot be built, now or later.
     Unsendable(String),
 }
 
 impl SendResult {
-    /// What the rules have to know of it.
+    /// The part of the result that the retry rules need.
     #[must_use]
     pub fn attempt(&self, now: Timestamp) -> AttemptResult {
         match self {
@@ -46,95 +44,100 @@ impl SendResult {
         }
     }
 
-    /// Whether the receiver kept its thread until the time was up.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         matches!(self, Self::Unanswered { timed_out: true, .. })
     }
 }
 
-/// Sends what was taken up, signed at `now`, and waits for the answer. Never panics.
-pub fn send(webhook_client: &dyn WebhookClient, taken: &ClaimedDelivery, now: Timestamp) -> SendResult {
-    let write = || match &taken.order {
-        Ok(order) => Ok(parcel(&taken.ticket, order, now)),
-        Err(reason) => Err(format!("The delivery cannot be made: {reason}")),
+/// Sends a claimed execution, signed at `now`, and waits for the response. Never panics.
+pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: Timestamp) -> SendResult {
+    let build = || match &claimed.order {
+        Ok(order) => Ok(request(&claimed.ticket, order, now)),
+        Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    send_guarded(webhook_client, write, &taken.ticket.id)
+    send_guarded(webhook_client, build, &claimed.ticket.id)
 }
 
-/// Sends the parcel that `write` makes, or cannot make and says why, and waits for the answer; `id` says in the log
-/// what it was. Never panics.
+/// Sends the request that `build` returns and waits for the response. `id` identifies the request in the log. Never
+/// panics: a panic of `build` or of the client becomes a failed attempt.
 pub fn send_guarded(
     webhook_client: &dyn WebhookClient,
-    write: impl FnOnce() -> Result<WebhookRequest, String>,
+    build: impl FnOnce() -> Result<WebhookRequest, String>,
     id: &dyn Display,
 ) -> SendResult {
-    // The writing and signing too: a thread that panics is lost, and what it had under way until the next start.
-    let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| webhook_client.send(&parcel)) {
-        Ok(Ok(receipt)) => SendResult::Answered(receipt),
-        Ok(Err(delivery_error)) => SendResult::Unanswered {
-            reason: delivery_error.to_string(),
-            cause: delivery_error.as_str(),
-            timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
-        },
-        Err(reason) => SendResult::Unsendable(reason),
-    }));
+    // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
+    // next start.
+    let sent =
+        catch_unwind(AssertUnwindSafe(|| match build().map(|request| webhook_client.send(&request)) {
+            Ok(Ok(response)) => SendResult::Answered(response),
+            Ok(Err(delivery_error)) => SendResult::Unanswered {
+                reason: delivery_error.to_string(),
+                cause: delivery_error.as_str(),
+                timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
+            },
+            Err(reason) => SendResult::Unsendable(reason),
+        }));
     sent.unwrap_or_else(|_| {
-        tracing::error!("the delivery of {id} panicked");
-        let reason = "a fault inside cued; its log has more".to_owned();
+        tracing::error!(%id, "delivery panicked");
+        let reason = "internal error in cued; see its log".to_owned();
         SendResult::Unanswered { reason, cause: "fault", timed_out: false }
     })
 }
 
-/// What an attempt that ended at `now` means for its execution.
+/// The record of an attempt that ended at `now`, with the next step of its execution.
 #[must_use]
-pub fn classify(taken: &ClaimedDelivery, outcome: SendResult, now: Timestamp) -> FinishedAttempt {
-    let timed_out = outcome.timed_out();
-    let next = match &taken.order {
-        Ok(order) => after_attempt(&order.retry, taken.ticket.attempt, &outcome.attempt(now), now),
+pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -> FinishedAttempt {
+    let timed_out = result.timed_out();
+    let next = match &claimed.order {
+        Ok(order) => after_attempt(&order.retry, claimed.ticket.attempt, &result.attempt(now), now),
         Err(_) => NextStep::Failed,
     };
-    let cause = cause(&outcome);
-    let mut ended = AttemptRecord {
-        ticket: taken.ticket,
+    let cause = cause(&result);
+    let mut record = AttemptRecord {
+        ticket: claimed.ticket,
         at: now,
         next,
         http_status: None,
         response_body: None,
         error_message: None,
     };
-    match outcome {
-        SendResult::Answered(receipt) => {
-            let http_status = receipt.http_status;
-            ended.http_status = Some(http_status);
-            ended.response_body = Some(text(&receipt.body));
-            ended.error_message = (next != NextStep::Success).then(|| answered(http_status));
+    match result {
+        SendResult::Answered(response) => {
+            let http_status = response.http_status;
+            record.http_status = Some(http_status);
+            record.response_body = Some(text(&response.body));
+            record.error_message = (next != NextStep::Success).then(|| status_message(http_status));
         }
         SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => {
-            ended.error_message = Some(reason);
+            record.error_message = Some(reason);
         }
     }
-    FinishedAttempt { ended, timed_out, cause }
+    FinishedAttempt { record, timed_out, cause }
 }
 
-/// Writes an attempt that took `took` to the log.
-pub fn log(taken: &ClaimedDelivery, FinishedAttempt { ended, cause, .. }: &FinishedAttempt, took: Duration) {
+/// Logs an attempt that took `took`.
+pub fn log(
+    claimed: &ClaimedDelivery,
+    FinishedAttempt { record, cause, .. }: &FinishedAttempt,
+    took: Duration,
+) {
     tracing::debug!(
-        execution_id = %taken.ticket.id,
-        cue_id = taken.order.as_ref().ok().map(|order| order.cue_id.as_str()),
-        attempt = taken.ticket.attempt,
-        result = ended.next.status().as_str(),
+        execution_id = %claimed.ticket.id,
+        cue_id = claimed.order.as_ref().ok().map(|order| order.cue_id.as_str()),
+        attempt = claimed.ticket.attempt,
+        result = record.next.status().as_str(),
         cause,
-        http_status = ended.http_status,
+        http_status = record.http_status,
         duration_ms = milliseconds(took),
-        "an attempt has ended"
+        "attempt ended"
     );
 }
 
-/// Why an attempt was no success, in one word, as figures and the log name it.
-fn cause(outcome: &SendResult) -> &'static str {
-    match outcome {
-        SendResult::Answered(receipt) => match receipt.http_status {
+/// Label of the cause of a failure for metrics and the log.
+fn cause(result: &SendResult) -> &'static str {
+    match result {
+        SendResult::Answered(response) => match response.http_status {
             200..=299 => "none",
             300..=399 => "status_3xx",
             400..=499 => "status_4xx",
@@ -146,20 +149,20 @@ fn cause(outcome: &SendResult) -> &'static str {
     }
 }
 
-fn parcel(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> WebhookRequest {
+fn request(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> WebhookRequest {
     let SignedRequest { headers, body } = message(ticket, order, now);
     WebhookRequest { method: order.callback.method, url: order.callback.url.clone(), headers, body }
 }
 
-fn answered(http_status: u16) -> String {
+fn status_message(http_status: u16) -> String {
     match http_status {
-        300..=399 => format!("the callback answered {http_status}; redirects are not followed"),
-        410 => "the callback answered 410: it is gone, and not tried again".to_owned(),
-        _ => format!("the callback answered {http_status}"),
+        300..=399 => format!("the callback returned {http_status}; redirects are not followed"),
+        410 => "the callback returned 410 (gone); no further attempts".to_owned(),
+        _ => format!("the callback returned {http_status}"),
     }
 }
 
-/// The body as text, without the character that the cut may have gone through.
+/// The body as text, without the character that was cut in half at the size limit.
 fn text(body: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(body).into_owned();
     if body.len() >= MAX_KEPT_BODY && text.ends_with(char::REPLACEMENT_CHARACTER) {
@@ -173,12 +176,12 @@ mod tests {
     use super::*;
     use crate::metrics::engine::CAUSES;
 
-    struct Answers(Result<u16, DeliveryError>);
+    struct FixedResult(Result<u16, DeliveryError>);
 
-    impl WebhookClient for Answers {
+    impl WebhookClient for FixedResult {
         fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
             match &self.0 {
-                Ok(0) => panic!("a courier that is broken"),
+                Ok(0) => panic!("a broken client"),
                 Ok(http_status) => {
                     Ok(WebhookResponse { http_status: *http_status, retry_after: None, body: Vec::new() })
                 }
@@ -190,7 +193,7 @@ mod tests {
     #[test]
     fn every_cause_of_a_failure_is_counted_from_the_start() {
         let why = || "why".to_owned();
-        let mishaps = [
+        let errors = [
             DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },
             DeliveryError::Refused(why()),
             DeliveryError::Unresolved(why()),
@@ -198,14 +201,15 @@ mod tests {
             DeliveryError::Tls(why()),
             DeliveryError::Unsendable(why()),
         ];
-        let parcel = || {
+        let request = || {
             let (url, headers, body) = (String::new(), Vec::new(), None);
             WebhookRequest { method: crate::domain::webhook::callback::Method::Post, url, headers, body }
         };
-        let answers = mishaps.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
-        let mut causes: Vec<_> =
-            answers.map(|answer| cause(&send_guarded(&Answers(answer), || Ok(parcel()), &"x"))).collect();
-        causes.push(cause(&send_guarded(&Answers(Ok(200)), || Err(why()), &"x")));
+        let answers = errors.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
+        let mut causes: Vec<_> = answers
+            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), &"x")))
+            .collect();
+        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), &"x")));
         causes.sort_unstable();
         causes.dedup();
         let mut known = CAUSES;

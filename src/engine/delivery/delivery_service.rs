@@ -1,7 +1,7 @@
-//! The delivery of webhooks as it runs: a dispatcher's thread, the pool that sends, their start and their end.
+//! Webhook delivery as a service: the dispatcher's thread and the pool of delivery threads, how they start and stop.
 //!
-//! One pass is in `dispatcher`, one attempt in `attempt`. Also here: the passes over executions that wait and over
-//! those that an earlier process left under way.
+//! `dispatcher` holds one pass, `attempt` one attempt. This file also promotes executions whose waiting time is over
+//! and requeues those that an earlier process left in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,20 +25,20 @@ use crate::store::executions::delivery_queue::ClaimedDelivery;
 /// How long a stop waits for running deliveries (contract §1).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 
-/// The pause after a fault of the disk.
+/// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
 
-/// Waiting executions made ready in one transaction.
+/// Waiting executions promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
 
-/// The running delivery of webhooks.
 pub struct DeliveryService {
     app: Arc<App>,
-    desk: Arc<DispatchHandle>,
+    handle: Arc<DispatchHandle>,
     thread: JoinHandle<()>,
 }
 
-/// Where executions are taken up: by the dispatcher's thread, or by a write that makes them.
+/// Access to the dispatcher for its own thread and for the scheduler, which fires cues and claims their executions in
+/// one write.
 pub struct DispatchHandle {
     dispatcher: Mutex<Dispatcher>,
     pool: ThreadPool<ClaimedDelivery>,
@@ -46,11 +46,11 @@ pub struct DispatchHandle {
 }
 
 impl DispatchHandle {
-    /// Does `first`, and unless a pass is under way takes up what is ready in the same write: a cue that is due alone
-    /// is fired and taken up by one commit, not by two. Whoever calls this rings the bell for what is left.
+    /// Runs `first` and, unless a pass is running, claims the executions that are ready in the same write: a single
+    /// due cue costs one commit, not two. The caller notifies `send` for the executions that are left.
     ///
     /// # Errors
-    /// When the file cannot be read or written, and what `first` answers.
+    /// The database fails, and the errors of `first`.
     pub fn write<T: Send + 'static>(
         &self,
         app: &App,
@@ -61,63 +61,62 @@ impl DispatchHandle {
         else {
             return app.store.write(first).wait();
         };
-        let (done, taken) = dispatcher.write(app, true, first)?;
-        taken.into_iter().for_each(|taken| self.pool.submit(taken));
+        let (done, claimed) = dispatcher.write(app, true, first)?;
+        claimed.into_iter().for_each(|claimed| self.pool.submit(claimed));
         Ok(done)
     }
 
     fn lock(&self) -> MutexGuard<'_, Dispatcher> {
-        // A pass that panics has changed nothing: what it would have changed is given back by the write's end.
+        // A pass that panics has changed nothing: the dispatcher takes its new state over after the commit.
         self.dispatcher.lock()
     }
 }
 
 impl DeliveryService {
-    /// Starts the threads. [`recover`] comes before.
+    /// Starts the threads. Call [`requeue_interrupted`] first.
     ///
     /// # Errors
-    /// When the system starts no more threads.
+    /// The system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
-        let returned = Arc::new(Mutex::new(Vec::new()));
-        let desk = Arc::new(DispatchHandle {
+        let inbox = Arc::new(Mutex::new(Vec::new()));
+        let handle = Arc::new(DispatchHandle {
             dispatcher: Mutex::new(Dispatcher::new(app.config.delivery_threads)),
-            pool: start_pool(app, webhook_client, &returned)?,
+            pool: start_pool(app, webhook_client, &inbox)?,
             stopping: Arc::new(AtomicBool::new(false)),
         });
         let thread = {
-            let (app, desk) = (Arc::clone(app), Arc::clone(&desk));
+            let (app, handle) = (Arc::clone(app), Arc::clone(&handle));
             std::thread::Builder::new()
                 .name("dispatcher".to_owned())
-                .spawn(move || run(&app, &desk, &returned))?
+                .spawn(move || run(&app, &handle, &inbox))?
         };
-        Ok(Self { app: Arc::clone(app), desk, thread })
+        Ok(Self { app: Arc::clone(app), handle, thread })
     }
 
-    /// Where the scheduler has what it fires taken up.
-    pub(in crate::engine) fn desk(&self) -> Arc<DispatchHandle> {
-        Arc::clone(&self.desk)
+    pub(in crate::engine) fn handle(&self) -> Arc<DispatchHandle> {
+        Arc::clone(&self.handle)
     }
 
-    /// Set to take up nothing more; ring the bell for sending then.
+    /// The flag that stops claims; notify `send` after setting it.
     pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.desk.stopping)
+        Arc::clone(&self.handle.stopping)
     }
 
-    /// Takes up nothing more, and returns when what is under way has ended and is recorded, or after 30 s. What is
-    /// cut short then is delivered again after the next start.
+    /// Claims nothing more and waits until the running attempts are recorded, for 30 s at most. An attempt that is cut
+    /// off is made again after the next start.
     pub fn stop(self) {
-        self.desk.stopping.store(true, Ordering::Release);
+        self.handle.stopping.store(true, Ordering::Release);
         self.app.notifiers.send.notify();
         if self.thread.join().is_err() {
-            tracing::error!("the dispatcher ended by a panic");
+            tracing::error!("dispatcher thread panicked");
         }
     }
 }
 
-/// Makes ready what waited for an instant that has come; answers how many executions.
+/// Promotes executions whose waiting time is over to ready. Returns their number.
 ///
 /// # Errors
-/// When the file cannot be read or written; what is left waits for the next pass.
+/// The database fails; the remaining executions are promoted by the next pass.
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
@@ -128,10 +127,8 @@ pub fn promote(app: &App) -> Result<u64> {
     Ok(promoted)
 }
 
-/// Makes ready again what an earlier process left under way; answers how many. Before [`DeliveryService::start`] only.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Requeues the executions that an earlier process left in flight. Returns their number. Only valid before
+/// [`DeliveryService::start`].
 pub fn requeue_interrupted(app: &App) -> Result<usize> {
     let now = app.clock.now();
     app.store.write(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
@@ -142,87 +139,82 @@ type Inbox = Mutex<Vec<FinishedAttempt>>;
 fn start_pool(
     app: &Arc<App>,
     webhook_client: Arc<dyn WebhookClient>,
-    returned: &Arc<Inbox>,
+    inbox: &Arc<Inbox>,
 ) -> std::io::Result<ThreadPool<ClaimedDelivery>> {
-    // Only for as long as it is needed: a delivery that a stop cuts short must not keep the database open.
-    let (notifiers, app_while_it_runs) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
-    let returned = Arc::clone(returned);
-    let reading =
-        move || app_while_it_runs.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
-    ThreadPool::start(app.config.delivery_threads, move |taken: ClaimedDelivery| {
-        let Some(begun) = reading().map(|(now, monotonic, app)| {
-            note_lateness(&app, &taken, now);
+    // A weak reference: a delivery that a stop cuts off must not keep the database open.
+    let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
+    let inbox = Arc::clone(inbox);
+    let read_clock = move || weak_app.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
+    ThreadPool::start(app.config.delivery_threads, move |claimed: ClaimedDelivery| {
+        let Some(started) = read_clock().map(|(now, monotonic, app)| {
+            record_lateness(&app, &claimed, now);
             (now, monotonic)
         }) else {
             return;
         };
-        let outcome = send(&*webhook_client, &taken, begun.0);
-        if let Some((now, monotonic, app)) = reading() {
-            let attempt = classify(&taken, outcome, now);
-            let took = monotonic.saturating_sub(begun.1);
+        let outcome = send(&*webhook_client, &claimed, started.0);
+        if let Some((now, monotonic, app)) = read_clock() {
+            let attempt = classify(&claimed, outcome, now);
+            let took = monotonic.saturating_sub(started.1);
             app.engine_stats.deliveries.durations.note_time(took);
-            log(&taken, &attempt, took);
-            // Who finds others there need not ring: the dispatcher, which takes them all, has not come since they did.
-            if hand_in(&returned, attempt) {
+            log(&claimed, &attempt, took);
+            // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
+            if push(&inbox, attempt) {
                 notifiers.send.notify();
             }
         }
     })
 }
 
-/// Notes how late a run begins. A retry is late by what was agreed.
-fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
-    if taken.ticket.attempt == 1 {
-        let late = now.duration_since(taken.ticket.scheduled_for);
+/// Records how late the first attempt starts. Later attempts are late by the retry policy.
+fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
+    if claimed.ticket.attempt == 1 {
+        let late = now.duration_since(claimed.ticket.scheduled_for);
         app.engine_stats.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }
 
-fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
-    while !desk.stopping.load(Ordering::Acquire) {
+fn run(app: &App, handle: &DispatchHandle, inbox: &Inbox) {
+    while !handle.stopping.load(Ordering::Acquire) {
         let seen = app.notifiers.send.generation();
-        let passed = caught(|| desk.lock().run_once(app, drain(returned), DispatcherMode::Running));
+        let passed = caught(|| handle.lock().run_once(app, drain(inbox), DispatcherMode::Running));
         match passed {
-            Ok(taken) if taken.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
-            Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
+            Ok(claimed) if claimed.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
+            Ok(claimed) => claimed.into_iter().for_each(|claimed| handle.pool.submit(claimed)),
             Err(error) => pause_after(app, &error),
         }
     }
-    finish(app, &mut desk.lock(), returned);
+    finish(app, &mut handle.lock(), inbox);
 }
 
-fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
+fn finish(app: &App, dispatcher: &mut Dispatcher, inbox: &Inbox) {
     let until = app.clock.monotonic() + DRAIN;
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
         let seen = app.notifiers.send.generation();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match caught(|| dispatcher.run_once(app, drain(returned), DispatcherMode::Draining)) {
+        match caught(|| dispatcher.run_once(app, drain(inbox), DispatcherMode::Draining)) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
             Ok(_) => app.clock.wait(&app.notifiers.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),
         }
     }
     if dispatcher.unfinished() > 0 {
-        tracing::warn!(
-            "{} deliveries were cut short; the next start makes them again",
-            dispatcher.unfinished()
-        );
+        tracing::warn!(count = dispatcher.unfinished(), "deliveries cut off; the next start repeats them");
     }
 }
 
-/// Puts one more among those that came back; tells whether it is the first.
-fn hand_in<T>(returned: &Mutex<Vec<T>>, one: T) -> bool {
-    let mut returned = returned.lock();
-    returned.push(one);
-    returned.len() == 1
+/// Adds `item` to the inbox. Returns whether the inbox was empty.
+fn push<T>(inbox: &Mutex<Vec<T>>, item: T) -> bool {
+    let mut inbox = inbox.lock();
+    inbox.push(item);
+    inbox.len() == 1
 }
 
-/// Takes what has come back from the threads of a pool.
-pub(in crate::engine) fn drain<T>(returned: &Mutex<Vec<T>>) -> Vec<T> {
-    std::mem::take(&mut returned.lock())
+pub(in crate::engine) fn drain<T>(inbox: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut inbox.lock())
 }
 
 fn pause_after(app: &App, error: &crate::error::Error) {
-    tracing::error!("deliveries rest for a moment: {error}");
+    tracing::error!(%error, "delivery paused for 1 s after an error");
     app.clock.sleep(AFTER_FAULT);
 }

@@ -1,4 +1,5 @@
-//! Takes up what is ready and records what has ended, in one commit per pass. It sends nothing itself: see `delivery`.
+//! Claims executions that are ready to be sent and records attempts that have record, in one commit per pass. The
+//! dispatcher sends nothing itself: `delivery_service` owns its thread and the thread pool.
 
 use std::sync::Arc;
 
@@ -9,128 +10,126 @@ use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
-/// An attempt that has come back from a thread.
+/// An attempt that a delivery thread has record.
 pub struct FinishedAttempt {
-    /// What is recorded of it.
-    pub ended: AttemptRecord,
-    /// Whether the receiver kept its thread until the time was up.
+    pub record: AttemptRecord,
+    /// Whether the attempt record by its timeout.
     pub timed_out: bool,
-    /// Why it was no success, in one word; `none` for one that was.
+    /// Label of the cause of a failure for metrics and the log; `none` for a success.
     pub cause: &'static str,
 }
 
-/// Whether a pass takes up new attempts.
+/// Whether a pass claims new executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
-    /// It does.
     Running,
-    /// It only records: the program is stopping.
+    /// The program is stopping: a pass only records record attempts.
     Draining,
 }
 
-/// The deliveries between two passes.
+/// The state of the deliveries between two passes.
 pub struct Dispatcher {
-    shares: FairShare,
-    /// The lane that was looked at last: the next pass goes on behind it.
+    slots: FairShare,
+    /// The destination that the last pass record at. The next pass continues after it, so that all take turns.
     lane: i64,
-    /// Attempts whose result is not on the disk yet.
-    unstored: Vec<Arc<AttemptRecord>>,
+    /// Ended attempts that are not committed yet.
+    unrecorded: Vec<Arc<AttemptRecord>>,
 }
 
 impl Dispatcher {
-    /// A dispatcher for this many delivery threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { shares: FairShare::new(threads), lane: 0, unstored: Vec::new() }
+        Self { slots: FairShare::new(threads), lane: 0, unrecorded: Vec::new() }
     }
 
-    /// Attempts that are under way or not recorded yet.
+    /// Number of attempts that run or are not recorded yet.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.shares.under_way() + self.unstored.len()
+        self.slots.in_use() + self.unrecorded.len()
     }
 
-    /// One pass: records what came back and takes up what there are threads for, all in one write. Where there is
-    /// nothing to do nothing is written.
+    /// One pass: records the attempts in `finished` and claims as many executions as there are free threads, in one
+    /// write. Writes nothing if there is nothing to do.
     ///
     /// # Errors
-    /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
+    /// The database fails. Nothing is claimed then, and the results are kept for the next pass.
     pub fn run_once(
         &mut self,
         app: &App,
-        returned: Vec<FinishedAttempt>,
-        intake: DispatcherMode,
+        finished: Vec<FinishedAttempt>,
+        mode: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for FinishedAttempt { ended, timed_out, cause } in returned {
-            app.engine_stats.deliveries.attempts.with([ended.next.status().as_str(), cause]).add(1);
-            self.shares.release(ended.ticket.lane, timed_out);
-            self.unstored.push(Arc::new(ended));
+        for FinishedAttempt { record, timed_out, cause } in finished {
+            app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
+            self.slots.release(record.ticket.lane, timed_out);
+            self.unrecorded.push(Arc::new(record));
         }
-        // Where results are written anyway, a look for what is ready costs less there.
-        let takes = intake == DispatcherMode::Running
-            && self.shares.free() > 0
-            && (!self.unstored.is_empty() || app.store.read_blocking(delivery_queue::any_to_send)?);
-        let taken = match (self.unstored.is_empty(), takes) {
+        // If results are written anyway, the write itself finds the executions that are ready: one read less.
+        let may_claim = mode == DispatcherMode::Running
+            && self.slots.free() > 0
+            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::any_to_send)?);
+        let claimed = match (self.unrecorded.is_empty(), may_claim) {
             (true, false) => Ok(Vec::new()),
-            (_, takes) => self.write(app, takes, |_| Ok(())).map(|((), taken)| taken),
+            (_, may_claim) => self.write(app, may_claim, |_| Ok(())).map(|((), claimed)| claimed),
         };
-        // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
-        if matches!(taken, Err(Error::Fault(_) | Error::Damaged(_))) {
+        // A retry helps after a disk error, not after a fault: record the others one by one, so that a result that can
+        // never be recorded holds up nothing.
+        if matches!(claimed, Err(Error::Fault(_) | Error::Damaged(_))) {
             self.record_each(app)?;
         }
-        self.shares.forget_idle();
-        taken
+        self.slots.forget_idle();
+        claimed
     }
 
-    /// One write: records what came back, does `first`, and takes up what is ready then, where it `takes`.
+    /// One write: records the record attempts, runs `first`, then claims executions if `may_claim`.
     ///
     /// # Errors
-    /// As [`Dispatcher::run_once`], and what `first` answers.
+    /// As [`Dispatcher::run_once`], and the errors of `first`.
     pub fn write<T: Send + 'static>(
         &mut self,
         app: &App,
-        takes: bool,
+        may_claim: bool,
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
-        let (now, unstored) = (app.clock.now(), self.unstored.clone());
-        let (mut shares, mut lane) = (self.shares.clone(), self.lane);
-        let most = if takes { shares.free() } else { 0 };
+        let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
+        let (mut slots, mut lane) = (self.slots.clone(), self.lane);
+        let most = if may_claim { slots.free() } else { 0 };
         let write = app.store.write(move |tx| {
-            for ended in &unstored {
-                delivery_queue::record(tx, ended, now)?;
+            for record in &unrecorded {
+                delivery_queue::record(tx, record, now)?;
             }
             let done = first(tx)?;
-            let taken =
-                delivery_queue::claim_batch(tx, now, most, &mut lane, |lane| shares.try_acquire(lane))?;
-            Ok((done, taken, shares, lane))
+            let claimed =
+                delivery_queue::claim_batch(tx, now, most, &mut lane, |lane| slots.try_acquire(lane))?;
+            Ok((done, claimed, slots, lane))
         });
-        let (done, taken);
-        (done, taken, self.shares, self.lane) = write.wait()?;
-        let recorded = std::mem::take(&mut self.unstored).len();
+        let (done, claimed);
+        (done, claimed, self.slots, self.lane) = write.wait()?;
+        let recorded = std::mem::take(&mut self.unrecorded).len();
         count(app, recorded);
-        Ok((done, taken))
+        Ok((done, claimed))
     }
 
-    /// Records one by one what could not be recorded together. The result at fault is given up: the next start
-    /// delivers that execution again.
+    /// Records the record attempts one by one after they failed together. A result that cannot be recorded is dropped:
+    /// the next start delivers that execution again.
     fn record_each(&mut self, app: &App) -> Result<()> {
         let now = app.clock.now();
-        while let Some(ended) = self.unstored.last().map(Arc::clone) {
-            let id = ended.ticket.id;
-            match app.store.write(move |tx| delivery_queue::record(tx, &ended, now)).wait() {
+        while let Some(record) = self.unrecorded.last().map(Arc::clone) {
+            let id = record.ticket.id;
+            match app.store.write(move |tx| delivery_queue::record(tx, &record, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
-                Err(error) => tracing::error!("the result of execution {id} cannot be recorded: {error}"),
+                Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),
                 Ok(_) => {}
             }
-            self.unstored.pop();
+            self.unrecorded.pop();
             count(app, 1);
         }
         Ok(())
     }
 }
 
-/// Counts attempts whose end is on the disk.
+/// Counts attempts whose result is committed.
 fn count(app: &App, attempts: usize) {
     if attempts > 0 {
         app.engine_stats.add_delivered(u64::try_from(attempts).unwrap_or(u64::MAX));

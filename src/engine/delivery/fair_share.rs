@@ -1,88 +1,91 @@
-//! How the delivery threads are shared out among destinations, so that those that hang cannot hold up the others.
+//! Fair sharing of the delivery threads among destinations: hosts that hang must not hold up the others.
 //!
-//! A pure count: who is sent what is decided in `dispatcher`.
+//! This file only counts. The dispatcher decides which execution to send next.
 
 use std::collections::HashMap;
 
-/// Idle lanes that are remembered for having hung.
+/// Idle destinations kept in memory because they timed out. Bounds the memory of a user whose every callback hangs.
 const MAX_REMEMBERED: usize = 1_024;
 
-/// Who holds how many threads. Every attempt that is taken up has a thread of its own from the start.
+/// Counts the threads that each destination (host and port) holds. An attempt holds one thread from its claim to its
+/// end.
 ///
-/// Three rules together keep a thread for the receiver that comes next:
-/// - A lane (a host and port) that holds nothing may always have a free thread; the last quarter of the threads is
-///   for such lanes only. So even if several busy hosts stall at once, sixteen newcomers of sixty-four get through.
-/// - A lane holds at most half of what the others leave. One alone has half of the threads, a second a quarter.
-/// - A lane begins with few threads and earns one more with each attempt that comes back in time; after a time-out
-///   it may have one at a time until an answer comes. So a host that hangs holds four threads once, then one.
+/// Three rules keep a thread free for the next destination:
+/// - A destination that holds no thread may take any free one, and the last quarter of the threads is reserved for
+///   such destinations. If several busy hosts stall at once, 16 of 64 threads still serve newcomers.
+/// - A destination holds at most half of the threads that the others leave: the first gets half of all threads, the
+///   second a quarter.
+/// - A destination starts with a sixteenth of the threads and earns one more with each attempt that ends in time.
+///   After a timeout it gets one thread at a time until an attempt ends in time. A host that hangs therefore holds
+///   four of 64 threads once, and one from then on.
 #[derive(Debug, Clone)]
 pub struct FairShare {
     threads: usize,
-    under_way: usize,
-    lanes: HashMap<i64, DestinationSlots>,
+    in_use: usize,
+    destinations: HashMap<i64, DestinationSlots>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct DestinationSlots {
-    under_way: usize,
-    /// The most that its conduct has earned it.
-    earned: usize,
+    in_use: usize,
+    /// Threads that the destination has earned.
+    limit: usize,
 }
 
 impl FairShare {
-    /// Shares of this many threads, at least one.
+    /// `threads` below one count as one.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), under_way: 0, lanes: HashMap::new() }
+        Self { threads: threads.max(1), in_use: 0, destinations: HashMap::new() }
     }
 
-    /// Threads that nobody holds.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.threads - self.under_way
+        self.threads - self.in_use
     }
 
-    /// Attempts that are under way.
     #[must_use]
-    pub fn under_way(&self) -> usize {
-        self.under_way
+    pub fn in_use(&self) -> usize {
+        self.in_use
     }
 
-    /// Gives `lane` a thread; `false` when it may not have one now.
-    pub fn try_acquire(&mut self, lane: i64) -> bool {
-        let (free, earned) = (self.free(), self.first_share());
+    /// Takes a thread for `destination`. Returns `false` when the destination may not have one now.
+    pub fn try_acquire(&mut self, destination: i64) -> bool {
+        let (free, limit) = (self.free(), self.initial_limit());
         let half = |held: usize| (free + held).div_ceil(2);
         let reserve = self.threads / 4;
-        let lane = self.lanes.entry(lane).or_insert(DestinationSlots { under_way: 0, earned });
-        let may_have = match lane.under_way {
+        let destination =
+            self.destinations.entry(destination).or_insert(DestinationSlots { in_use: 0, limit });
+        let may_have = match destination.in_use {
             0 => free > 0,
-            held => free > reserve && held < lane.earned.min(half(held)),
+            held => free > reserve && held < destination.limit.min(half(held)),
         };
         if may_have {
-            lane.under_way += 1;
-            self.under_way += 1;
+            destination.in_use += 1;
+            self.in_use += 1;
         }
         may_have
     }
 
-    /// Takes back the thread of an attempt of `lane` that has ended.
-    pub fn release(&mut self, lane: i64, timed_out: bool) {
-        let Some(lane) = self.lanes.get_mut(&lane) else { return };
-        lane.under_way -= 1;
-        lane.earned = if timed_out { 1 } else { self.threads.min(lane.earned + 1) };
-        self.under_way -= 1;
+    /// Returns the thread of an attempt to `destination` that has ended.
+    pub fn release(&mut self, destination: i64, timed_out: bool) {
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
+        destination.in_use -= 1;
+        destination.limit = if timed_out { 1 } else { self.threads.min(destination.limit + 1) };
+        self.in_use -= 1;
     }
 
-    /// Forgets lanes that hold nothing, but for those that have to earn their way back.
+    /// Drops the counts of destinations that hold no thread, except of those that timed out.
     pub fn forget_idle(&mut self) {
-        let first_share = self.first_share();
-        self.lanes.retain(|_, lane| lane.under_way > 0 || lane.earned < first_share);
-        if self.lanes.len() > MAX_REMEMBERED + self.under_way {
-            self.lanes.retain(|_, lane| lane.under_way > 0);
+        let initial_limit = self.initial_limit();
+        self.destinations
+            .retain(|_, destination| destination.in_use > 0 || destination.limit < initial_limit);
+        if self.destinations.len() > MAX_REMEMBERED + self.in_use {
+            self.destinations.retain(|_, destination| destination.in_use > 0);
         }
     }
 
-    fn first_share(&self) -> usize {
+    fn initial_limit(&self) -> usize {
         (self.threads / 16).max(1)
     }
 }
@@ -91,79 +94,79 @@ impl FairShare {
 mod tests {
     use super::*;
 
-    fn claim_all(shares: &mut FairShare, lane: i64) -> usize {
-        std::iter::repeat_with(|| shares.try_acquire(lane)).take_while(|got| *got).count()
+    fn acquire_all(slots: &mut FairShare, destination: i64) -> usize {
+        std::iter::repeat_with(|| slots.try_acquire(destination)).take_while(|got| *got).count()
     }
 
-    /// A lane whose receiver has always answered.
-    fn trusted(shares: &mut FairShare, lane: i64) {
+    /// Lets `destination` earn its full limit.
+    fn trusted(slots: &mut FairShare, destination: i64) {
         for _ in 0..64 {
-            assert!(shares.try_acquire(lane));
-            shares.release(lane, false);
+            assert!(slots.try_acquire(destination));
+            slots.release(destination, false);
         }
     }
 
     #[test]
-    fn a_lane_begins_with_few_threads_and_earns_half_of_them() {
-        let mut shares = FairShare::new(64);
-        assert_eq!(claim_all(&mut shares, 1), 4);
+    fn a_destination_starts_with_few_threads_and_earns_up_to_half() {
+        let mut slots = FairShare::new(64);
+        assert_eq!(acquire_all(&mut slots, 1), 4);
         for _ in 0..4 {
-            shares.release(1, false);
+            slots.release(1, false);
         }
-        assert_eq!(claim_all(&mut shares, 1), 8);
+        assert_eq!(acquire_all(&mut slots, 1), 8);
         for _ in 0..8 {
-            shares.release(1, false);
+            slots.release(1, false);
         }
-        trusted(&mut shares, 1);
-        assert_eq!(claim_all(&mut shares, 1), 32);
+        trusted(&mut slots, 1);
+        assert_eq!(acquire_all(&mut slots, 1), 32);
     }
 
     #[test]
-    fn a_lane_that_timed_out_has_one_thread_at_a_time_until_it_answers() {
-        let mut shares = FairShare::new(64);
-        assert_eq!(claim_all(&mut shares, 1), 4);
+    fn a_destination_that_timed_out_gets_one_thread_until_an_attempt_ends_in_time() {
+        let mut slots = FairShare::new(64);
+        assert_eq!(acquire_all(&mut slots, 1), 4);
         for _ in 0..4 {
-            shares.release(1, true);
+            slots.release(1, true);
         }
-        shares.forget_idle();
-        assert_eq!(claim_all(&mut shares, 1), 1);
-        shares.release(1, false);
-        shares.forget_idle();
-        assert_eq!(claim_all(&mut shares, 1), 2);
+        slots.forget_idle();
+        assert_eq!(acquire_all(&mut slots, 1), 1);
+        slots.release(1, false);
+        slots.forget_idle();
+        assert_eq!(acquire_all(&mut slots, 1), 2);
     }
 
     #[test]
-    fn busy_lanes_that_all_stall_leave_a_quarter_to_newcomers() {
-        let mut shares = FairShare::new(64);
-        for lane in 1..=5 {
-            trusted(&mut shares, lane);
+    fn busy_destinations_that_stall_leave_a_quarter_of_the_threads_to_newcomers() {
+        let mut slots = FairShare::new(64);
+        for destination in 1..=5 {
+            trusted(&mut slots, destination);
         }
-        let held: Vec<_> = (1..=5).map(|lane| claim_all(&mut shares, lane)).collect();
+        let held: Vec<_> = (1..=5).map(|destination| acquire_all(&mut slots, destination)).collect();
         assert_eq!(held, [32, 16, 1, 1, 1]);
-        let newcomers = (100..).take_while(|lane| shares.try_acquire(*lane)).count();
+        let newcomers = (100..).take_while(|destination| slots.try_acquire(*destination)).count();
         assert_eq!(newcomers, 64 - 51);
-        assert_eq!(shares.free(), 0);
+        assert_eq!(slots.free(), 0);
     }
 
     #[test]
-    fn few_threads_are_shared_too() {
-        let mut shares = FairShare::new(2);
-        assert_eq!(claim_all(&mut shares, 1), 1);
-        assert_eq!(claim_all(&mut shares, 2), 1);
+    fn two_threads_are_shared() {
+        let mut slots = FairShare::new(2);
+        assert_eq!(acquire_all(&mut slots, 1), 1);
+        assert_eq!(acquire_all(&mut slots, 2), 1);
         assert!(FairShare::new(0).try_acquire(1));
     }
 
     #[test]
-    fn idle_lanes_are_forgotten_and_those_that_hung_up_to_a_bound() {
-        let mut shares = FairShare::new(64);
-        let hang = |shares: &mut FairShare, lane| {
-            assert!(shares.try_acquire(lane));
-            shares.release(lane, true);
-            shares.forget_idle();
+    fn idle_destinations_are_dropped_and_those_that_timed_out_are_kept_up_to_a_bound() {
+        let mut slots = FairShare::new(64);
+        let hang = |slots: &mut FairShare, destination| {
+            assert!(slots.try_acquire(destination));
+            slots.release(destination, true);
+            slots.forget_idle();
         };
-        trusted(&mut shares, 0);
-        (0..10_000).for_each(|lane| hang(&mut shares, lane));
-        assert!(shares.lanes.len() <= MAX_REMEMBERED + 1, "{}", shares.lanes.len());
-        assert_eq!(shares.under_way(), 0);
+        trusted(&mut slots, 0);
+        (0..10_000).for_each(|destination| hang(&mut slots, destination));
+        assert!(slots.destinations.len() <= MAX_REMEMBERED + 1, "{}", slots.destinations.len());
+        assert_eq!(slots.in_use(), 0);
     }
 }

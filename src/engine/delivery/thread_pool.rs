@@ -1,6 +1,6 @@
-//! Threads that carry jobs which wait for the network: as many as there is work, a few when there is none.
+//! A thread pool for jobs that wait for the network. It grows with the number of jobs and shrinks when idle.
 //!
-//! What a job is, and how many there may be, is decided by whoever submits them.
+//! The caller bounds the number of submitted jobs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Threads that stay.
+/// Threads that never end: the first deliveries after a quiet time need not wait for a thread to start.
 const MIN_THREADS: usize = 2;
 
-/// How long a thread beyond those waits for another job before it ends.
+/// Idle time after which a thread above the minimum ends. Long enough to span the pause between two attempts of a busy
+/// minute, short enough that a herd at the full hour costs memory for that minute only.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A handshake with certificates needs 64 to 128 KiB in a debug build; only the pages that are touched count.
+/// Stack size. A TLS handshake needs 64 to 128 KiB in a debug build; only touched pages occupy memory.
 const STACK: usize = 512 * 1024;
 
-/// A pool of threads for jobs of one kind. Dropping it lets running jobs end by themselves.
+/// Dropping the pool lets submitted jobs end; no thread is joined.
 pub struct ThreadPool<J> {
     shared: Arc<PoolShared<J>>,
-    most: usize,
+    max_threads: usize,
 }
 
 struct PoolShared<J> {
     state: Mutex<PoolState<J>>,
     changed: Condvar,
-    carry: Box<dyn Fn(J) + Send + Sync>,
+    run_job: Box<dyn Fn(J) + Send + Sync>,
 }
 
 struct PoolState<J> {
@@ -37,28 +38,30 @@ struct PoolState<J> {
 }
 
 impl<J: Send + 'static> ThreadPool<J> {
-    /// Starts the first threads of at most `most`; each carries one job after the other. `carry` must not panic.
+    /// Starts a pool of at most `max_threads` threads, each of which calls `run_job` for one job after another.
+    /// `run_job` must not panic.
     ///
     /// # Errors
-    /// When the system starts no more threads.
-    pub fn start(most: usize, carry: impl Fn(J) + Send + Sync + 'static) -> std::io::Result<Self> {
+    /// The system cannot start another thread.
+    pub fn start(max_threads: usize, run_job: impl Fn(J) + Send + Sync + 'static) -> std::io::Result<Self> {
         let state = PoolState { jobs: VecDeque::new(), threads: 0, idle: 0, closed: false };
-        let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), carry: Box::new(carry) };
-        let pool = Self { shared: Arc::new(shared), most: most.max(1) };
-        for _ in 0..MIN_THREADS.min(pool.most) {
+        let shared =
+            PoolShared { state: Mutex::new(state), changed: Condvar::new(), run_job: Box::new(run_job) };
+        let pool = Self { shared: Arc::new(shared), max_threads: max_threads.max(1) };
+        for _ in 0..MIN_THREADS.min(pool.max_threads) {
             pool.grow(&mut pool.shared.lock())?;
         }
         Ok(pool)
     }
 
-    /// Hands `job` to a thread.
+    /// Queues `job` for a free thread, and starts one if all are busy.
     pub fn submit(&self, job: J) {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.threads < self.most {
-            // Without the thread the job waits for one of those that are there.
+        if state.idle < state.jobs.len() && state.threads < self.max_threads {
+            // The job then waits for one of the existing threads.
             if let Err(error) = self.grow(&mut state) {
-                tracing::warn!("no further delivery thread beyond {}: {error}", state.threads);
+                tracing::warn!(%error, count = state.threads, "cannot start another delivery thread");
             }
         }
         self.shared.changed.notify_one();
@@ -83,25 +86,25 @@ impl<J> Drop for ThreadPool<J> {
 impl<J> PoolShared<J> {
     fn run(&self) {
         while let Some(job) = self.next() {
-            (self.carry)(job);
+            (self.run_job)(job);
         }
     }
 
-    /// The next job; none when this thread is to end.
+    /// Waits for the next job. Returns `None` when the calling thread must end.
     fn next(&self) -> Option<J> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            let spare = state.threads > MIN_THREADS;
+            let may_end = state.threads > MIN_THREADS;
             if state.closed {
                 break;
             }
             state.idle += 1;
-            let waited_long = self.wait(&mut state, spare);
+            let timed_out = self.wait(&mut state, may_end);
             state.idle -= 1;
-            if waited_long && state.jobs.is_empty() && state.threads > MIN_THREADS {
+            if timed_out && state.jobs.is_empty() && state.threads > MIN_THREADS {
                 break;
             }
         }
@@ -109,8 +112,8 @@ impl<J> PoolShared<J> {
         None
     }
 
-    fn wait(&self, state: &mut MutexGuard<'_, PoolState<J>>, spare: bool) -> bool {
-        if !spare {
+    fn wait(&self, state: &mut MutexGuard<'_, PoolState<J>>, may_end: bool) -> bool {
+        if !may_end {
             self.changed.wait(state);
             return false;
         }
@@ -130,10 +133,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_grows_to_as_many_threads_as_jobs_that_wait() {
+    fn the_pool_grows_to_one_thread_per_waiting_job() {
         let (done, ends) = channel();
         let all = Barrier::new(9);
-        // Nine jobs that wait for each other end only if each has a thread of its own.
+        // Nine jobs that wait for each other end only if each has its own thread.
         let pool = ThreadPool::start(9, move |job: u32| {
             all.wait();
             done.send(job).unwrap();
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_beyond_the_most_threads_wait_for_one() {
+    fn jobs_above_the_maximum_of_threads_wait() {
         let (done, ends) = channel();
         let pool = ThreadPool::start(1, move |job: u32| done.send(job).unwrap()).unwrap();
         (0..100).for_each(|job| pool.submit(job));
@@ -160,7 +163,7 @@ mod tests {
         let pool = ThreadPool::start(4, move |job: u32| done.send(job).unwrap()).unwrap();
         pool.submit(7);
         drop(pool);
-        // What was submitted is carried; then the channel closes with the last thread.
+        // The submitted job runs; then the channel closes with the last thread.
         assert_eq!(ends.iter().collect::<Vec<_>>(), [7]);
     }
 }

@@ -1,4 +1,4 @@
-//! One notice: what is sent of it, by POST or by mail, and what follows from how that went. No database here.
+//! One notification: builds its POST or mail, sends it and decides the next step. No database access.
 
 use jiff::Timestamp;
 
@@ -15,55 +15,51 @@ use crate::engine::webhook_client::{WebhookClient, WebhookRequest};
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::store::notifications::outbox::Notification;
 
-/// A try to tell a notice that has ended.
+/// A finished attempt to send a notification.
 pub struct NotificationResult {
     pub(in crate::engine) key: i64,
-    /// None for a mail.
+    /// The destination that held a slot; `None` for a mail.
     pub(in crate::engine) lane: Option<i64>,
     pub(in crate::engine) next: NextStep,
     pub(in crate::engine) timed_out: bool,
 }
 
-/// Sends a POST, signed at `now`, and waits for the answer. Never panics.
+/// Sends a POST, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
-    send_guarded(webhook_client, || parcel(notification, now), &notification.id)
+    send_guarded(webhook_client, || request(notification, now), &notification.id)
 }
 
-/// What a POST that ended at `now` means for its notice.
+/// The next step of a notification whose POST ended at `now`.
 #[must_use]
-pub fn judge(notification: &Notification, outcome: &SendResult, now: Timestamp) -> NotificationResult {
+pub fn result_of_post(
+    notification: &Notification,
+    result: &SendResult,
+    now: Timestamp,
+) -> NotificationResult {
     let attempt = notification.attempts + 1;
-    let next = after_post(attempt, notification.created_at, &outcome.attempt(now), now);
+    let next = after_post(attempt, notification.created_at, &result.attempt(now), now);
     if next == NextStep::Failed {
-        let why = match outcome {
-            SendResult::Answered(receipt) => format!("it answered {}", receipt.http_status),
+        let why = match result {
+            SendResult::Answered(response) => format!("it returned {}", response.http_status),
             SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
-        give_up(notification, &format!("attempt {attempt} to tell {host}: {why}"));
+        give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
     }
-    NotificationResult {
-        key: notification.key,
-        lane: notification.lane,
-        next,
-        timed_out: outcome.timed_out(),
-    }
+    NotificationResult { key: notification.key, lane: notification.lane, next, timed_out: result.timed_out() }
 }
 
-/// Sends a mail, with links to the server at `base`, and waits until it is taken or refused. Never panics.
-///
-/// # Errors
-/// Why it was not taken.
+/// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
     let mail =
-        write_mail(base, notification).ok_or(SmtpError::lasting("what is stored of it cannot be read"))?;
+        write_mail(base, notification).ok_or(SmtpError::lasting("the stored notification cannot be read"))?;
     caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
 }
 
-/// What a mail that was taken or refused at `now` means for its notice.
+/// The next step of a notification whose mail was accepted or refused at `now`.
 #[must_use]
-pub fn judge_mail(
+pub fn result_of_mail(
     notification: &Notification,
     sent: &Result<(), SmtpError>,
     now: Timestamp,
@@ -71,33 +67,33 @@ pub fn judge_mail(
     let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
-        Err(fault) if fault.passes => after_mail(attempt, notification.created_at, now),
+        Err(error) if error.passes => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
-    if let Err(fault) = sent {
-        log_fault(notification, attempt, fault, next);
+    if let Err(error) = sent {
+        log_error(notification, attempt, error, next);
     }
     NotificationResult { key: notification.key, lane: None, next, timed_out: false }
 }
 
-fn log_fault(notification: &Notification, attempt: u32, fault: &SmtpError, next: NextStep) {
+fn log_error(notification: &Notification, attempt: u32, error: &SmtpError, next: NextStep) {
     let (id, user_id) = (&notification.id, &notification.user_id);
     match next {
         NextStep::RetryAt(due) if attempt == 1 => {
-            tracing::warn!(
-                "notice {id} (mail) for user {user_id} could not be sent, next try at {due}: {fault}"
-            );
+            tracing::warn!(notification_id = %id, %user_id, next_attempt = %due, error = %error, "mail not sent; retrying");
         }
-        // An outage of the mail server lasts for many tries of many mails.
-        NextStep::RetryAt(due) => tracing::debug!("notice {id} (mail) is tried again at {due}: {fault}"),
+        // Only the first failure is a warning: an outage of the mail server fails many attempts of many mails.
+        NextStep::RetryAt(due) => {
+            tracing::debug!(notification_id = %id, %user_id, next_attempt = %due, error = %error, "mail not sent; retrying");
+        }
         NextStep::Success | NextStep::Failed => {
-            give_up(notification, &format!("attempt {attempt} to mail it: {fault}"))
+            give_up(notification, &format!("attempt {attempt} to mail it failed: {error}"))
         }
     }
 }
 
-fn parcel(notification: &Notification, now: Timestamp) -> Result<WebhookRequest, String> {
-    let url = notification.url.clone().ok_or("the notice has no URL")?;
+fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest, String> {
+    let url = notification.url.clone().ok_or("the notification has no URL")?;
     let secrets = match notification.kind {
         NotificationKind::Alert(_) => {
             SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
@@ -126,12 +122,12 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
     })
 }
 
-/// Whether the notice may still be told; the log says why not.
-pub(in crate::engine) fn is_worth(notification: &Notification, now: Timestamp) -> bool {
+/// Whether the notification may still be sent; if not, the reason is logged.
+pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
     if notification.disabled_at.is_some() {
         give_up(notification, "the account is disabled");
     } else if is_stale(notification.created_at, now) {
-        give_up(notification, "it is a day old");
+        give_up(notification, "it is over a day old");
     } else {
         return true;
     }
@@ -140,5 +136,5 @@ pub(in crate::engine) fn is_worth(notification: &Notification, now: Timestamp) -
 
 fn give_up(notification: &Notification, why: &str) {
     let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
-    tracing::warn!("notice {id} ({kind}) for user {user_id} is given up: {why}");
+    tracing::warn!(notification_id = %id, kind, %user_id, cause = why, "notification given up");
 }

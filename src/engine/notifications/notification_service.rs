@@ -1,8 +1,9 @@
-//! What follows a last failure: the notices of the outbox are told by threads of their own, so that POSTs take none
-//! from the deliveries, and mails about failures never stand before those of a login.
+//! Sends the notifications in the outbox, on threads of their own: POSTs take no thread from deliveries, and mails about
+//! failures never delay the mails of a login.
 //!
-//! [`NotificationDispatcher::run_once`] is one pass. At least once: a notice is gone from the file when it was taken or is given up, no
-//! earlier; what a stop or a crash cuts short is told again after the next start.
+//! [`NotificationDispatcher::run_once`] is one pass. Delivery is at least once: a notification is deleted only when its
+//! receiver has accepted it or it is given up. A notification that a stop or a crash cuts off is sent again after the
+//! next start.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::engine::delivery::dispatcher::DispatcherMode;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::notifications::notification_sender::{
-    NotificationResult, is_worth, judge, judge_mail, send, send_mail,
+    NotificationResult, is_worth_sending, result_of_mail, result_of_post, send, send_mail,
 };
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::WebhookClient;
@@ -30,220 +31,216 @@ use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::Notification;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// POSTs at a time.
+/// POSTs at a time. Notifications are rare next to deliveries, and [`FairShare`] keeps one slow host from holding all.
 const THREADS: usize = 8;
 
-/// Notices made ready in one transaction.
+/// Notifications promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
 
-/// Mails at a time.
+/// Mails at a time: each holds a connection to the mail server, of which small servers allow few.
 const MAILS: usize = 2;
 
-/// The pause after a fault of the disk.
+/// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
 
-/// The running escalation.
 pub struct NotificationService {
     app: Arc<App>,
     stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-/// The threads that tell.
 struct NotificationThreads {
     posts: ThreadPool<Notification>,
     mails: ThreadPool<Notification>,
 }
 
-/// The escalation between two passes.
+/// The state of the notifications between two passes.
 pub struct NotificationDispatcher {
-    shares: FairShare,
-    /// The lane that was looked at last: the next pass goes on behind it.
+    slots: FairShare,
+    /// The destination that the last pass ended at. The next pass continues after it, so that all take turns.
     lane: i64,
-    /// The rows of notices that are being told, or whose end is not on the disk yet.
-    under_way: HashSet<i64>,
-    /// How many mails are being told.
+    /// Rows of notifications that are being sent, or whose result is not committed yet.
+    in_flight: HashSet<i64>,
+    /// Number of mails being sent.
     mails: usize,
-    /// The rows that can not be read or recorded: let alone until the next start, so that they hold up nothing.
-    aside: HashSet<i64>,
-    unstored: Vec<(i64, NextStep)>,
-    /// When a notice is to be told again that waits for that.
+    /// Rows that cannot be read or recorded. They are skipped until the next start, so that they hold up nothing.
+    skipped_rows: HashSet<i64>,
+    unrecorded: Vec<(i64, NextStep)>,
+    /// When the next waiting notification is due.
     deadline: Option<Timestamp>,
 }
 
-/// What a pass finds in the outbox.
+/// The notifications that a pass finds in the outbox.
 struct OutboxScan {
-    waiting: Option<Timestamp>,
+    next_due: Option<Timestamp>,
     found: Vec<Notification>,
-    /// Rows that cannot be read, and why.
+    /// Rows that cannot be read.
     broken: Vec<(i64, Error)>,
-    /// With a thread for each POST of `found`.
-    shares: FairShare,
+    /// The slots after each POST of `found` has taken one.
+    slots: FairShare,
     lane: i64,
 }
 
 impl NotificationService {
-    /// Starts the threads.
-    ///
     /// # Errors
-    /// When the system starts no more threads.
+    /// The system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let threads = NotificationThreads::start(app, webhook_client, &told)?;
+        let finished = Arc::new(Mutex::new(Vec::new()));
+        let threads = NotificationThreads::start(app, webhook_client, &finished)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stopping));
         let thread = std::thread::Builder::new()
-            .name("escalation".to_owned())
-            .spawn(move || run(&shared, &stopped, &threads, &told))?;
+            .name("notifications".to_owned())
+            .spawn(move || run(&shared, &stopped, &threads, &finished))?;
         Ok(Self { app: Arc::clone(app), stopping, thread })
     }
 
-    /// Set to tell nothing more; ring the bell for escalation then.
+    /// The flag that stops the service; notify `escalate` after setting it.
     pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopping)
     }
 
-    /// Tells nothing more, and returns when what is under way has ended, or after 30 s. What is left is told after the
+    /// Starts no further notification and waits for the running ones, for 30 s at most. The others are sent after the
     /// next start.
     pub fn stop(self) {
         self.stopping.store(true, Ordering::Release);
         self.app.notifiers.escalate.notify();
         if self.thread.join().is_err() {
-            tracing::error!("the escalation ended by a panic");
+            tracing::error!("notification thread panicked");
         }
     }
 }
 
 impl NotificationDispatcher {
-    /// A desk for this many POSTs at a time.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self {
-            shares: FairShare::new(threads),
+            slots: FairShare::new(threads),
             lane: i64::MIN,
-            under_way: HashSet::new(),
+            in_flight: HashSet::new(),
             mails: 0,
-            aside: HashSet::new(),
-            unstored: Vec::new(),
+            skipped_rows: HashSet::new(),
+            unrecorded: Vec::new(),
             deadline: None,
         }
     }
 
-    /// One pass: records what came back, and answers the notices that there are threads for. Where there is nothing to
-    /// do nothing is written.
+    /// One pass: records `finished` notifications and returns those to send, as many as there are free threads. Writes
+    /// nothing if there is nothing to do.
     ///
     /// # Errors
-    /// When the file cannot be read or written. Nothing was taken then; results are kept for the next pass.
+    /// The database fails. No notification is started then, and the results are kept for the next pass.
     pub fn run_once(
         &mut self,
         app: &App,
-        told: Vec<NotificationResult>,
-        intake: DispatcherMode,
+        finished: Vec<NotificationResult>,
+        mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, lane, next, timed_out } in told {
+        for NotificationResult { key, lane, next, timed_out } in finished {
             match lane {
-                Some(lane) => self.shares.release(lane, timed_out),
+                Some(lane) => self.slots.release(lane, timed_out),
                 None => self.mails = self.mails.saturating_sub(1),
             }
             self.end(key, next);
         }
         self.record(app)?;
-        if intake == DispatcherMode::Draining {
+        if mode == DispatcherMode::Draining {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        let OutboxScan { waiting, found, broken, mut shares, lane } = self.look_at_all_due(app, now)?;
-        self.set_aside(app, broken);
-        let (found, lapsed): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|notification| is_worth(notification, now));
-        for notification in lapsed {
+        let OutboxScan { next_due, found, broken, mut slots, lane } = self.scan_due(app, now)?;
+        self.skip(app, broken);
+        let (found, expired): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|notification| is_worth_sending(notification, now));
+        for notification in expired {
             if let Some(lane) = notification.lane {
-                shares.release(lane, false);
+                slots.release(lane, false);
             }
             self.end(notification.key, NextStep::Failed);
         }
         self.record(app)?;
-        shares.forget_idle();
-        (self.shares, self.lane, self.deadline) = (shares, lane, waiting);
+        slots.forget_idle();
+        (self.slots, self.lane, self.deadline) = (slots, lane, next_due);
         self.mails += found.iter().filter(|notification| notification.lane.is_none()).count();
-        self.under_way.extend(found.iter().map(|notification| notification.key));
+        self.in_flight.extend(found.iter().map(|notification| notification.key));
         Ok(found)
     }
 
-    /// Whether nothing is under way or still to be recorded.
+    /// Whether no notification is being sent or waits to be recorded.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
     fn end(&mut self, key: i64, next: NextStep) {
-        self.under_way.insert(key);
-        self.unstored.push((key, next));
+        self.in_flight.insert(key);
+        self.unrecorded.push((key, next));
     }
 
     fn record(&mut self, app: &App) -> Result<()> {
-        if self.unstored.is_empty() {
+        if self.unrecorded.is_empty() {
             return Ok(());
         }
-        let ended = self.unstored.clone();
+        let ended = self.unrecorded.clone();
         match app.store.write(move |tx| record_all(tx, &ended)).wait() {
-            // Trying again mends a disk, not a fault: what can be recorded is, so that the rest holds up nothing.
+            // A retry helps after a disk error, not after a fault: record the others one by one.
             Err(Error::Fault(_) | Error::Damaged(_)) => return self.record_each(app),
             recorded => recorded?,
         }
-        for (key, next) in self.unstored.drain(..) {
+        for (key, next) in self.unrecorded.drain(..) {
             app.engine_stats.notifications.with([next.status().as_str()]).add(1);
-            self.under_way.remove(&key);
+            self.in_flight.remove(&key);
         }
         Ok(())
     }
 
-    /// Records one by one what could not be recorded together. The row at fault is told again after the next start.
+    /// Records results one by one after they failed together. A row that cannot be recorded is sent again after the next
+    /// start.
     fn record_each(&mut self, app: &App) -> Result<()> {
-        while let Some(&(key, next)) = self.unstored.last() {
+        while let Some(&(key, next)) = self.unrecorded.last() {
             match app.store.write(move |tx| record_all(tx, &[(key, next)])).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
-                Err(error) => self.set_aside(app, vec![(key, error)]),
+                Err(error) => self.skip(app, vec![(key, error)]),
                 Ok(()) => app.engine_stats.notifications.with([next.status().as_str()]).add(1),
             }
-            self.unstored.pop();
-            self.under_way.remove(&key);
+            self.unrecorded.pop();
+            self.in_flight.remove(&key);
         }
         Ok(())
     }
 
-    fn set_aside(&mut self, app: &App, broken: Vec<(i64, Error)>) {
+    fn skip(&mut self, app: &App, broken: Vec<(i64, Error)>) {
         for (key, error) in broken {
-            tracing::error!("row {key} of the outbox is left alone until the next start: {error}");
-            self.aside.insert(key);
-            // It stood before others.
+            tracing::error!(key, %error, "outbox row skipped until the next start");
+            self.skipped_rows.insert(key);
+            // Rows behind it may be ready.
             app.notifiers.escalate.notify();
         }
     }
 
-    /// What is ready, once all that is due again has been made so.
-    fn look_at_all_due(&self, app: &App, now: Timestamp) -> Result<OutboxScan> {
+    /// Promotes waiting notifications that are due, then reads those that are ready.
+    fn scan_due(&self, app: &App, now: Timestamp) -> Result<OutboxScan> {
         loop {
-            let look = self.look(app)?;
-            if look.waiting.is_none_or(|due| due > now) {
-                return Ok(look);
+            let scan = self.scan(app)?;
+            if scan.next_due.is_none_or(|due| due > now) {
+                return Ok(scan);
             }
             app.store.write(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
         }
     }
 
-    fn look(&self, app: &App) -> Result<OutboxScan> {
-        let skipped: HashSet<i64> = self.under_way.union(&self.aside).copied().collect();
-        let (mut shares, mut lane, most_mails) =
-            (self.shares.clone(), self.lane, MAILS.saturating_sub(self.mails));
-        let look = move |read: &ReadTx<'_>| {
+    fn scan(&self, app: &App) -> Result<OutboxScan> {
+        let skipped: HashSet<i64> = self.in_flight.union(&self.skipped_rows).copied().collect();
+        let (mut slots, mut lane, most_mails) =
+            (self.slots.clone(), self.lane, MAILS.saturating_sub(self.mails));
+        let scan = move |read: &ReadTx<'_>| {
             if hold::is_held(read)? {
-                return Ok(OutboxScan { waiting: None, found: Vec::new(), broken: Vec::new(), shares, lane });
+                return Ok(OutboxScan { next_due: None, found: Vec::new(), broken: Vec::new(), slots, lane });
             }
-            let (waiting, most) = (outbox::next_waiting(read)?, shares.free());
+            let (next_due, most) = (outbox::next_waiting(read)?, slots.free());
             let mut rows = outbox::mails(read, &skipped, most_mails)?;
-            rows.extend(outbox::posts(read, &skipped, most, &mut lane, |lane| shares.try_acquire(lane))?);
+            rows.extend(outbox::posts(read, &skipped, most, &mut lane, |lane| slots.try_acquire(lane))?);
             let (mut found, mut broken) = (Vec::new(), Vec::new());
             for (key, lane) in rows {
                 match outbox::find(read, key) {
@@ -251,13 +248,13 @@ impl NotificationDispatcher {
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
-                        lane.into_iter().for_each(|lane| shares.release(lane, false));
+                        lane.into_iter().for_each(|lane| slots.release(lane, false));
                     }
                 }
             }
-            Ok(OutboxScan { waiting, found, broken, shares, lane })
+            Ok(OutboxScan { next_due, found, broken, slots, lane })
         };
-        app.store.read_blocking(look)
+        app.store.read_blocking(scan)
     }
 }
 
@@ -265,7 +262,7 @@ fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
     for (key, next) in ended {
         outbox::record(tx, *key, *next)?;
     }
-    // There may be more than one pass looked at, and the next instant is another one.
+    // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.ring(WakeSet { escalate: true, ..WakeSet::default() });
     Ok(())
 }
@@ -274,16 +271,16 @@ impl NotificationThreads {
     fn start(
         app: &Arc<App>,
         webhook_client: Arc<dyn WebhookClient>,
-        told: &Arc<Mutex<Vec<NotificationResult>>>,
+        finished: &Arc<Mutex<Vec<NotificationResult>>>,
     ) -> std::io::Result<Self> {
         let (route, base) = (app.config.mail.clone(), app.config.public_url.clone());
-        let posts = start_pool(THREADS, app, told, move |notification, now| {
+        let posts = start_pool(THREADS, app, finished, move |notification, now| {
             let outcome = send(&*webhook_client, notification, now()?);
-            Some(judge(notification, &outcome, now()?))
+            Some(result_of_post(notification, &outcome, now()?))
         })?;
-        let mails = start_pool(MAILS, app, told, move |notification, now| {
+        let mails = start_pool(MAILS, app, finished, move |notification, now| {
             let sent = send_mail(&route, &base, notification);
-            Some(judge_mail(notification, &sent, now()?))
+            Some(result_of_mail(notification, &sent, now()?))
         })?;
         Ok(Self { posts, mails })
     }
@@ -297,19 +294,19 @@ impl NotificationThreads {
 fn start_pool(
     most: usize,
     app: &Arc<App>,
-    told: &Arc<Mutex<Vec<NotificationResult>>>,
-    tell: impl Fn(&Notification, &dyn Fn() -> Option<Timestamp>) -> Option<NotificationResult>
+    finished: &Arc<Mutex<Vec<NotificationResult>>>,
+    send_one: impl Fn(&Notification, &dyn Fn() -> Option<Timestamp>) -> Option<NotificationResult>
     + Send
     + Sync
     + 'static,
 ) -> std::io::Result<ThreadPool<Notification>> {
-    // Only for as long as it is needed: what a stop cuts short must not keep the database open.
-    let (notifiers, app_while_it_runs, told) =
-        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::clone(told));
-    let now = move || app_while_it_runs.upgrade().map(|app| app.clock.now());
+    // A weak reference: a notification that a stop cuts off must not keep the database open.
+    let (notifiers, weak_app, finished) =
+        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::clone(finished));
+    let now = move || weak_app.upgrade().map(|app| app.clock.now());
     ThreadPool::start(most, move |notification: Notification| {
-        if let Some(ended) = tell(&notification, &now) {
-            told.lock().push(ended);
+        if let Some(ended) = send_one(&notification, &now) {
+            finished.lock().push(ended);
             notifiers.escalate.notify();
         }
     })
@@ -319,36 +316,36 @@ fn run(
     app: &App,
     stopping: &AtomicBool,
     threads: &NotificationThreads,
-    told: &Mutex<Vec<NotificationResult>>,
+    finished: &Mutex<Vec<NotificationResult>>,
 ) {
-    let mut desk = NotificationDispatcher::new(THREADS);
+    let mut dispatcher = NotificationDispatcher::new(THREADS);
     while !stopping.load(Ordering::Acquire) {
-        turn(app, &mut desk, threads, told, DispatcherMode::Running);
+        run_pass(app, &mut dispatcher, threads, finished, DispatcherMode::Running);
     }
     let until = app.clock.monotonic() + DRAIN;
-    while !desk.is_clear() && app.clock.monotonic() < until {
+    while !dispatcher.is_clear() && app.clock.monotonic() < until {
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        desk.deadline = app.clock.now().checked_add(left).ok();
-        turn(app, &mut desk, threads, told, DispatcherMode::Draining);
+        dispatcher.deadline = app.clock.now().checked_add(left).ok();
+        run_pass(app, &mut dispatcher, threads, finished, DispatcherMode::Draining);
     }
 }
 
-/// A pass, and then what it found to do, or a wait.
-fn turn(
+/// Runs one pass, then submits its notifications or waits.
+fn run_pass(
     app: &App,
-    desk: &mut NotificationDispatcher,
+    dispatcher: &mut NotificationDispatcher,
     threads: &NotificationThreads,
-    told: &Mutex<Vec<NotificationResult>>,
-    intake: DispatcherMode,
+    finished: &Mutex<Vec<NotificationResult>>,
+    mode: DispatcherMode,
 ) {
     let seen = app.notifiers.escalate.generation();
-    match caught(|| desk.run_once(app, drain(told), intake)) {
+    match caught(|| dispatcher.run_once(app, drain(finished), mode)) {
         Ok(notifications) if notifications.is_empty() => {
-            app.clock.wait(&app.notifiers.escalate, seen, desk.deadline)
+            app.clock.wait(&app.notifiers.escalate, seen, dispatcher.deadline)
         }
         Ok(notifications) => notifications.into_iter().for_each(|notification| threads.submit(notification)),
         Err(error) => {
-            tracing::error!("notices of failures rest for a moment: {error}");
+            tracing::error!(%error, "notifications paused for 1 s after an error");
             app.clock.sleep(AFTER_FAULT);
         }
     }

@@ -1,5 +1,6 @@
-//! What has to be put right as time passes: claims that their workers lost, kept answers and device logins that have
-//! expired.
+//! Clean-up that falls due as time passes: expired claims, stored idempotent responses, device logins.
+//!
+//! Every function here returns without a write if there is nothing to do.
 
 use jiff::Timestamp;
 
@@ -16,29 +17,23 @@ use crate::store::executions::tell_cue;
 use crate::store::notifications::alerts;
 use crate::store::{Store, WakeSet, WriteTx};
 
-/// Claims taken back in one transaction: larger ones would hold up other writes.
+/// Claims released in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
 
-/// Answers forgotten in one transaction.
+/// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
 
-/// Takes back claims that are lost at `now`: their executions are ready for another worker, or over as failed.
-/// The answer is how many; as long as it is not 0 there may be more. Writes nothing where none is lost.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
+/// Releases claims that have expired at `now`: their executions become ready for another worker or fail. Returns the
+/// number of released claims; if it is not 0, call again.
+pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
     if store.read_blocking(claims::next_lost)?.is_none_or(|next| next > now) {
         return Ok(0);
     }
-    store.write(move |tx| take_back_batch(tx, now)).wait()
+    store.write(move |tx| release_batch(tx, now)).wait()
 }
 
-/// Forgets kept answers that have expired at `now`. Writes nothing where there are none.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
+/// Deletes stored responses of idempotent requests that have expired at `now`.
+pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
     let expired = now.checked_sub(RETENTION_TIME).unwrap_or(Timestamp::MIN);
     while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
         store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
@@ -46,11 +41,8 @@ pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Forgets device logins and their mails once no limit counts them any more. Writes nothing where there are none.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
+/// Deletes device logins and their mails once no limit counts them.
+pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
     let over = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
     while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
         store.write(move |tx| device_logins::delete(tx, over, FORGET_BATCH)).wait()?;
@@ -58,29 +50,26 @@ pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// The earliest instant at which something here has to be done. A worker's sign of life only makes it later.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The earliest instant at which a function of this file has work to do. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let (lost, answer, login) = store.read_blocking(|read| {
+    let (expired_claim, answer, login) = store.read_blocking(|read| {
         Ok((claims::next_lost(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
     })?;
     let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
     let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
-    Ok([lost, answer, login].into_iter().flatten().min())
+    Ok([expired_claim, answer, login].into_iter().flatten().min())
 }
 
-fn take_back_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
-    let mut returned = 0;
+fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
+    let mut released = 0;
     for claim in &claims::expired(tx, now, BATCH)? {
-        returned += usize::from(take_back(tx, claim, now)?);
+        released += usize::from(release(tx, claim, now)?);
     }
     tx.ring(WakeSet { claim: true, ..WakeSet::default() });
-    Ok(returned)
+    Ok(released)
 }
 
-fn take_back(
+fn release(
     tx: &WriteTx<'_>,
     ExpiredClaim { execution, max_attempts }: &ExpiredClaim,
     now: Timestamp,
@@ -88,14 +77,14 @@ fn take_back(
     let status = after_lost_claim(*max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
-        format!("The claim of worker {worker} was lost: its lease ended without a report or a sign of life");
-    let returned = claims::release(tx, execution.key, status, &reason, now)?;
-    if returned {
-        let lost = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
-        alerts::raise(tx, execution.key, &lost, now)?;
+        format!("the claim of worker {worker} expired: its lease ended without a report or a heartbeat");
+    let released = claims::release(tx, execution.key, status, &reason, now)?;
+    if released {
+        let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
+        alerts::raise(tx, execution.key, &expired_claim, now)?;
         if status == ExecutionStatus::Failed {
             tell_cue(tx, execution, false, now)?;
         }
     }
-    Ok(returned)
+    Ok(released)
 }

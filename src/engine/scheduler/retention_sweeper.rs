@@ -1,6 +1,5 @@
-//! Takes away what is kept no longer: what deleted cues left behind, the history beyond `--retain`, the room that both
-//! leave in the file. One small batch a pass, so that nobody waits for it; where there is nothing to take away nothing
-//! is written.
+//! Deletes the rows of deleted cues and the history beyond `--retain`, then returns the free pages to the file system.
+//! One small batch a pass, so that no other write waits long; writes nothing if there is nothing to delete.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,72 +11,71 @@ use crate::store::cues::cue_deletion;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{HistoryScan, PageUsage};
 
-/// How often what was too young or not over, when its turn came, is looked at again.
-const ROUND: SignedDuration = SignedDuration::from_hours(24);
+/// How often executions that were too young or unfinished are read again. The oldest execution sets an earlier deadline,
+/// so a round a day only catches those that finished late.
+const ROUND_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
-/// Free pages that are left in the file for what comes next, at least, and as a part of all pages.
-const SLACK: i64 = 4_096;
-const SLACK_PART: i64 = 16;
+/// Free pages that stay in the file for the next writes: at least this many (4 MiB), and this fraction of all pages.
+/// A file that shrinks and grows again pays twice for every page.
+const MIN_FREE_PAGES: i64 = 4_096;
+const FREE_FRACTION: i64 = 16;
 
-/// Executions of several histories that are taken away together, at least.
-const AT_A_TIME: usize = 200;
+/// Executions deleted in one transaction, from as many histories as it takes. Measured with two runs kept of each cue:
+/// one transaction per cue deleted 70 times more slowly than the scheduler created.
+const BATCH: usize = 200;
 
-/// Cues looked at in one batch where less is kept than before.
-const CUES: i64 = 2_000;
+/// Cues read in one batch after `--retain` was lowered. Most need no change, so the batch is larger.
+const CUE_BATCH: i64 = 2_000;
 
-/// The sweeper between two passes.
+/// The state of the sweeper between two passes.
 #[derive(Debug, Default)]
 pub struct RetentionSweeper {
-    /// The execution up to which all that had expired is gone, and since when the round goes on.
-    aged: i64,
+    /// The key up to which expired executions are deleted, and the start of the present round.
+    expired_up_to: i64,
     round: Option<Timestamp>,
-    /// The marked cue whose history is looked at, and how far.
+    /// The queued cue whose history is being trimmed, and the key up to which it is done.
     trimming: Option<(i64, i64)>,
-    /// How far the cues are marked, where less is kept of each than before; none once that is done.
+    /// The cue up to which histories are queued after `--retain` was lowered; `None` once that is done.
     marking: Option<i64>,
     has_begun: bool,
-    gives_back: bool,
-    /// Giving pages back brought none: a file made by other means than ours.
-    is_stiff: bool,
+    is_shrinking: bool,
+    /// The file cannot shrink: it was not created with incremental vacuum.
+    cannot_shrink: bool,
 }
 
-/// What a pass found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepOutcome {
-    /// There may be more to do at once.
+    /// There may be more to do now.
     Again,
-    /// There is nothing to do until then.
+    /// There is nothing to do before this instant.
     At(Option<Timestamp>),
 }
 
-/// The beginning of a marked cue's history.
+/// The start of the history of a queued cue.
 struct CueHistory {
     cue_key: i64,
-    /// Executions that may go.
-    over: Vec<i64>,
-    /// The last that was looked at.
+    /// Executions to delete.
+    deletable: Vec<i64>,
+    /// The last execution that was read.
     reached: i64,
-    /// The newest that is too many.
+    /// The newest execution beyond the number to keep.
     surplus: i64,
 }
 
-/// The first thing that there is to do.
+/// The work of one pass.
 enum SweepStep {
-    /// What this cue has left behind is to be taken away.
+    /// Delete the rows that a deleted cue left.
     Erase(i64),
-    /// The histories of these cues may have grown too long.
+    /// Trim the histories of these cues.
     Trim(Vec<CueHistory>),
-    /// These are the oldest executions.
+    /// Delete expired executions.
     Expire(HistoryScan),
-    /// Nothing is to be taken away; this is the room in the file, and when the oldest execution was made.
-    Rest(PageUsage, Option<Timestamp>),
+    /// Nothing to delete: the use of pages, and the creation time of the oldest execution.
+    Idle(PageUsage, Option<Timestamp>),
 }
 
 impl RetentionSweeper {
-    /// Does the next batch, if there is one.
-    ///
-    /// # Errors
-    /// When the file cannot be read or written; what was left is there for the next pass.
+    /// Runs the next batch, if there is one.
     pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
         let (now, retention) = (app.clock.now(), app.config.retention);
         if !self.has_begun {
@@ -87,14 +85,14 @@ impl RetentionSweeper {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        match app.store.read_blocking(|read| self.look(read, retention, now))? {
+        match app.store.read_blocking(|read| self.find_work(read, retention, now))? {
             SweepStep::Erase(cue_key) => {
                 app.store.write(move |tx| cue_deletion::erase(tx, cue_key)).wait()?;
             }
             SweepStep::Trim(histories) => self.trimming = trim(app, retention, histories)?,
-            SweepStep::Expire(oldest) => self.aged = delete(app, &oldest)?,
-            SweepStep::Rest(space, oldest) => {
-                if !self.give_back(app, space)? {
+            SweepStep::Expire(oldest) => self.expired_up_to = delete(app, &oldest)?,
+            SweepStep::Idle(usage, oldest) => {
+                if !self.return_free_pages(app, usage)? {
                     let expires = oldest.and_then(|made| retention.expires(made));
                     return Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()));
                 }
@@ -103,7 +101,7 @@ impl RetentionSweeper {
         Ok(SweepOutcome::Again)
     }
 
-    /// Compares what is kept with what was kept before: histories that are too long now have no mark.
+    /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not queued yet.
     fn begin(&mut self, app: &App, retention: Retention) -> Result<()> {
         let before = app.store.read_blocking(retention::runs_kept)?;
         let runs = retention.runs.map(i64::from);
@@ -119,58 +117,58 @@ impl RetentionSweeper {
 
     fn start_round(&mut self, now: Timestamp) {
         if self.next_round().is_none_or(|next| next <= now) {
-            (self.aged, self.round) = (0, Some(now));
+            (self.expired_up_to, self.round) = (0, Some(now));
         }
     }
 
     fn next_round(&self) -> Option<Timestamp> {
-        self.round.and_then(|round| round.checked_add(ROUND).ok())
+        self.round.and_then(|round| round.checked_add(ROUND_INTERVAL).ok())
     }
 
     fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
         let runs = retention.runs.map(i64::from);
         let is_last = app.store.write(move |tx| {
-            retention::mark_all(tx, after, after + CUES, runs.unwrap_or(i64::MAX))?;
-            let is_last = retention::last_cue(tx)? <= after + CUES;
+            retention::mark_all(tx, after, after + CUE_BATCH, runs.unwrap_or(i64::MAX))?;
+            let is_last = retention::last_cue(tx)? <= after + CUE_BATCH;
             if is_last {
                 retention::set_runs_kept(tx, runs)?;
             }
             Ok(is_last)
         });
-        self.marking = if is_last.wait()? { None } else { Some(after + CUES) };
+        self.marking = if is_last.wait()? { None } else { Some(after + CUE_BATCH) };
         Ok(SweepOutcome::Again)
     }
 
-    fn look(&self, read: &ReadTx<'_>, retention: Retention, now: Timestamp) -> Result<SweepStep> {
+    fn find_work(&self, read: &ReadTx<'_>, retention: Retention, now: Timestamp) -> Result<SweepStep> {
         if let Some(cue_key) = cue_deletion::first(read)? {
             return Ok(SweepStep::Erase(cue_key));
         }
-        let histories = self.look_at_marked(read, retention)?;
+        let histories = self.queued_histories(read, retention)?;
         if !histories.is_empty() {
             return Ok(SweepStep::Trim(histories));
         }
         let oldest = match retention.expired(now) {
-            Some(expired) => retention::by_age(read, self.aged, expired)?,
+            Some(expired) => retention::by_age(read, self.expired_up_to, expired)?,
             None => HistoryScan::default(),
         };
         Ok(match oldest.up_to {
             Some(_) => SweepStep::Expire(oldest),
-            None => SweepStep::Rest(retention::space(read)?, oldest.young),
+            None => SweepStep::Idle(retention::space(read)?, oldest.young),
         })
     }
 
-    /// Marked cues, as many as have a batch of executions to take away between them: where little is kept of each, a
-    /// write of its own for every one of them would fall behind the runs that are made.
-    fn look_at_marked(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
-        let (mut histories, mut found) = (Vec::new(), 0);
+    /// Queued cues, as many as have a full batch of executions to delete between them. A transaction per cue would fall
+    /// behind the scheduler when few runs are kept of each cue.
+    fn queued_histories(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
+        let (mut histories, mut count) = (Vec::new(), 0);
         for cue_key in retention::marked(read)? {
             let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
             let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
-            let looked = retention::of_cue(read, cue_key, after, surplus)?;
-            found += looked.over.len();
+            let scan = retention::of_cue(read, cue_key, after, surplus)?;
+            count += scan.over.len();
             let history =
-                CueHistory { cue_key, over: looked.over, reached: looked.up_to.unwrap_or(after), surplus };
-            let is_last = !history.is_whole() || found >= AT_A_TIME;
+                CueHistory { cue_key, deletable: scan.over, reached: scan.up_to.unwrap_or(after), surplus };
+            let is_last = !history.is_read() || count >= BATCH;
             histories.push(history);
             if is_last {
                 break;
@@ -179,40 +177,41 @@ impl RetentionSweeper {
         Ok(histories)
     }
 
-    /// Gives a few pages back, where many hold nothing; tells whether it did.
-    fn give_back(&mut self, app: &App, space: PageUsage) -> Result<bool> {
-        let slack = SLACK.max(space.pages / SLACK_PART);
-        let has_given = self.gives_back;
-        self.gives_back = !self.is_stiff && space.free > if has_given { slack } else { 2 * slack };
-        if self.gives_back {
-            self.is_stiff = app.store.write(retention::give_back).wait()? <= 0;
-        } else if has_given && let Err(error) = app.store.checkpoint() {
-            tracing::warn!("the file could not be shortened yet; that comes with later writes: {error}");
+    /// Returns some free pages to the file system if there are many. Returns whether it did.
+    fn return_free_pages(&mut self, app: &App, usage: PageUsage) -> Result<bool> {
+        let reserve = MIN_FREE_PAGES.max(usage.pages / FREE_FRACTION);
+        let was_shrinking = self.is_shrinking;
+        self.is_shrinking =
+            !self.cannot_shrink && usage.free > if was_shrinking { reserve } else { 2 * reserve };
+        if self.is_shrinking {
+            self.cannot_shrink = app.store.write(retention::give_back).wait()? <= 0;
+        } else if was_shrinking && let Err(error) = app.store.checkpoint() {
+            tracing::warn!(%error, "cannot shorten the database file yet; a later checkpoint does");
         }
-        Ok(self.gives_back)
+        Ok(self.is_shrinking)
     }
 }
 
 impl CueHistory {
-    /// Whether all of it was looked at that is too much.
-    fn is_whole(&self) -> bool {
+    /// Whether all executions beyond the number to keep were read.
+    fn is_read(&self) -> bool {
         self.reached >= self.surplus
     }
 }
 
-/// Takes away what may go of these histories, and the marks of those that are as they are to be; answers which is not
-/// yet, and how far it is done.
+/// Deletes the executions found in `histories` and removes finished cues from the queue. Returns the first cue that is
+/// not finished, and the key up to which it is.
 fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
     let write = app.store.write(move |tx| {
-        let over: Vec<i64> = histories.iter().flat_map(|history| &history.over).copied().collect();
-        let mut done = retention::delete(tx, &over)?;
+        let deletable: Vec<i64> = histories.iter().flat_map(|history| &history.deletable).copied().collect();
+        let mut done = retention::delete(tx, &deletable)?;
         for history in &histories {
-            if let Some(next) = history.over.get(done) {
+            if let Some(next) = history.deletable.get(done) {
                 return Ok(Some((history.cue_key, next - 1)));
             }
-            done -= history.over.len();
-            let is_done = history.is_whole()
-                && retention::unmark(tx, history.cue_key, history.reached, retention.runs)?;
+            done -= history.deletable.len();
+            let is_done =
+                history.is_read() && retention::unmark(tx, history.cue_key, history.reached, retention.runs)?;
             if !is_done {
                 return Ok(Some((history.cue_key, history.reached)));
             }
@@ -222,9 +221,9 @@ fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<O
     write.wait()
 }
 
-/// Takes away what may go of what was looked at; answers up to which execution that is done.
-fn delete(app: &App, looked: &HistoryScan) -> Result<i64> {
-    let (keys, up_to) = (looked.over.clone(), looked.up_to.unwrap_or(0));
+/// Deletes the executions found in `scan`. Returns the key up to which that is done.
+fn delete(app: &App, scan: &HistoryScan) -> Result<i64> {
+    let (keys, up_to) = (scan.over.clone(), scan.up_to.unwrap_or(0));
     if keys.is_empty() {
         return Ok(up_to);
     }

@@ -1,4 +1,4 @@
-//! The scheduler's thread: one pass over all that falls due by the clock, then a wait for the next instant.
+//! The scheduler's thread: one pass over all work that is due, then a wait until the next is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,10 +16,9 @@ use crate::error::{Error, Result};
 use crate::store::db::hold;
 use crate::store::executions::delivery_queue;
 
-/// The pause after a fault of the machine, before the pass is tried again.
-const AFTER_A_FAULT: Duration = Duration::from_secs(1);
+/// The pause before a failed pass is repeated: long enough to keep the log readable while a disk is full.
+const AFTER_FAULT: Duration = Duration::from_secs(1);
 
-/// The running thread.
 pub struct SchedulerThread {
     thread: JoinHandle<()>,
     stop: Arc<AtomicBool>,
@@ -27,22 +26,22 @@ pub struct SchedulerThread {
 }
 
 impl SchedulerThread {
-    /// Starts the thread; what it fires is taken up at `desk`.
+    /// Starts the thread. Executions that it creates are claimed through `deliveries` in the same write.
     ///
     /// # Errors
-    /// When the file cannot be read, or the system starts no more threads.
-    pub fn start(app: &Arc<App>, desk: Arc<DispatchHandle>) -> Result<Self> {
+    /// The database cannot be read, or the system cannot start a thread.
+    pub fn start(app: &Arc<App>, deliveries: Arc<DispatchHandle>) -> Result<Self> {
         let (mut scheduler, mut sweeper) = (Scheduler::start(app)?, RetentionSweeper::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
-            .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &desk, &stopped))
+            .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &deliveries, &stopped))
             .map_err(|error| Error::Fault(format!("the scheduler cannot start: {error}")))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
 
-    /// Set to end the thread; ring the schedule's bell then.
+    /// The flag that ends the thread; notify `schedule` after setting it.
     pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -51,12 +50,12 @@ impl SchedulerThread {
         Arc::clone(&self.app.notifiers)
     }
 
-    /// Ends the thread after the pass that is under way.
+    /// Waits for the running pass to end, then ends the thread.
     pub fn stop(self) {
         self.stop.store(true, Ordering::SeqCst);
         self.app.notifiers.schedule.notify();
         if self.thread.join().is_err() {
-            tracing::error!("the scheduler's thread ended by a panic");
+            tracing::error!("scheduler thread panicked");
         }
     }
 }
@@ -65,10 +64,10 @@ fn run(
     app: &App,
     scheduler: &mut Scheduler,
     sweeper: &mut RetentionSweeper,
-    desk: &DispatchHandle,
+    deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) {
-    // One pass for a test clock's eyes as long as the sweeper has more to do: the clock is moved on when all is done.
+    // While the sweeper has more to do, the pass counts as one: a test clock moves on only after its end.
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
         let seen = app.notifiers.schedule.generation();
@@ -76,7 +75,7 @@ fn run(
         app.engine_stats.heartbeat(app.clock.monotonic());
         pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
         app.store.probe_disk();
-        match caught(|| turn(app, scheduler, sweeper, desk)) {
+        match caught(|| run_once(app, scheduler, sweeper, deliveries)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
@@ -85,32 +84,31 @@ fn run(
             }
             Err(error) => {
                 pass = None;
-                tracing::error!("what fell due could not be taken up, and will be: {error}");
-                app.clock.sleep(AFTER_A_FAULT);
+                tracing::error!(%error, "scheduler pass failed; retrying in 1 s");
+                app.clock.sleep(AFTER_FAULT);
             }
         }
     }
 }
 
-/// One turn over everything that falls due by the clock; answers when the next thing does. Of a file that is held
-/// nothing does.
-fn turn(
+/// One pass over all work that is due. Returns the instant of the next. On a database on hold nothing is ever due.
+fn run_once(
     app: &App,
     scheduler: &mut Scheduler,
     sweeper: &mut RetentionSweeper,
-    desk: &DispatchHandle,
+    deliveries: &DispatchHandle,
 ) -> Result<SweepOutcome> {
     if app.store.read_blocking(hold::is_held)? {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
     }
-    scheduler.run_once_at(app, Some(desk))?;
+    scheduler.run_once_at(app, Some(deliveries))?;
     while delivery_service::promote(app)? > 0 {}
-    while reaper::return_lost_claims(&app.store, app.clock.now())? > 0 {
+    while reaper::release_expired_claims(&app.store, app.clock.now())? > 0 {
         app.engine_stats.heartbeat(app.clock.monotonic());
     }
-    reaper::forget_answers(&app.store, app.clock.now())?;
-    reaper::forget_logins(&app.store, app.clock.now())?;
+    reaper::delete_expired_responses(&app.store, app.clock.now())?;
+    reaper::delete_expired_logins(&app.store, app.clock.now())?;
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];

@@ -7,7 +7,7 @@ use cued::domain::execution::ExecutionStatus;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
-use cued::engine::scheduler::reaper::return_lost_claims;
+use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::store::executions::execution_list;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::support::fixture::World;
 use crate::support::worker_fixture::{after_begin, claimable, code, heartbeat, take, tell};
 
 fn return_lost(world: &World) -> usize {
-    return_lost_claims(&world.app.store, world.now()).unwrap()
+    release_expired_claims(&world.app.store, world.now()).unwrap()
 }
 
 #[test]

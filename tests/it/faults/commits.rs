@@ -131,7 +131,7 @@ impl Trial {
         self.world.advance(seconds);
         self.insist(|trial| trial.scheduler.run_once(&trial.world.app));
         self.insist(|trial| promote(&trial.world.app));
-        self.insist(|trial| reaper::return_lost_claims(&trial.world.app.store, trial.world.now()));
+        self.insist(|trial| reaper::release_expired_claims(&trial.world.app.store, trial.world.now()));
         self.deliver();
         self.tell();
     }
@@ -169,12 +169,12 @@ impl Trial {
             let now = self.world.now();
             let route = &self.world.app.config.mail;
             let tell = |notification: &Notification| match notification.kind {
-                NotificationKind::Mail => notification_sender::judge_mail(
+                NotificationKind::Mail => notification_sender::result_of_mail(
                     notification,
                     &notification_sender::send_mail(route, "http://cued", notification),
                     now,
                 ),
-                _ => notification_sender::judge(
+                _ => notification_sender::result_of_post(
                     notification,
                     &notification_sender::send(&self.webhook_client, notification, now),
                     now,

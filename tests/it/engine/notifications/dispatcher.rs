@@ -6,7 +6,7 @@ use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
 use cued::engine::delivery::dispatcher::DispatcherMode;
 use cued::engine::notifications::notification_sender::{
-    NotificationResult, judge, judge_mail, send, send_mail,
+    NotificationResult, result_of_mail, result_of_post, send, send_mail,
 };
 use cued::engine::notifications::notification_service::NotificationDispatcher;
 use cued::engine::webhook_client::WebhookRequest;
@@ -43,9 +43,9 @@ fn tell_one(world: &World, webhook_client: &Recorder, notification: &Notificatio
     let (now, route) = (world.app.clock.now(), &world.app.config.mail);
     match notification.kind {
         NotificationKind::Mail => {
-            judge_mail(notification, &send_mail(route, "http://cued", notification), now)
+            result_of_mail(notification, &send_mail(route, "http://cued", notification), now)
         }
-        _ => judge(notification, &send(webhook_client, notification, now), now),
+        _ => result_of_post(notification, &send(webhook_client, notification, now), now),
     }
 }
 
