@@ -211,7 +211,7 @@ pub const RESOURCES: &[Row] = &[
     ),
     (
         "§2 Execution: http_status",
-        "what the callback answered",
+        "what the callback returned",
         &["a_failed_delivery_is_tried_again_after_each_backoff", "every_status_comes_back_as_a_receipt"],
     ),
     (

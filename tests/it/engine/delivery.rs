@@ -109,7 +109,7 @@ fn failures_are_retried_after_each_backoff_and_then_given_up() {
     world.deliver(&webhook_client);
     assert_eq!(world.state(id), ("failed".to_owned(), 4));
     assert_eq!(world.field::<Option<i64>>(id, "http_status"), Some(503));
-    assert_eq!(world.field::<String>(id, "error_message"), "the callback answered 503");
+    assert_eq!(world.field::<String>(id, "error_message"), "the callback returned 503");
     assert_eq!(world.field::<Option<i64>>(id, "delivered_at"), None);
     world.advance(100_000);
     assert_eq!((promote(&world.app).unwrap(), world.deliver(&webhook_client)), (0, 0));

@@ -123,7 +123,7 @@ fn a_row_that_cannot_be_read_fails_alone() {
     let (broken, sound) = (world.run(broken), world.run(sound));
     assert_eq!(world.deliver(&Recorder::default()), 2);
     assert_eq!(world.state(broken).0, "failed");
-    assert!(world.field::<String>(broken, "error_message").starts_with("The delivery cannot be made"));
+    assert!(world.field::<String>(broken, "error_message").starts_with("the request cannot be built"));
     assert_eq!(world.state(sound).0, "success");
 }
 

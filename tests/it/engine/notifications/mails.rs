@@ -33,7 +33,7 @@ fn the_last_failure_is_mailed_with_what_it_takes_to_look_at_it_and_to_run_it_aga
         "Failed at:          2030-01-01T00:01:00Z".to_owned(),
         "Attempts:           2".to_owned(),
         "Last HTTP status:   500".to_owned(),
-        "Last error:         the callback answered 500".to_owned(),
+        "Last error:         the callback returned 500".to_owned(),
         format!("    curl -H \"Authorization: Bearer $KEY\" {link}"),
         format!("    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay"),
     ] {

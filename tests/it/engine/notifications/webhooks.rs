@@ -25,7 +25,7 @@ fn the_last_failure_is_posted_signed_and_before_the_clock_answers() {
         sent[0].json(),
         json!({
             "event": "cue.failed", "cue_id": cue["id"], "cue_name": "nightly", "execution_id": execution,
-            "attempts": 3, "last_http_status": 500, "last_error": "the callback answered 500",
+            "attempts": 3, "last_http_status": 500, "last_error": "the callback returned 500",
             "failed_at": "2026-01-05T00:20:00Z",
         })
     );
@@ -64,7 +64,7 @@ fn a_workers_failure_is_posted_with_its_own_words_and_a_lost_claim_with_ours() {
     user.advance("PT15M");
     let errors: Vec<Value> = told.deliveries().iter().map(|it| it.json()["last_error"].clone()).collect();
     assert_eq!((errors.len(), &errors[0], &errors[1]), (3, &json!("no\npaper"), &Value::Null));
-    assert!(errors[2].as_str().unwrap().starts_with("The claim of worker w1 was lost"), "{errors:?}");
+    assert!(errors[2].as_str().unwrap().starts_with("the claim of worker w1 expired"), "{errors:?}");
     // It is told of once, whatever its worker says later.
     user.post(&format!("/v1/executions/{lost}/outcome"), &json!({"success": false})).expect(200);
     user.settle();
@@ -130,8 +130,8 @@ fn a_notice_that_nobody_takes_is_given_up_and_the_log_says_so_without_the_path()
     user.advance("P2D");
     assert_eq!(told.count(), 3);
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("is given up")).unwrap();
-    assert!(line.contains("it answered 500") && line.contains("127.0.0.1:"), "{line}");
+    let line = log.lines().find(|line| line.contains("notification given up")).unwrap();
+    assert!(line.contains("it returned 500") && line.contains("127.0.0.1:"), "{line}");
     assert!(!log.contains("/hook"), "{log}");
     let left: i64 = server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
@@ -228,7 +228,7 @@ fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
     server.sqlite().execute_batch(&sql).unwrap();
     fire(&user, &cue);
     user.advance("PT1H");
-    until("it is given up", || server.log().contains("is given up: attempt 3").then_some(()));
+    until("it is given up", || server.log().contains("cause=\"attempt 3").then_some(()));
     assert_eq!(told.count(), 0);
 }
 
