@@ -1,51 +1,51 @@
 #!/usr/bin/env node
-// Receives the deliveries of cues with transport `webhook`.
+// Receives, verifies and prints deliveries of `webhook` cues.
 //
-//     WEBHOOK_SECRET=whsec_... node receiver.js [PORT]        (default 9000; 0 takes a free port)
+//     WEBHOOK_SECRET=whsec_... node receiver.js [PORT]        (default 9000; 0 selects a free port)
 //
-// The secret is the account's: GET /v1/auth/webhook-secret. Only Node's own library is used (18 or later).
+// GET /v1/auth/webhook-secret returns the secret. Requires Node 18 or later and no packages.
 'use strict';
 
 const crypto = require('node:crypto');
 const http = require('node:http');
 
-// A signature stays valid for ever, so a recorded request could be sent again: five minutes cover any honest delay.
+// A signature never expires, so a recorded request could be replayed. Five minutes cover every legitimate delay.
 const TOLERANCE_SECONDS = 300;
-// Payloads are at most 1 MiB, non-ASCII characters written as \uXXXX: nothing honest is larger than this.
+// A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 const MAX_BODY = 8 * 1024 * 1024;
 const REMEMBERED = 10_000;
 
-/** Whether the headers of Standard Webhooks were made with `secret`, not long ago, for exactly these bytes. */
+/** Returns true if the Standard Webhooks headers hold a recent signature of exactly these bytes with `secret`. */
 function isSigned(secret, headers, body) {
   const id = headers['webhook-id'] ?? '';
   const timestamp = headers['webhook-timestamp'] ?? '';
   const age = Math.abs(Date.now() / 1000 - Number(timestamp));
   if (!/^[0-9]+$/.test(timestamp) || age > TOLERANCE_SECONDS) return false;
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
-  // Over the raw bytes: a body that was parsed and written again need not be the same.
+  // The signature covers the raw bytes. A body that is parsed and serialized again can differ.
   const expected = crypto.createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest();
-  // There are two for a day after the secret was changed, one with each.
+  // For 24 hours after a rotation of the secret there are two signatures, one with each secret.
   return (headers['webhook-signature'] ?? '').split(' ').some((signature) => {
     const [version, value] = signature.split(',');
     const given = Buffer.from(value ?? '', 'base64');
-    // `===` would stop at the first difference and so tell, by its time, how much of a guess was right.
+    // `===` stops at the first difference, and its duration would reveal how much of a forged value is correct.
     return version === 'v1' && given.length === expected.length && crypto.timingSafeEqual(given, expected);
   });
 }
 
 /**
- * The executions that were handled. Delivery is at least once: a lost answer means the same one again.
+ * The ids of handled executions. Delivery is at least once: if a response is lost, the execution is sent again.
  *
- * A real receiver keeps this with its results, in one transaction, and not in memory.
+ * A production receiver stores the ids in the transaction of its results, not in memory.
  */
 const seen = new Set();
 
-/** The work. Keep it under 30 seconds, or note the payload down and do it after the answer. */
+/** Does the work. It must take less than 30 seconds; otherwise store the payload and process it after responding. */
 async function handlePayload(executionId, payload) {
   console.log(`${executionId} ${JSON.stringify(payload)}`);
 }
 
-/** Does with one delivery what is to be done, and answers the status to be sent. */
+/** Handles one delivery and returns the HTTP status of the response. */
 async function receive(request, secret) {
   if (!['POST', 'PUT', 'PATCH'].includes(request.method)) return 405;
   const parts = [];
@@ -63,8 +63,8 @@ async function receive(request, secret) {
     return 200;
   }
   await handlePayload(executionId, JSON.parse(body));
-  // After the work, not before: if it throws, the answer is 500 and the next attempt does it again.
-  // Attempts of one execution never overlap, so nobody else is at it meanwhile.
+  // After the work: if the work throws, the response is 500 and the next attempt repeats it.
+  // Attempts of one execution never overlap, so no second request does the same work meanwhile.
   seen.add(executionId);
   if (seen.size > REMEMBERED) seen.delete(seen.values().next().value);
   return 200;

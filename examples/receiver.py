@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Receives the deliveries of cues with transport `webhook`.
+"""Receives, verifies and prints deliveries of `webhook` cues.
 
-    WEBHOOK_SECRET=whsec_... python3 receiver.py [PORT]        (default 9000; 0 takes a free port)
+    WEBHOOK_SECRET=whsec_... python3 receiver.py [PORT]        (default 9000; 0 selects a free port)
 
-The secret is the account's: GET /v1/auth/webhook-secret. Only the standard library is used.
+GET /v1/auth/webhook-secret returns the secret. Requires no packages.
 """
 
 import argparse
@@ -16,31 +16,31 @@ import time
 from collections import OrderedDict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# A signature stays valid for ever, so a recorded request could be sent again: five minutes cover any honest delay.
+# A signature never expires, so a recorded request could be replayed. Five minutes cover every legitimate delay.
 TOLERANCE_SECONDS = 300
-# Payloads are at most 1 MiB, non-ASCII characters written as \uXXXX: nothing honest is larger than this.
+# A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 MAX_BODY = 8 * 1024 * 1024
 REMEMBERED = 10_000
 
 
 def signature_is_valid(secret, timestamp, body, signature):
-    """Whether `signature` (`v1=HEX`) was made with `secret`, not long ago, for exactly these bytes."""
+    """Returns True if `signature` (`v1=HEX`) is a recent signature of exactly these bytes with `secret`."""
     try:
         age = abs(time.time() - int(timestamp))
     except ValueError:
         return False
     if age > TOLERANCE_SECONDS:
         return False
-    # Over the raw bytes: a body that was parsed and written again need not be the same.
+    # The signature covers the raw bytes. A body that is parsed and serialized again can differ.
     expected = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    # `==` would stop at the first difference and so tell, by its time, how much of a guess was right.
+    # `==` stops at the first difference, and its duration would reveal how much of a forged value is correct.
     return hmac.compare_digest(f"v1={expected}".encode(), signature.encode())
 
 
 class Seen:
-    """The executions that were handled. Delivery is at least once: a lost answer means the same one again.
+    """The ids of handled executions. Delivery is at least once: if a response is lost, the execution is sent again.
 
-    A real receiver keeps this with its results, in one transaction, and not in memory.
+    A production receiver stores the ids in the transaction of its results, not in memory.
     """
 
     def __init__(self):
@@ -59,7 +59,7 @@ class Seen:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # keeps the connection for the next delivery
+    protocol_version = "HTTP/1.1"  # keep the connection open for the next delivery
     timeout = 60
     secret = None
     seen = Seen()
@@ -67,20 +67,20 @@ class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         length = int(self.headers.get("Content-Length") or 0)
         if length > MAX_BODY:
-            self.close_connection = True  # the unread body is still on its way
-            return self.answer(413)
+            self.close_connection = True  # the unread body is still in transit
+            return self.respond(413)
         body = self.rfile.read(length)
         if self.secret and not self.is_signed(body):
-            return self.answer(401)
+            return self.respond(401)
         execution_id = self.headers.get("X-CueAPI-Execution-Id", "")
         if execution_id in self.seen:
             print(f"{execution_id} again, ignored", flush=True)
         else:
             self.handle_payload(execution_id, json.loads(body))
-            # After the work, not before: if it raises, no answer is sent and the next attempt does it again.
-            # Attempts of one execution never overlap, so nobody else is at it meanwhile.
+            # After the work: if the work raises, no response is sent and the next attempt repeats it.
+            # Attempts of one execution never overlap, so no second request does the same work meanwhile.
             self.seen.add(execution_id)
-        self.answer(200)
+        self.respond(200)
 
     do_PUT = do_PATCH = do_POST
 
@@ -90,21 +90,21 @@ class Receiver(BaseHTTPRequestHandler):
         return signature_is_valid(self.secret, timestamp, body, signature)
 
     def handle_payload(self, execution_id, payload):
-        """The work. Keep it under 30 seconds, or note the payload down and do it after the answer."""
+        """Does the work. It must take less than 30 seconds; otherwise store the payload and process it later."""
         print(f"{execution_id} {json.dumps(payload)}", flush=True)
 
-    def answer(self, status):
+    def respond(self, status):
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, format, *args):
-        """Quiet: the payloads are what this program prints."""
+        """Suppresses the request log: standard output is for payloads."""
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Receives, verifies and prints the deliveries of cues.")
-    parser.add_argument("port", nargs="?", type=int, default=9000, help="0 takes a free one (default: 9000)")
+    parser = argparse.ArgumentParser(description="Receives, verifies and prints deliveries of cues.")
+    parser.add_argument("port", nargs="?", type=int, default=9000, help="0 selects a free port (default: 9000)")
     parser.add_argument("--secret", default=os.environ.get("WEBHOOK_SECRET"), help="default: $WEBHOOK_SECRET")
     arguments = parser.parse_args()
     Receiver.secret = arguments.secret

@@ -1,47 +1,48 @@
 #!/bin/sh
-# Receives the deliveries of cues with transport `webhook`.
+# Receives, verifies and prints deliveries of `webhook` cues.
 #
-#     WEBHOOK_SECRET=whsec_... sh receiver.sh [PORT]        (default 9000; 0 takes a free port)
+#     WEBHOOK_SECRET=whsec_... sh receiver.sh [PORT]        (default 9000; 0 selects a free port)
 #
-# The secret is the account's: GET /v1/auth/webhook-secret. Needs openssl, and perl, because a shell cannot listen: a
-# few lines of it, which run on any Debian as it comes, start this script anew for each request.
+# GET /v1/auth/webhook-secret returns the secret. Requires openssl, and perl because a shell cannot listen on a port:
+# the perl lines at the end accept connections and start this script once per request. Debian's base perl suffices.
 set -eu
 export LC_ALL=C
 
-# A signature stays valid for ever, so a recorded request could be sent again: five minutes cover any honest delay.
+# A signature never expires, so a recorded request could be replayed. Five minutes cover every legitimate delay.
 tolerance_seconds=300
-# Payloads are at most 1 MiB, non-ASCII characters written as \uXXXX: nothing honest is larger than this.
+# A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 max_body=8388608
 
-# The work: $execution_id is whose, the file $body holds the payload, and what is written to 3 is printed. Keep it
-# under 30 seconds, or note the payload down and do it after the answer.
+# Does the work for execution $execution_id. The file $body holds the payload; file descriptor 3 is the output of the
+# receiver. It must take less than 30 seconds; otherwise store the payload and process it after responding.
 handle_payload() {
   printf '%s %s\n' "$execution_id" "$(cat "$body")" >&3
 }
 
-# Whether `signature` (`v1=HEX`) was made with $WEBHOOK_SECRET, not long ago, for exactly the bytes in $body.
+# Succeeds if $signature (`v1=HEX`) is a recent signature of exactly the bytes in $body with $WEBHOOK_SECRET.
 is_signed() {
   case $timestamp in '' | 0* | *[!0-9]* | ????????????*) return 1 ;; esac
   age=$(($(date +%s) - timestamp))
   if [ "${age#-}" -gt "$tolerance_seconds" ]; then return 1; fi
   expected=v1=$({ printf '%s.' "$timestamp" && cat "$body"; } | hmac)
-  # `=` stops at the first difference and so tells, by its time, how much of a guess was right: nothing, when what is
-  # compared are hashes that nobody can foresee.
-  blind=$(openssl rand -hex 32)
-  [ "$(hash "$blind$expected")" = "$(hash "$blind$signature")" ]
+  # `=` stops at the first difference, and its duration would reveal how much of a forged value is correct. Comparing
+  # hashes that include a random value reveals nothing.
+  nonce=$(openssl rand -hex 32)
+  [ "$(hash "$nonce$expected")" = "$(hash "$nonce$signature")" ]
 }
 
 hash() {
   printf '%s' "$1" | openssl dgst -sha256 -r | cut -c 1-64
 }
 
-# HMAC-SHA256 of what comes, in hex. `openssl dgst -hmac` would do it, but whoever lists the processes of this machine
-# would read the secret among its arguments.
+# Prints the HMAC-SHA256 of standard input in hex. `openssl dgst -hmac` would expose the secret among its arguments in
+# the process list.
 hmac() {
   { padded_key 54 && cat; } | openssl dgst -sha256 -binary | { padded_key 92 && cat; } | openssl dgst -sha256 -r | cut -c 1-64
 }
 
-# HMAC's key of 64 bytes, each XORed with $1. A key that is longer, as a secret is, stands for its hash.
+# Prints the HMAC key, padded to 64 bytes and each byte XORed with $1. HMAC replaces a key of more than 64 bytes, as
+# the secret is, by its hash.
 padded_key() {
   digits=$(hash "$WEBHOOK_SECRET")$(printf '%064d' 0)
   bytes=
@@ -53,12 +54,12 @@ padded_key() {
   printf '%b' "$bytes"
 }
 
-answer() {
+respond() {
   printf 'HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n' "$1"
   exit 0
 }
 
-# One request, on standard input, and its answer, on standard output.
+# Reads one request from standard input and writes the response to standard output.
 receive() {
   length='' execution_id='' timestamp='' signature=''
   carriage_return=$(printf '\r')
@@ -73,27 +74,27 @@ receive() {
       x-cueapi-signature) signature=$value ;;
     esac
   done
-  case $method in POST | PUT | PATCH) ;; *) answer '405 Method Not Allowed' ;; esac
-  case $length in '' | *[!0-9]*) answer '411 Length Required' ;; ????????*) answer '413 Content Too Large' ;; esac
-  if [ "$length" -gt "$max_body" ]; then answer '413 Content Too Large'; fi
+  case $method in POST | PUT | PATCH) ;; *) respond '405 Method Not Allowed' ;; esac
+  case $length in '' | *[!0-9]*) respond '411 Length Required' ;; ????????*) respond '413 Content Too Large' ;; esac
+  if [ "$length" -gt "$max_body" ]; then respond '413 Content Too Large'; fi
   body=$(mktemp "$folder/body.XXXXXX")
   trap 'rm -f "$body"' EXIT
-  # Into a file: a variable would lose the bytes that the signature is over.
+  # A shell variable cannot hold all bytes, so the body goes to a file.
   head -c "$length" >"$body"
-  if [ "$(wc -c <"$body")" -ne "$length" ]; then answer '400 Bad Request'; fi
-  if [ -n "${WEBHOOK_SECRET:-}" ] && ! is_signed; then answer '401 Unauthorized'; fi
-  case $execution_id in '' | *[!0-9A-Za-z-]*) answer '400 Bad Request' ;; esac
-  # Delivery is at least once: a lost answer means the same one again. A real receiver keeps what it has handled with
-  # its results, for longer than it runs.
+  if [ "$(wc -c <"$body")" -ne "$length" ]; then respond '400 Bad Request'; fi
+  if [ -n "${WEBHOOK_SECRET:-}" ] && ! is_signed; then respond '401 Unauthorized'; fi
+  case $execution_id in '' | *[!0-9A-Za-z-]*) respond '400 Bad Request' ;; esac
+  # Delivery is at least once: if a response is lost, the execution is sent again. A production receiver stores the ids
+  # of handled executions with its results, beyond its own lifetime.
   if [ -e "$folder/$execution_id" ]; then
     echo "$execution_id again, ignored" >&3
   else
-    handle_payload || answer '500 Internal Server Error'
-    # After the work, not before: if it fails, the next attempt does it again. Attempts of one execution never
-    # overlap, so nobody else is at it meanwhile.
+    handle_payload || respond '500 Internal Server Error'
+    # After the work: if the work fails, the next attempt repeats it. Attempts of one execution never overlap, so no
+    # second request does the same work meanwhile.
     : >"$folder/$execution_id"
   fi
-  answer '200 OK'
+  respond '200 OK'
 }
 
 if [ "${1:-}" = --request ]; then
@@ -105,12 +106,12 @@ export folder
 if [ -z "${WEBHOOK_SECRET:-}" ]; then
   echo 'no secret given: signatures are NOT verified, anyone can post here'
 fi
-# What the requests print goes where this prints, by 3: their standard output is the connection.
+# File descriptor 3 is the receiver's standard output: the standard output of a request is its connection.
 exec 3>&1
 exec perl -MIO::Socket::INET -e '
   my ($port, @receive) = @ARGV;
   my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => $port, Listen => 64, ReuseAddr => 1)
-    or die "port $port cannot be had: $@\n";
+    or die "cannot listen on port $port: $@\n";
   $| = 1;
   print "receiver listening on http://127.0.0.1:", $server->sockport, "\n";
   my $parent = $$;
@@ -124,7 +125,7 @@ exec perl -MIO::Socket::INET -e '
       $SIG{CHLD} = "DEFAULT";
       open STDIN, "<&", $connection;
       open STDOUT, ">&", $connection;
-      alarm 60;    # ends the script below when it is not through by then
+      alarm 60;    # ends a request that takes longer
       exec @receive;
       exit 1;
     }

@@ -1,30 +1,30 @@
 #!/usr/bin/env node
-// Does the work of cues with transport `worker`: no open port, no address of its own.
+// Executes `worker` cues: polls for executions, claims them, does the work, reports. Needs no open port.
 //
 //     CUED_API_KEY=cue_sk_... node worker.js [URL [ID]]        (default http://127.0.0.1:8000, or $CUED_URL)
 //
-// Add a function to HANDLERS for each `payload.task` that it should do. Only Node's own library is used (18 or later).
+// Add a function to HANDLERS for each `payload.task`. Requires Node 18 or later and no packages.
 'use strict';
 
 const os = require('node:os');
 const { setTimeout: sleep } = require('node:timers/promises');
 
-const POLL_SECONDS = 25; // the server holds the request this long when there is no work
-const HEARTBEAT_SECONDS = 60; // a worker that is silent for 180 seconds counts as stale
-const LONGEST_PAUSE = 60;
+const POLL_SECONDS = 25; // how long the server waits for work before it returns an empty list
+const HEARTBEAT_SECONDS = 60; // the server marks a worker as stale after 180 seconds without one
+const MAX_PAUSE_SECONDS = 60;
 
-// What a handler returns, or promises, is reported as `result`; what it throws is reported as `error`.
+// The return value of a handler, or of its promise, is reported as `result`, an exception as `error`.
 const HANDLERS = {
   'count-words': (payload) => `${payload.text.split(/\s+/).filter(Boolean).length} words`,
   echo: (payload) => JSON.stringify(payload.text),
-  // As long as it wants: the claim is kept meanwhile.
+  // Takes any time: the claim is extended meanwhile.
   wait: async (payload) => {
     await sleep(payload.seconds * 1000);
     return `waited ${payload.seconds} s`;
   },
 };
 
-/** The server understood and said no: asking again gives the same answer. */
+/** The server rejected the request. Repeating it would fail in the same way. */
 class Refused extends Error {
   retryAfter = 0;
 
@@ -34,7 +34,7 @@ class Refused extends Error {
   }
 }
 
-/** No answer, or one that asks for patience. */
+/** There was no response, or one that asks for a retry. */
 class Unavailable extends Error {
   constructor(reason, retryAfter = 0) {
     super(reason);
@@ -43,28 +43,28 @@ class Unavailable extends Error {
 }
 
 const url = (process.argv[2] ?? process.env.CUED_URL ?? 'http://127.0.0.1:8000').replace(/\/+$/, '');
-// Unique per process, so that a claim tells who holds it.
+// Unique per process, so that a claim identifies its holder.
 const workerId = process.argv[3] ?? `${os.hostname()}-${process.pid}`;
 const key = process.env.CUED_API_KEY;
-// By task, what is under way from before a claim until its outcome is reported.
+// The execution in progress of each task, from before the claim until the outcome is reported.
 const busy = new Map();
 let stopping = false;
 
 async function call(method, path, body) {
   const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', 'X-Worker-Id': workerId };
   const signal = AbortSignal.timeout((POLL_SECONDS + 15) * 1000);
-  let response, answer;
+  let response, result;
   try {
     response = await fetch(url + path, { method, headers, signal, body: body && JSON.stringify(body) });
-    answer = await response.json();
-  } catch (error) { // refused, reset, timed out, or cut off in the middle
+    result = await response.json();
+  } catch (error) { // connection refused, reset, timed out or interrupted
     throw new Unavailable(error.cause?.message ?? error.message);
   }
-  if (response.ok) return answer;
+  if (response.ok) return result;
   if (response.status === 429 || response.status >= 500) {
     throw new Unavailable(`${response.status}`, Number(response.headers.get('retry-after')) || 0);
   }
-  throw new Refused(response.status, answer.error ?? {});
+  throw new Refused(response.status, result.error ?? {});
 }
 
 async function repeat(step, ...values) {
@@ -80,9 +80,9 @@ async function repeat(step, ...values) {
   }
 }
 
-/** Twice as long each time, and not in step with other workers that lost the same server. */
+/** Exponential backoff with jitter, so that many workers do not retry at the same moments. */
 async function pause(failures, error) {
-  const backoff = (0.5 + Math.random() / 2) * Math.min(LONGEST_PAUSE, 2 ** (failures - 1));
+  const backoff = (0.5 + Math.random() / 2) * Math.min(MAX_PAUSE_SECONDS, 2 ** (failures - 1));
   await sleep(Math.max(backoff, error.retryAfter) * 1000);
 }
 
@@ -91,13 +91,13 @@ async function heartbeat() {
   await sleep(HEARTBEAT_SECONDS * 1000);
 }
 
-/** One loop per task, because `task` filters on the server: work that another worker must do is never seen here. */
-async function takeOne(task) {
+/** One loop per task: the server filters by `task`, so executions for other workers are never received. */
+async function poll(task) {
   const query = new URLSearchParams({ task, limit: 1, wait: POLL_SECONDS });
   const { executions } = await call('GET', `/v1/executions/claimable?${query}`);
   for (const { id } of executions) {
     if (stopping) return;
-    busy.set(task, claimAndDo(id, HANDLERS[task]));
+    busy.set(task, claimAndRun(id, HANDLERS[task]));
     try {
       await busy.get(task);
     } finally {
@@ -106,39 +106,39 @@ async function takeOne(task) {
   }
 }
 
-async function claimAndDo(executionId, handler) {
+async function claimAndRun(executionId, handler) {
   let claim;
   try {
     claim = await call('POST', `/v1/executions/${executionId}/claim`, { worker_id: workerId });
   } catch (error) {
-    // Another worker was faster, or the cue was deleted: both are daily life.
+    // Another worker was faster, or the cue was deleted: both are normal.
     if (['already_claimed', 'execution_not_found'].includes(error.code)) return;
     throw error;
   }
-  const keeping = setInterval(() => keepClaim(executionId), (claim.lease_seconds ?? 900) * 1000 / 3);
+  const timer = setInterval(() => keepClaim(executionId), (claim.lease_seconds ?? 900) * 1000 / 3);
   let outcome;
   try {
     outcome = { success: true, result: String(await handler(claim.payload ?? {})) };
-  } catch (error) { // whatever it was: the user should read it beside the execution
+  } catch (error) { // any error belongs in the report, where the user sees it
     outcome = { success: false, error: String(error) };
   } finally {
-    clearInterval(keeping);
+    clearInterval(timer);
   }
   await report(executionId, outcome);
 }
 
-/** A handler that computes for long without an `await` keeps this from running: give such work a thread of its own. */
+/** Extends a claim. A handler that computes for minutes without an `await` blocks this: run such work in a thread. */
 async function keepClaim(executionId) {
   try {
     await call('POST', `/v1/executions/${executionId}/heartbeat`);
-  } catch (error) { // when there was no answer, two more tries fit into the lease
+  } catch (error) { // without a response, the lease leaves time for two more attempts
     if (error instanceof Refused) console.error(`worker ${workerId}: lost ${executionId}: ${error.message}`);
   }
 }
 
 /**
- * The work is done and must not be done again for want of a report, so this does not give up;
- * a report that arrived although its answer was lost is a 409 the next time.
+ * Without a report the work would be done again, so this retries until the server responds. If an earlier report was
+ * recorded and only its response was lost, the next one returns 409.
  */
 async function report(executionId, outcome) {
   for (let failures = 1; ; failures++) {
@@ -153,7 +153,7 @@ async function report(executionId, outcome) {
   }
 }
 
-/** Ends what was begun, and nothing more. */
+/** Finishes the executions in progress, then exits. */
 async function stop() {
   stopping = true;
   await Promise.allSettled(busy.values());
@@ -167,4 +167,4 @@ if (!key) {
 process.on('SIGINT', stop).on('SIGTERM', stop);
 console.log(`worker ${workerId} waits for: ${Object.keys(HANDLERS).join(', ')}`);
 repeat(heartbeat);
-for (const task of Object.keys(HANDLERS)) repeat(takeOne, task);
+for (const task of Object.keys(HANDLERS)) repeat(poll, task);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Does the work of cues with transport `worker`: no open port, no address of its own.
+"""Executes `worker` cues: polls for executions, claims them, does the work, reports. Needs no open port.
 
     CUED_API_KEY=cue_sk_... python3 worker.py [--url http://127.0.0.1:8000] [--id NAME]
 
-Add a function to HANDLERS for each `payload.task` that it should do. Only the standard library is used.
+Add a function to HANDLERS for each `payload.task`. Requires no packages.
 """
 
 import argparse
@@ -19,9 +19,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-POLL_SECONDS = 25  # the server holds the request this long when there is no work
-HEARTBEAT_SECONDS = 60  # a worker that is silent for 180 seconds counts as stale
-LONGEST_PAUSE = 60
+POLL_SECONDS = 25  # how long the server waits for work before it returns an empty list
+HEARTBEAT_SECONDS = 60  # the server marks a worker as stale after 180 seconds without one
+MAX_PAUSE_SECONDS = 60
 
 
 def count_words(payload):
@@ -33,17 +33,17 @@ def echo(payload):
 
 
 def wait(payload):
-    """As long as it wants: the claim is kept meanwhile."""
+    """Takes any time: the claim is extended meanwhile."""
     time.sleep(payload["seconds"])
     return f"waited {payload['seconds']} s"
 
 
-# What a handler returns is reported as `result`; an exception is reported as `error`.
+# The return value of a handler is reported as `result`, an exception as `error`.
 HANDLERS = {"count-words": count_words, "echo": echo, "wait": wait}
 
 
 class Refused(Exception):
-    """The server understood and said no: asking again gives the same answer."""
+    """The server rejected the request. Repeating it would fail in the same way."""
 
     retry_after = 0
 
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 
 class Unavailable(Exception):
-    """No answer, or one that asks for patience."""
+    """There was no response, or one that asks for a retry."""
 
     def __init__(self, reason, retry_after=0):
         super().__init__(str(reason))
@@ -78,9 +78,9 @@ class Server:
         except urllib.error.HTTPError as error:
             if error.code == 429 or error.code >= 500:
                 raise Unavailable(error, retry_after(error)) from error
-            answer = json.loads(error.read() or b"{}").get("error", {})
-            raise Refused(error.code, answer.get("code"), answer.get("message")) from error
-        except (OSError, ValueError) as error:  # refused, reset, timed out, or cut off in the middle
+            details = json.loads(error.read() or b"{}").get("error", {})
+            raise Refused(error.code, details.get("code"), details.get("message")) from error
+        except (OSError, ValueError) as error:  # connection refused, reset, timed out or interrupted
             raise Unavailable(error) from error
 
 
@@ -94,15 +94,15 @@ class Worker:
         self.server = server
         self.id = worker_id
         self.stop = threading.Event()
-        # One lock per task, held from before a claim until its outcome is reported.
+        # One lock per task, held from before the claim until the outcome is reported.
         self.busy = {task: threading.Lock() for task in HANDLERS}
 
     def run(self):
-        """Works until `stop` is set, then ends what was begun and nothing more."""
+        """Works until `stop` is set, then finishes the executions in progress."""
         threading.Thread(target=self.repeat, args=(self.heartbeat,), daemon=True).start()
-        # A thread per task, because `task` filters on the server: work that another worker must do is never seen here.
+        # One thread per task: the server filters by `task`, so executions for other workers are never received.
         for task in HANDLERS:
-            threading.Thread(target=self.repeat, args=(self.take_one, task), daemon=True).start()
+            threading.Thread(target=self.repeat, args=(self.poll, task), daemon=True).start()
         self.stop.wait()
         for lock in self.busy.values():
             lock.acquire()
@@ -119,8 +119,8 @@ class Worker:
                 self.pause(failures, error)
 
     def pause(self, failures, error):
-        # Twice as long each time, and not in step with other workers that lost the same server.
-        backoff = random.uniform(0.5, 1) * min(LONGEST_PAUSE, 2 ** (failures - 1))
+        # Exponential backoff with jitter, so that many workers do not retry at the same moments.
+        backoff = random.uniform(0.5, 1) * min(MAX_PAUSE_SECONDS, 2 ** (failures - 1))
         self.stop.wait(max(backoff, error.retry_after))
 
     def heartbeat(self):
@@ -128,27 +128,27 @@ class Worker:
         self.server.call("POST", "/v1/worker/heartbeat", body)
         self.stop.wait(HEARTBEAT_SECONDS)
 
-    def take_one(self, task):
+    def poll(self, task):
         query = urllib.parse.urlencode({"task": task, "limit": 1, "wait": POLL_SECONDS})
-        waiting = self.server.call("GET", f"/v1/executions/claimable?{query}")["executions"]
-        for execution in waiting:
+        claimable = self.server.call("GET", f"/v1/executions/claimable?{query}")["executions"]
+        for execution in claimable:
             with self.busy[task]:
                 if not self.stop.is_set():
-                    self.claim_and_do(execution["id"], HANDLERS[task])
+                    self.claim_and_run(execution["id"], HANDLERS[task])
 
-    def claim_and_do(self, execution_id, handler):
+    def claim_and_run(self, execution_id, handler):
         try:
             claim = self.server.call("POST", f"/v1/executions/{execution_id}/claim", {"worker_id": self.id})
         except Refused as error:
             if error.code in ("already_claimed", "execution_not_found"):
-                return  # another worker was faster, or the cue was deleted: both are daily life
+                return  # another worker was faster, or the cue was deleted: both are normal
             raise
         done = threading.Event()
         lease = claim.get("lease_seconds", 900)
         threading.Thread(target=self.keep_claim, args=(execution_id, lease, done), daemon=True).start()
         try:
             outcome = {"success": True, "result": str(handler(claim["payload"] or {}))}
-        except Exception as error:  # whatever it was: the user should read it beside the execution
+        except Exception as error:  # any error belongs in the report, where the user sees it
             outcome = {"success": False, "error": f"{type(error).__name__}: {error}"}
         finally:
             done.set()
@@ -160,14 +160,14 @@ class Worker:
                 headers = [("X-Worker-Id", self.id)]
                 self.server.call("POST", f"/v1/executions/{execution_id}/heartbeat", {}, headers)
             except Unavailable:
-                pass  # two more tries fit into the lease
+                pass  # the lease leaves time for two more attempts
             except Refused as error:
                 print(f"worker {self.id}: lost {execution_id}: {error}", file=sys.stderr, flush=True)
                 return
 
     def report(self, execution_id, outcome):
-        # The work is done and must not be done again for want of a report, so this does not give up;
-        # a report that arrived although its answer was lost is a 409 the next time.
+        # Without a report the work would be done again, so this retries until the server responds. If an earlier
+        # report was recorded and only its response was lost, the next one returns 409.
         failures = 0
         while True:
             try:
@@ -188,7 +188,7 @@ class Worker:
 def main():
     parser = argparse.ArgumentParser(description="Claims executions and reports their outcomes.")
     parser.add_argument("--url", default=os.environ.get("CUED_URL", "http://127.0.0.1:8000"))
-    # Unique per process, so that a claim tells who holds it.
+    # Unique per process, so that a claim identifies its holder.
     parser.add_argument("--id", default=f"{socket.gethostname()}-{os.getpid()}")
     arguments = parser.parse_args()
     key = os.environ.get("CUED_API_KEY")

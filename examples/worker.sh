@@ -1,34 +1,34 @@
 #!/bin/sh
-# Does the work of cues with transport `worker` whose `payload.task` is TASK: no open port, no address of its own.
+# Executes `worker` cues whose `payload.task` is TASK by running a command. Needs no open port.
 #
-#     CUED_API_KEY=cue_sk_... sh worker.sh TASK COMMAND [ARGUMENT...]        for instance disk-free df -h /
+#     CUED_API_KEY=cue_sk_... sh worker.sh TASK COMMAND [ARGUMENT...]        example: disk-free df -h /
 #
-# COMMAND gets the payload as JSON on standard input. What it prints is reported as `result`, or as `error` when it ends
-# with another code than 0. CUED_URL says where the server is (http://127.0.0.1:8000). Needs curl.
+# COMMAND reads the payload as JSON from standard input. Its output is reported as `result`, or as `error` if its exit
+# code is not 0. CUED_URL is the address of the server (default http://127.0.0.1:8000). Requires curl.
 set -u
 export LC_ALL=C
 
-poll_seconds=25 # the server holds the request this long when there is no work
-heartbeat_seconds=60 # a worker that is silent for 180 seconds counts as stale
-longest_pause=60
+poll_seconds=25 # how long the server waits for work before it returns an empty list
+heartbeat_seconds=60 # the server marks a worker as stale after 180 seconds without one
+max_pause_seconds=60
 
 if [ $# -lt 2 ] || [ -z "${CUED_API_KEY:-}" ]; then
-  echo 'set CUED_API_KEY to a key of the account (cue_sk_...) and give a task and the command that does it' >&2
+  echo 'set CUED_API_KEY to a key of the account (cue_sk_...) and pass a task and a command' >&2
   exit 2
 fi
 task=$1
 shift
-case $task in *[!0-9A-Za-z._-]*) echo "a task's name has letters, digits and . _ - only: $task" >&2; exit 2 ;; esac
+case $task in *[!0-9A-Za-z._-]*) echo "a task name may contain letters, digits and . _ - only: $task" >&2; exit 2 ;; esac
 url=${CUED_URL:-http://127.0.0.1:8000}
-# Unique per process, so that a claim tells who holds it.
+# Unique per process, so that a claim identifies its holder.
 worker=${WORKER_ID:-$(uname -n)-$$}
 folder=$(mktemp -d)
 
-# call NAME METHOD PATH [BODY]: the answer goes into the file NAME, its status is printed; 000 is no answer. To be
-# called in a subshell, which curl takes the place of.
+# call NAME METHOD PATH [BODY]: writes the response body to the file NAME and prints the HTTP status, 000 for no
+# response. Call it in a subshell: `exec` replaces the shell by curl.
 call() {
   printf '%s' "${4:-}" >"$folder/$1.body"
-  # The key goes by standard input: whoever lists the processes of this machine would read it among the arguments.
+  # The key is passed on standard input: arguments are visible in the process list.
   exec curl --silent --max-time $((poll_seconds + 15)) --config - --request "$2" --output "$folder/$1" \
     --header 'Content-Type: application/json' --header "X-Worker-Id: $worker" \
     --data-binary "@$folder/$1.body" --write-out '%{http_code}' "$url$3" <<END
@@ -36,31 +36,32 @@ header = "Authorization: Bearer $CUED_API_KEY"
 END
 }
 
-# A pause that a signal ends.
-nap() {
+# Sleeps, and returns early on a signal.
+interruptible_sleep() {
   sleep "$1" >/dev/null &
-  napping=$!
-  wait "$napping"
+  sleep_pid=$!
+  wait "$sleep_pid"
 }
 
-# For as long as the worker lives, however it ends: else what it held would never go to another.
+# Sends heartbeats as long as the worker process exists, however it ends. Heartbeats of a dead worker would keep its
+# claims from other workers.
 heartbeat() {
-  trap 'kill "$napping"; exit' TERM
+  trap 'kill "$sleep_pid"; exit' TERM
   while kill -0 $$; do
     (call heartbeat POST /v1/worker/heartbeat "{\"worker_id\": \"$worker\", \"handlers\": [\"$task\"]}")
-    nap "$heartbeat_seconds"
+    interruptible_sleep "$heartbeat_seconds"
   done
 }
 
-# keep_claim ID SECONDS: three times within a lease.
+# keep_claim ID SECONDS: extends the claim every SECONDS, a third of the lease.
 keep_claim() {
-  trap 'kill "$napping"; exit' TERM
-  while nap "$2" && kill -0 $$; do
+  trap 'kill "$sleep_pid"; exit' TERM
+  while interruptible_sleep "$2" && kill -0 $$; do
     (call keep POST "/v1/executions/$1/heartbeat")
   done
 }
 
-# What comes, as a JSON string; of a long text the beginning.
+# Prints the first 60,000 bytes of standard input as a JSON string.
 json_string() {
   printf '"'
   head -c 60000 | iconv -c -f UTF-8 -t UTF-8 2>/dev/null | tr -d '\000-\010\013-\037' |
@@ -68,25 +69,25 @@ json_string() {
   printf '"'
 }
 
-# Claims the oldest execution of the task and does it.
-claim_and_do() {
+# Claims the oldest execution of the task and runs the command.
+claim_and_run() {
   status=$(call claim POST /v1/executions/claim "{\"worker_id\": \"$worker\", \"task\": \"$task\"}")
   case $status in
     200) ;;
-    409) return ;; # another worker was faster: daily life
-    *) patience "$status" && return ;;
+    409) return ;; # another worker was faster: normal
+    *) back_off "$status" && return ;;
   esac
-  # cued writes the fields of an answer in the order of their names, so that nothing in a payload can be taken for what
-  # stands before it. With jq: jq -c .payload
+  # cued writes the fields of a response in alphabetical order, so the fields before `payload` cannot be confused with
+  # contents of the payload. With jq: jq -c .payload
   claim=$(cat "$folder/claim")
   id=${claim#*\"execution_id\":\"} && id=${id%%\"*}
   lease=${claim#*\"lease_seconds\":} && lease=${lease%%[!0-9]*}
   payload=${claim#*\"payload\":} && payload=${payload%,\"scheduled_for\":*}
   keep_claim "$id" $((lease / 3)) >/dev/null 2>&1 &
-  keeping=$!
+  keeper_pid=$!
   printf '%s' "$payload" | "$@" >"$folder/out" 2>"$folder/err"
   code=$?
-  kill "$keeping"
+  kill "$keeper_pid"
   if [ "$code" -eq 0 ]; then
     report "$id" "{\"success\": true, \"result\": $(json_string <"$folder/out")}"
   else
@@ -94,8 +95,8 @@ claim_and_do() {
   fi
 }
 
-# The work is done and must not be done again for want of a report, so this does not give up; a report that arrived
-# although its answer was lost is a 409 the next time.
+# Without a report the work would be done again, so this retries until the server responds. If an earlier report was
+# recorded and only its response was lost, the next one returns 409.
 report() {
   while :; do
     status=$(call outcome POST "/v1/executions/$1/outcome" "$2")
@@ -104,36 +105,36 @@ report() {
       000 | 429 | 5??) if [ -n "$stopping" ]; then echo "$1 not reported: $status" >&2; return; fi ;;
       *) echo "$1 not recorded: $(cat "$folder/outcome")" >&2; return ;;
     esac
-    patience "$status"
+    back_off "$status"
   done
 }
 
-# Twice as long each time.
+# Exponential backoff.
 failures=0
-patience() {
-  echo "worker $worker: the server answers $1" >&2
-  seconds=$((failures < 6 ? 1 << failures : longest_pause))
+back_off() {
+  echo "worker $worker: the server returned $1" >&2
+  seconds=$((failures < 6 ? 1 << failures : max_pause_seconds))
   failures=$((failures + 1))
-  nap "$seconds"
+  interruptible_sleep "$seconds"
 }
 
-stopping='' polling='' napping=''
-# What was begun is ended, and nothing more is begun.
-trap 'stopping=1; [ -z "$polling" ] || kill "$polling"' INT TERM
+stopping='' poll_pid='' sleep_pid=''
+# A signal ends the poll; an execution in progress is finished and reported first.
+trap 'stopping=1; [ -z "$poll_pid" ] || kill "$poll_pid"' INT TERM
 heartbeat >/dev/null 2>&1 &
-beating=$!
-trap 'kill "$beating"; rm -rf "$folder"' EXIT
+heartbeat_pid=$!
+trap 'kill "$heartbeat_pid"; rm -rf "$folder"' EXIT
 echo "worker $worker waits for: $task"
 while [ -z "$stopping" ]; do
   call poll GET "/v1/executions/claimable?task=$task&limit=1&wait=$poll_seconds" >"$folder/status" &
-  polling=$!
-  if [ -n "$stopping" ]; then kill "$polling"; fi
-  wait "$polling"
-  polling=''
+  poll_pid=$!
+  if [ -n "$stopping" ]; then kill "$poll_pid"; fi
+  wait "$poll_pid"
+  poll_pid=''
   if [ -n "$stopping" ]; then break; fi
   status=$(cat "$folder/status")
   case $status in
-    200) failures=0; grep -q '"executions":\[\]' "$folder/poll" || claim_and_do "$@" ;;
-    *) patience "$status" ;;
+    200) failures=0; grep -q '"executions":\[\]' "$folder/poll" || claim_and_run "$@" ;;
+    *) back_off "$status" ;;
   esac
 done
