@@ -34,6 +34,7 @@ pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod http;
+pub mod lifecycle;
 pub mod logging;
 pub mod mail;
 pub mod metrics;

@@ -8,12 +8,13 @@ use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
+use crate::lifecycle::plan_limits;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::NewKey;
+use crate::store::accounts::usage;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
-use crate::store::accounts::{plan_limits, usage};
 use crate::store::executions::delivery_queue;
 use crate::store::{Pending, Store, WriteTx};
 

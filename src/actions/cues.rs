@@ -15,7 +15,8 @@ use crate::domain::json::compact;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::store::accounts::users;
-use crate::store::cues::{cue_deletion, due_cues, payloads};
+use crate::store::cues::{due_cues, payloads};
+use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
 /// The largest payload, in bytes of compact UTF-8 (contract §4).

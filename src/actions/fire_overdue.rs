@@ -11,11 +11,11 @@ use crate::domain::cue::Cue;
 use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{Outage, gap_of};
 use crate::error::Result;
+use crate::lifecycle::fire::{CueFirer, plan};
 use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
 use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
-use crate::store::cues::fire::{CueFirer, plan};
 use crate::store::db::{hold, meta};
 
 /// What is needed to fire a cue in place of the scheduler.

@@ -24,13 +24,13 @@ pub use crate::store::db::writer::{WakeSet, WriteTx};
 
 use crate::error::Result;
 use crate::store::db::corruption::CorruptionFlag;
+use crate::store::db::open;
 use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::open::{self, migrations};
 use crate::store::db::readers::{ConnectionPool, ReaderThreads};
 use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
 use crate::store::db::{meta, readers};
-use crate::store::maintenance::{quick_check, schema_check};
+use crate::store::maintenance::{migrations, quick_check, schema_check};
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;

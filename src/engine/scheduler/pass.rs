@@ -14,12 +14,12 @@ use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
+use crate::lifecycle::fire::{CueFirer, plan};
 use crate::metrics::engine::SchedulerPass;
 use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
 use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
-use crate::store::cues::fire::{CueFirer, plan};
 use crate::store::db::{hold, meta};
 
 /// Cues fired in one transaction: larger ones are no faster and hold up other writes.

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::account::user::User;
 use crate::domain::billing::offer::Interval;
 use crate::error::Result;
-use crate::store::accounts::plan_limits::pause_above_limit;
+use crate::lifecycle::plan_limits::pause_above_limit;
 use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::db::counters::flush;
 use crate::store::{ReadTx, WriteTx};

@@ -1,8 +1,6 @@
 //! Cues. Their payloads are in `payloads`, what the scheduler asks of them in `due`, their deletion in `removal`.
 
-pub mod cue_deletion;
 pub mod due_cues;
-pub mod fire;
 pub mod payloads;
 
 use jiff::Timestamp;

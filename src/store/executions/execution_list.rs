@@ -9,8 +9,8 @@ use rusqlite::{OptionalExtension, params_from_iter};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::error::Result;
-use crate::store::cues::cue_deletion;
 use crate::store::executions::{ExecutionDetails, find_by_key};
+use crate::store::maintenance::cue_deletion;
 use crate::store::{ReadTx, cues};
 
 /// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.

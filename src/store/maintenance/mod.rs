@@ -3,6 +3,8 @@
 pub mod backup;
 pub mod bench;
 pub mod check;
+pub mod cue_deletion;
+pub(in crate::store) mod migrations;
 pub mod queue_stats;
 pub(in crate::store) mod quick_check;
 pub mod retention;

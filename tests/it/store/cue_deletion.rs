@@ -3,7 +3,7 @@
 use cued::actions::executions::{claim, claim_next};
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
-use cued::store::cues::cue_deletion;
+use cued::store::maintenance::cue_deletion;
 use cued::store::db::counters;
 use cued::store::executions;
 use cued::store::executions::{claims, execution_list};

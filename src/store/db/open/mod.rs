@@ -1,7 +1,6 @@
 //! The database file itself: what may be opened, pragmas, schema and its version.
 
 pub mod error;
-pub(in crate::store) mod migrations;
 pub(in crate::store) mod server_lock;
 
 use std::fs::OpenOptions;

@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_cues_above_the_limit_are_found_without_a_scan() {
         let file = rusqlite::Connection::open_in_memory().unwrap();
-        file.execute_batch(include_str!("../../../schema.sql")).unwrap();
+        file.execute_batch(include_str!("../../schema.sql")).unwrap();
         let mut plan = file.prepare(&format!("EXPLAIN QUERY PLAN {ABOVE_LIMIT}")).unwrap();
         let steps = plan.query_map([1, 10], |row| row.get::<_, String>("detail")).unwrap();
         let steps: Vec<String> = steps.map(rusqlite::Result::unwrap).collect();
