@@ -38,6 +38,7 @@ pub mod lifecycle;
 pub mod logging;
 pub mod mail;
 pub mod metrics;
+pub mod panics;
 pub mod random;
 pub mod server;
 pub mod store;

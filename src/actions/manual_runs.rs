@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::actions::accounts::disabled;
 use crate::actions::cues::{check_size, find};
+use crate::actions::executions::not_found;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
@@ -79,7 +80,7 @@ pub fn fire(
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
     app.store.write(move |tx| {
-        let listed = executions::find(tx, user_key, id)?.ok_or_else(super::executions::not_found)?;
+        let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
         if !old.status.is_over() {
             let message = "The execution is not over: wait for its end before you replay it";
@@ -88,7 +89,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         spend(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay is no run of the cue's, so that no count tells when its history is too long.
-        retention::mark(tx, cue.key)?;
+        payloads::mark(tx, cue.key)?;
         let run = NewExecution {
             payload_key: payloads::for_another(tx, old.payload_key, cue.payload_key)?,
             task: old.task,

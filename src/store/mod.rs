@@ -23,8 +23,10 @@ pub use crate::store::db::readers::{Pending, ReadTx};
 pub use crate::store::db::writer::{WakeSet, WriteTx};
 
 use crate::error::Result;
+use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::open;
+use crate::store::db::open::schema::SCHEMA_VERSION;
 use crate::store::db::open::server_lock::ServerLock;
 use crate::store::db::readers::{ConnectionPool, ReaderThreads};
 use crate::store::db::write_stats::WriteStats;
@@ -228,7 +230,7 @@ impl Store {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
                 Some(connection) => {
-                    Pending::done(self.damage.noted(readers::caught(|| on(&connection, job))))
+                    Pending::done(self.damage.noted(panics::catch("a read", || on(&connection, job))))
                 }
                 None => lanes.readers.submit(job),
             },
@@ -238,7 +240,7 @@ impl Store {
 }
 
 fn is_earlier(version: i64) -> bool {
-    (1..open::SCHEMA_VERSION).contains(&version)
+    (1..SCHEMA_VERSION).contains(&version)
 }
 
 impl Drop for Store {
@@ -267,4 +269,4 @@ impl Drop for Store {
 }
 
 #[cfg(test)]
-mod plan_tests;
+mod test_support;

@@ -154,7 +154,7 @@ fn sources() -> Vec<Source> {
     assert!(files.len() > 50, "the source was not found");
     files
         .into_iter()
-        .filter(|path| !path.to_string_lossy().ends_with("_tests.rs"))
+        .filter(|path| !is_test_code(path))
         .map(|path| {
             let text = fs::read_to_string(&path).unwrap();
             let path = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
@@ -178,4 +178,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn production(text: &str) -> String {
     let body = text.split("#[cfg(test)]\nmod ").next().unwrap();
     body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// Files that are compiled into tests only.
+fn is_test_code(path: &Path) -> bool {
+    path.ends_with("test_support.rs") || path.to_string_lossy().ends_with("_tests.rs")
 }

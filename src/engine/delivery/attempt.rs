@@ -2,7 +2,6 @@
 //! the courier.
 
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use crate::metrics::milliseconds;
+use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
 /// What sending brought.
@@ -70,17 +70,19 @@ pub fn send_guarded(
     id: &dyn Display,
 ) -> SendResult {
     // The writing and signing too: a thread that panics is lost, and what it had under way until the next start.
-    let sent = catch_unwind(AssertUnwindSafe(|| match write().map(|parcel| webhook_client.send(&parcel)) {
-        Ok(Ok(receipt)) => SendResult::Answered(receipt),
-        Ok(Err(delivery_error)) => SendResult::Unanswered {
-            reason: delivery_error.to_string(),
-            cause: delivery_error.as_str(),
-            timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
-        },
-        Err(reason) => SendResult::Unsendable(reason),
-    }));
-    sent.unwrap_or_else(|_| {
-        tracing::error!("the delivery of {id} panicked");
+    let sent = panics::catch("the delivery", || {
+        Ok(match write().map(|parcel| webhook_client.send(&parcel)) {
+            Ok(Ok(receipt)) => SendResult::Answered(receipt),
+            Ok(Err(delivery_error)) => SendResult::Unanswered {
+                reason: delivery_error.to_string(),
+                cause: delivery_error.as_str(),
+                timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
+            },
+            Err(reason) => SendResult::Unsendable(reason),
+        })
+    });
+    sent.unwrap_or_else(|error| {
+        tracing::error!("the delivery of {id} is lost: {error}");
         let reason = "a fault inside cued; its log has more".to_owned();
         SendResult::Unanswered { reason, cause: "fault", timed_out: false }
     })

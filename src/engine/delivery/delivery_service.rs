@@ -14,9 +14,9 @@ use crate::app::App;
 use crate::engine::delivery::attempt::{classify, log, send};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use crate::engine::delivery::thread_pool::ThreadPool;
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
+use crate::panics;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::ClaimedDelivery;
@@ -183,7 +183,9 @@ fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
 fn run(app: &App, desk: &DispatchHandle, returned: &Inbox) {
     while !desk.stopping.load(Ordering::Acquire) {
         let seen = app.notifiers.send.generation();
-        let passed = caught(|| desk.lock().run_once(app, drain(returned), DispatcherMode::Running));
+        let passed = panics::catch("the dispatcher", || {
+            desk.lock().run_once(app, drain(returned), DispatcherMode::Running)
+        });
         match passed {
             Ok(taken) if taken.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
             Ok(taken) => taken.into_iter().for_each(|taken| desk.pool.submit(taken)),
@@ -198,7 +200,9 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, returned: &Inbox) {
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
         let seen = app.notifiers.send.generation();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match caught(|| dispatcher.run_once(app, drain(returned), DispatcherMode::Draining)) {
+        match panics::catch("the dispatcher", || {
+            dispatcher.run_once(app, drain(returned), DispatcherMode::Draining)
+        }) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
             Ok(_) => app.clock.wait(&app.notifiers.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),

@@ -10,9 +10,9 @@ use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
 use crate::engine::delivery::attempt::{SendResult, send_guarded};
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::{WebhookClient, WebhookRequest};
 use crate::mail::{Mail, MailTransport, SmtpError};
+use crate::panics;
 use crate::store::notifications::outbox::Notification;
 
 /// A try to tell a notice that has ended.
@@ -58,7 +58,8 @@ pub fn judge(notification: &Notification, outcome: &SendResult, now: Timestamp) 
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
     let mail =
         write_mail(base, notification).ok_or(SmtpError::lasting("what is stored of it cannot be read"))?;
-    caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
+    panics::catch("the mail transport", || Ok(route.send(&mail)))
+        .unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
 }
 
 /// What a mail that was taken or refused at `now` means for its notice.

@@ -21,9 +21,9 @@ use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::notifications::notification_sender::{
     NotificationResult, is_worth, judge, judge_mail, send, send_mail,
 };
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
+use crate::panics;
 use crate::store::db::hold;
 use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::Notification;
@@ -341,7 +341,7 @@ fn turn(
     intake: DispatcherMode,
 ) {
     let seen = app.notifiers.escalate.generation();
-    match caught(|| desk.run_once(app, drain(told), intake)) {
+    match panics::catch("the notification dispatcher", || desk.run_once(app, drain(told), intake)) {
         Ok(notifications) if notifications.is_empty() => {
             app.clock.wait(&app.notifiers.escalate, seen, desk.deadline)
         }

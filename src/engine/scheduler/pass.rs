@@ -12,10 +12,10 @@ use crate::domain::account::plan::Plans;
 use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
 use crate::engine::delivery::delivery_service::DispatchHandle;
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
 use crate::lifecycle::fire::{CueFirer, plan};
 use crate::metrics::engine::SchedulerPass;
+use crate::panics;
 use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
 use crate::store::accounts::usage;
@@ -188,7 +188,7 @@ fn fire_due(
     for (key, cue) in due_cues {
         // A panic would take the whole batch along, and again at every pass.
         let planned = cue.map_err(|error| error.to_string()).and_then(|cue| {
-            let step = caught(|| Ok(plan(&cue, Some(gap))))
+            let step = panics::catch("the plan of a cue", || Ok(plan(&cue, Some(gap))))
                 .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))?;
             Ok((cue, step))
         });

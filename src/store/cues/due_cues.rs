@@ -7,8 +7,7 @@ use crate::domain::cue::{Cue, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::cues::read_schedule;
-use crate::store::db::columns::{RowReader, instant, millis, read_instant};
+use crate::store::db::columns::{RowReader, instant, millis, read_instant, read_schedule};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 

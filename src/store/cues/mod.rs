@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule, Transport, after_only_run};
-use crate::domain::execution::RetryPolicy;
+use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport, after_only_run};
 use crate::domain::execution::verification::VerificationMode;
-use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::cues::due_cues::account_for_overdue;
 use crate::store::cues::payloads::set_payload;
-use crate::store::db::columns::{RowReader, broken, maybe_json, millis, read_instant};
+use crate::store::db::columns::{
+    RowReader, broken, callback, maybe_json, millis, read_instant, read_schedule, retry,
+};
 use crate::store::{ReadTx, WriteTx};
 
 macro_rules! columns {
@@ -238,39 +238,6 @@ pub fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue_key, millis(now)])?;
     Ok(())
-}
-
-/// The schedule in the columns `cron`, `at`, `timezone` and `catch_up`, which come next.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
-pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<StoredSchedule> {
-    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
-        (Some(cron), None) => ScheduleSpec::Recurring(cron),
-        (None, Some(at)) => ScheduleSpec::Once(read_instant(at)?),
-        _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
-    };
-    Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
-}
-
-/// A callback of what its columns hold.
-///
-/// # Errors
-/// When they hold what this program never writes.
-pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Result<Callback> {
-    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
-    let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
-    Ok(Callback { url, method, headers })
-}
-
-/// A retry policy of what its columns hold.
-///
-/// # Errors
-/// When they hold what this program never writes.
-pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<RetryPolicy> {
-    let backoff_minutes =
-        serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
-    Ok(RetryPolicy { max_attempts, backoff_minutes })
 }
 
 /// The cue in the columns of [`COLUMNS`].

@@ -1,5 +1,6 @@
 //! The database file: how it is opened and locked, the writer thread, the reader threads, counters.
 
+pub mod batch;
 pub mod columns;
 pub(in crate::store) mod corruption;
 pub mod counters;

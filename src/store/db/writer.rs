@@ -3,10 +3,8 @@
 //! An answer that was given is on the disk; a job that fails rolls back alone. No timer: under light load a write
 //! commits at once, under load the batch grows by itself.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -19,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
+use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::counters;
 use crate::store::db::counters::CounterDeltas;
@@ -166,8 +165,7 @@ struct TypedJob<T, F> {
 impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob<T, F> {
     fn run(&mut self, tx: &WriteTx<'_>) -> bool {
         let Some(job) = self.job.take() else { return false };
-        let result = catch_unwind(AssertUnwindSafe(|| job(tx)))
-            .unwrap_or_else(|panic| Err(Error::Fault(format!("a write panicked: {}", panic_text(&*panic)))));
+        let result = panics::catch("a write", || job(tx));
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -190,15 +188,6 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
         // Nobody waits any more when the caller hung up; the write stands all the same.
         drop(self.answer.send(result));
     }
-}
-
-/// What a panic said.
-pub(in crate::store) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }
 
 fn run(

@@ -12,8 +12,8 @@ use crate::domain::execution::{ExecutionStatus, NextStep};
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::cues::{callback, end_once, retry};
-use crate::store::db::columns::{broken, millis, read_instant};
+use crate::store::cues::end_once;
+use crate::store::db::columns::{broken, callback, millis, read_instant, retry};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::notifications::on_failure::{after_failure, after_success};
@@ -342,19 +342,8 @@ fn end_cue(tx: &WriteTx<'_>, ended: &AttemptRecord, status: ExecutionStatus, now
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
-
-    /// Each step of SQLite's plan for a statement of this file.
-    fn plan(sql: &str) -> Vec<String> {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let blanks = vec![rusqlite::types::Null; explain.parameter_count()];
-        let steps = explain.query_map(rusqlite::params_from_iter(blanks), |row| row.get("detail")).unwrap();
-        steps.map(std::result::Result::unwrap).collect()
-    }
+    use crate::store::test_support::plan;
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {

@@ -254,11 +254,11 @@ fn is_one_of(statuses: &[ExecutionStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::test_support::memory_database;
 
     #[test]
     fn every_filter_walks_an_index_and_sorts_nothing() {
-        let file = rusqlite::Connection::open_in_memory().unwrap();
-        file.execute_batch(include_str!("../../../schema.sql")).unwrap();
+        let file = memory_database();
         let plan = |walk: &IndexScan| -> Vec<String> {
             let sql = walk.sql("e.key");
             let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();

@@ -168,7 +168,7 @@ fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn every_look_uses_its_index_and_none_sorts() {

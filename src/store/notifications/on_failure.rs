@@ -172,7 +172,7 @@ fn read_failed(row: &Row<'_>) -> rusqlite::Result<FailedExecution> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn what_follows_the_end_of_an_execution_looks_at_no_history() {

@@ -273,7 +273,7 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn every_look_uses_its_index_and_none_sorts() {
