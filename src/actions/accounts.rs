@@ -170,6 +170,7 @@ pub fn change_plan(
 /// When the file cannot be written.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
+    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
 }
 

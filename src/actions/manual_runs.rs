@@ -21,10 +21,10 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::{enqueue, note_runs};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
-use crate::store::maintenance::retention;
-use crate::store::{Pending, WakeSet, WriteTx, cues, executions};
+use crate::store::{Pending, WriteTx, cues, executions};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub fn fire(
             spend(tx, &plans, user_key, now)?;
             let run = fired(tx, &cue, request, ids.next(now)?, now)?;
             cues::count_run(tx, cue.key, now)?;
-            retention::note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
+            note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&made(tx, &cue, &run)?))
         })
     })
@@ -164,10 +164,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
 }
 
 fn made(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
-    executions::insert(tx, run)?;
-    let waits = run.scheduled_for > run.now;
-    let (send, claim) = (!waits && !run.is_worker, !waits && run.is_worker);
-    tx.ring(WakeSet { schedule: waits.then_some(run.scheduled_for), send, claim, ..WakeSet::default() });
+    enqueue(tx, run)?;
     Ok(ManualRun {
         execution_id: run.id,
         cue_id: cue.id.clone(),

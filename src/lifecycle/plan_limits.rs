@@ -1,23 +1,14 @@
-//! Pauses that a lower plan brings (contract §8).
+//! A lower limit on active cues pauses the newest ones above it (contract §8).
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::WriteTx;
-use crate::store::cues::due_cues::account_for_overdue;
-use crate::store::cues::find_by_key;
-use crate::store::db::columns::millis;
+use crate::lifecycle::pause::record_overdue_as_missed;
+use crate::store::cues::pauses;
+use crate::store::{WriteTx, cues};
 
-/// The newest active cues of user ?1 above the ?2 oldest.
-const ABOVE_LIMIT: &str =
-    "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
-
-/// Pauses the user's newest active cues, so that at most `limit` are left; the answer is how many. What they were due
-/// for and has not fired yet is accounted for.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Pauses the user's newest active cues so that at most `limit` remain, and returns how many it paused. Runs that are
+/// overdue are recorded as missed.
 pub fn pause_above_limit(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -25,36 +16,10 @@ pub fn pause_above_limit(
     now: Timestamp,
 ) -> Result<usize> {
     let Some(limit) = limit else { return Ok(0) };
-    let overdue: Vec<i64> = tx
-        .prepare_cached(&format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3"))?
-        .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    for key in overdue {
-        if let Some(cue) = find_by_key(tx, key)? {
-            account_for_overdue(tx, &cue, now)?;
+    for key in pauses::overdue_above_limit(tx, user_key, limit, now)? {
+        if let Some(cue) = cues::find_by_key(tx, key)? {
+            record_overdue_as_missed(tx, &cue, now)?;
         }
     }
-    let paused = tx
-        .prepare_cached(&format!(
-            "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3 WHERE key IN ({ABOVE_LIMIT})"
-        ))?
-        .execute(params![user_key, limit, millis(now)])?;
-    tx.tally().active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
-    Ok(paused)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cues_above_the_limit_are_found_without_a_scan() {
-        let file = rusqlite::Connection::open_in_memory().unwrap();
-        file.execute_batch(include_str!("../../schema.sql")).unwrap();
-        let mut plan = file.prepare(&format!("EXPLAIN QUERY PLAN {ABOVE_LIMIT}")).unwrap();
-        let steps = plan.query_map([1, 10], |row| row.get::<_, String>("detail")).unwrap();
-        let steps: Vec<String> = steps.map(rusqlite::Result::unwrap).collect();
-        let step = "SEARCH cues USING COVERING INDEX cues_by_user_and_status (user_key=? AND status=?)";
-        assert_eq!(steps, [step]);
-    }
+    pauses::pause_above_limit(tx, user_key, limit, now)
 }

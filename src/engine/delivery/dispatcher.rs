@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::error::{Error, Result};
+use crate::lifecycle::finish::record_attempt;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
@@ -98,7 +99,7 @@ impl Dispatcher {
         let most = if takes { shares.free() } else { 0 };
         let write = app.store.write(move |tx| {
             for ended in &unstored {
-                delivery_queue::record(tx, ended, now)?;
+                record_attempt(tx, ended, now)?;
             }
             let done = first(tx)?;
             let taken =
@@ -118,7 +119,7 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(ended) = self.unstored.last().map(Arc::clone) {
             let id = ended.ticket.id;
-            match app.store.write(move |tx| delivery_queue::record(tx, &ended, now)).wait() {
+            match app.store.write(move |tx| record_attempt(tx, &ended, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!("the result of execution {id} cannot be recorded: {error}"),
                 Ok(_) => {}

@@ -1,24 +1,16 @@
 //! Due cues → executions and `next_run`. [`Scheduler::run_once`] is one pass; the waiting is in the engine's loop.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::account::plan::Plans;
-use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::error::Result;
-use crate::lifecycle::fire::{CueFirer, plan};
+use crate::lifecycle::fire::{CueFirer, FireSummary};
 use crate::metrics::engine::SchedulerPass;
-use crate::panics;
-use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
-use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
 use crate::store::db::{hold, meta};
 
@@ -35,15 +27,6 @@ pub struct Scheduler {
     monotonic: Duration,
     /// Whether the file was held when it was last looked at.
     is_held: bool,
-}
-
-/// What a pass did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FireSummary {
-    /// Cues that were due.
-    pub cues: usize,
-    /// Executions that were made of them.
-    pub executions: usize,
 }
 
 impl Scheduler {
@@ -164,55 +147,10 @@ impl Scheduler {
 }
 
 fn fire_batch(app: &App, desk: Option<&DispatchHandle>, now: Timestamp, gap: Outage) -> Result<FireSummary> {
-    let (ids, plans, retention) = (Arc::clone(&app.ids), app.config.plans.clone(), app.config.retention);
-    let fire = move |tx: &WriteTx<'_>| fire_due(tx, &ids, &plans, &retention, now, gap);
+    let firer = CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now);
+    let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, gap, BATCH);
     match desk {
         Some(desk) => desk.write(app, fire),
         None => app.store.write(fire).wait(),
     }
-}
-
-fn fire_due(
-    tx: &WriteTx<'_>,
-    ids: &ExecutionIdSource,
-    plans: &Plans,
-    retention: &Retention,
-    now: Timestamp,
-    gap: Outage,
-) -> Result<FireSummary> {
-    let due_cues = due_cues::list(tx, now, BATCH)?;
-    let mut fired = FireSummary { cues: due_cues.len(), executions: 0 };
-    // One look per user and batch: a herd of one user is one row.
-    let mut quotas = BTreeMap::new();
-    let firing = CueFirer { retention, next_id: &|| ids.next(now), now };
-    for (key, cue) in due_cues {
-        // A panic would take the whole batch along, and again at every pass.
-        let planned = cue.map_err(|error| error.to_string()).and_then(|cue| {
-            let step = panics::catch("the plan of a cue", || Ok(plan(&cue, Some(gap))))
-                .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))?;
-            Ok((cue, step))
-        });
-        let (cue, step) = match planned {
-            Ok(planned) => planned,
-            Err(reason) => {
-                due_cues::fail_cue(tx, key, &reason, now)?;
-                continue;
-            }
-        };
-        let quota = match quotas.entry(cue.user_key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(usage::quota(tx, plans, cue.user_key, now)?),
-        };
-        let Some(quota) = quota else {
-            due_cues::fail_cue(tx, key, "The account is disabled", now)?;
-            continue;
-        };
-        firing.fire(tx, &cue, &step, Some(gap), quota)?;
-        fired.executions += step.runs.len();
-    }
-    for (user_key, quota) in quotas {
-        quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, now))?;
-    }
-    meta::saw(tx, now)?;
-    Ok(fired)
 }

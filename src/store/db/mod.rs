@@ -1,4 +1,4 @@
-//! The database file: how it is opened and locked, the writer thread, the reader threads, counters.
+//! The database file: opening and locking, the writer thread, the reader threads, counters, deletions in batches.
 
 pub mod batch;
 pub mod columns;

@@ -4,7 +4,6 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
-use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, in_bounds};
@@ -50,21 +49,6 @@ pub struct PageUsage {
     pub pages: i64,
     /// Those that hold nothing.
     pub free: i64,
-}
-
-/// Notes `runs` more runs of a cue that had `before`: now and then its history is to be looked at.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn note_runs(
-    tx: &WriteTx<'_>,
-    retention: &Retention,
-    cue_key: i64,
-    before: i64,
-    runs: usize,
-) -> Result<()> {
-    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) { payloads::mark(tx, cue_key) } else { Ok(()) }
 }
 
 /// A cue whose history is to be looked at.
