@@ -57,6 +57,22 @@ pub struct App {
 impl App {
     /// Opens the database of `config` for a server and puts the rooms together.
     ///
+    /// ```
+    /// use cued::app::{App, Config};
+    /// use cued::clock::Clock;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("cued.db");
+    /// let app = App::open(Clock::system(), Config::new(path.clone()))?;
+    /// assert!(app.store.is_writable());
+    ///
+    /// // The server lock admits one process at a time.
+    /// assert!(App::open(Clock::system(), Config::new(path)).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Store::open`].
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {

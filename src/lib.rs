@@ -12,15 +12,17 @@
 //! - `store` holds all SQL; one writer thread with group commit, two readers, one for long lists; short looks are
 //!   done where they are asked for.
 //! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
+//! - `lifecycle` changes several aggregates in one write, for `actions` and `engine` alike: a due cue becomes executions,
+//!   an ended execution affects its cue, its user's alerts and notifications.
 //! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
 //! - `bench` measures what the machine carries: the program as a process, beside the same work without it.
 //! - `mail` is what the program writes to people: SMTP off the request path, or the log.
 //! - `http` turns bytes into actions and back; the table of doors is `http/routes.rs`.
-//! - `error` is the one error type, `random` the one source of randomness.
+//! - `error` is the one error type, `panics` turns a panic into it, `random` is the one source of randomness.
 //!
 //! Who may use whom, held by a test (`tests/it/architecture.rs`): `http` → `actions`, `store` (reads), `domain`;
-//! `actions` → `store`, `domain`, `billing`, `mail`; `engine` → `store`, `domain`, `mail`; `billing` → `store`, `domain`;
-//! `store` → `domain`; `domain` → nothing of ours.
+//! `actions` and `engine` → `lifecycle` → `store` → `domain`; `actions` → `billing`, `mail`; `engine` → `mail`;
+//! `billing` → `store`, `domain`; `domain` → nothing of ours.
 //! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time. `metrics` counts for all of them.
 #![forbid(unsafe_code)]
 
@@ -34,9 +36,11 @@ pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod http;
+pub mod lifecycle;
 pub mod logging;
 pub mod mail;
 pub mod metrics;
+pub mod panics;
 pub mod random;
 pub mod server;
 pub mod store;

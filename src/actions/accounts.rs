@@ -8,12 +8,13 @@ use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
+use crate::lifecycle::plan_limits;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::NewKey;
+use crate::store::accounts::usage;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
-use crate::store::accounts::{plan_limits, usage};
 use crate::store::executions::delivery_queue;
 use crate::store::{Pending, Store, WriteTx};
 
@@ -167,6 +168,7 @@ pub fn change_plan(
 /// When the file cannot be written.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
+    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
 }
 

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::actions::accounts::disabled;
-use crate::actions::fire_overdue::OverdueFirer;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
 use crate::app::App;
 use crate::domain::account::user::Caller;
@@ -13,9 +12,12 @@ use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
 use crate::domain::json::compact;
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::{CueFirer, SchedulerClock};
+use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::random;
 use crate::store::accounts::users;
-use crate::store::cues::{cue_deletion, due_cues, payloads};
+use crate::store::cues::payloads;
+use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
 /// The largest payload, in bytes of compact UTF-8 (contract §4).
@@ -66,12 +68,13 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
     if let Some(payload) = &change.payload {
         check_size(payload.as_ref())?;
     }
-    let overdue = OverdueFirer::new(app, now);
+    let (firer, clock) =
+        (CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now), scheduler_clock(app));
     Ok(app.store.write(move |tx| {
         let mut before = find(tx, user_key, &id)?;
         let mut cue = before.clone();
         cue.apply(&change, now)?;
-        if cue.next_run != before.next_run && overdue.fire(tx, &before)? {
+        if cue.next_run != before.next_run && firer.fire_overdue(tx, &before, &clock)? {
             before = find(tx, user_key, &id)?;
             cue = before.clone();
             cue.apply(&change, now)?;
@@ -80,7 +83,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
             check_limit(tx, user_key, limit)?;
         }
         if cue.next_run != before.next_run {
-            cue.missed_count += due_cues::account_for_overdue(tx, &before, now)?;
+            cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
         }
         cues::save(tx, &cue)?;
         if let Some(payload) = &change.payload {
@@ -115,6 +118,10 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
 #[must_use]
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::CueNotFound, "Cue not found")
+}
+
+fn scheduler_clock(app: &App) -> SchedulerClock {
+    SchedulerClock { outage: app.outage(), last_seen: app.engine_stats.seen(), is_test: app.clock.is_test() }
 }
 
 fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {

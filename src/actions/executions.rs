@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::actions::verification::{RecordedOutcome, set_outcome_state};
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::OutcomeReport;
@@ -11,10 +10,12 @@ use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::error::{Error, Result};
+use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
+use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::db::hold;
-use crate::store::executions::{ExecutionDetails, tell_cue};
+use crate::store::executions::ExecutionDetails;
 use crate::store::executions::{claims, outcomes};
 use crate::store::{Pending, WriteTx, executions};
 
@@ -105,7 +106,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         }
         // A report of what a lost claim had already made a failure is no second failure.
         if status != execution.status {
-            tell_cue(tx, &execution, success, now)?;
+            on_execution_finished(tx, &FinishedExecution::new(&execution, success), now)?;
         }
         let state = after_report(verification, success, &outcome.report.evidence);
         let recorded = RecordedOutcome { outcome, state };

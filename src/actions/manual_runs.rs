@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::actions::accounts::disabled;
 use crate::actions::cues::{check_size, find};
+use crate::actions::executions::not_found;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
@@ -20,10 +21,10 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::{enqueue, note_runs};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
-use crate::store::maintenance::retention;
-use crate::store::{Pending, WakeSet, WriteTx, cues, executions};
+use crate::store::{Pending, WriteTx, cues, executions};
 
 /// A run that was asked for.
 #[derive(Debug, Clone)]
@@ -65,7 +66,7 @@ pub fn fire(
             spend(tx, &plans, user_key, now)?;
             let run = fired(tx, &cue, request, ids.next(now)?, now)?;
             cues::count_run(tx, cue.key, now)?;
-            retention::note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
+            note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&made(tx, &cue, &run)?))
         })
     })
@@ -78,7 +79,7 @@ pub fn fire(
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
     app.store.write(move |tx| {
-        let listed = executions::find(tx, user_key, id)?.ok_or_else(super::executions::not_found)?;
+        let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
         if !old.status.is_over() {
             let message = "The execution is not over: wait for its end before you replay it";
@@ -87,7 +88,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         spend(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay is no run of the cue's, so that no count tells when its history is too long.
-        retention::mark(tx, cue.key)?;
+        payloads::mark(tx, cue.key)?;
         let run = NewExecution {
             payload_key: payloads::for_another(tx, old.payload_key, cue.payload_key)?,
             task: old.task,
@@ -162,10 +163,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
 }
 
 fn made(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
-    executions::insert(tx, run)?;
-    let waits = run.scheduled_for > run.now;
-    let (send, claim) = (!waits && !run.is_worker, !waits && run.is_worker);
-    tx.ring(WakeSet { schedule: waits.then_some(run.scheduled_for), send, claim, ..WakeSet::default() });
+    enqueue(tx, run)?;
     Ok(ManualRun {
         execution_id: run.id,
         cue_id: cue.id.clone(),

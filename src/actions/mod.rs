@@ -5,7 +5,6 @@ pub mod billing;
 pub mod cues;
 pub mod device_login;
 pub mod executions;
-pub mod fire_overdue;
 pub mod idempotency;
 pub mod manual_runs;
 pub mod stripe_events;

@@ -5,9 +5,10 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
-use crate::store::cues::{cue_deletion, due_cues};
+use crate::store::cues::due_cues;
 use crate::store::db::hold;
 use crate::store::executions::{claims, delivery_queue};
+use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::{queue_stats, retention};
 use crate::store::notifications::outbox;
 

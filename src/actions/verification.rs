@@ -4,28 +4,16 @@ use jiff::Timestamp;
 
 use crate::actions::executions::find;
 use crate::app::App;
-use crate::domain::execution::Execution;
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{
-    OutcomeState, Verdict, VerificationEvent, VerificationMode, after, unreported, why_failed,
+    Verdict, VerificationEvent, VerificationMode, after, unreported,
 };
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::alert::NewAlert;
-use crate::error::Result;
+use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
+use crate::store::Pending;
 use crate::store::executions::ExecutionDetails;
 use crate::store::executions::outcomes;
-use crate::store::notifications::alerts;
-use crate::store::{Pending, WriteTx};
-
-/// An outcome as it is recorded now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RecordedOutcome {
-    /// What was reported, and what has been added since.
-    pub outcome: Outcome,
-    /// Where it stands.
-    pub state: OutcomeState,
-}
 
 /// Records a person's verdict on the outcome of the user's execution `id`.
 ///
@@ -66,24 +54,6 @@ pub fn append_evidence(
     change(app, user_key, id, |outcome, mode, _| VerificationEvent::Evidence {
         proves: outcome.append(mode, more),
     })
-}
-
-/// Puts the outcome of `execution`, which is given as it was before, into `state`. Every report and all that comes
-/// after one passes here, so that what follows a verification that fails has one place to be set off at.
-pub(super) fn set_outcome_state(
-    tx: &WriteTx<'_>,
-    execution: &Execution,
-    mode: VerificationMode,
-    recorded: &RecordedOutcome,
-    now: Timestamp,
-) -> Result<()> {
-    outcomes::set_state(tx, execution.key, recorded.state, now)?;
-    let failed = OutcomeState::VerificationFailed;
-    if recorded.state == failed && execution.outcome_state != Some(failed) {
-        let reason = why_failed(mode, recorded.outcome.verdict.as_ref());
-        alerts::raise(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
-    }
-    Ok(())
 }
 
 /// Lets `what` change an outcome, and stores what the event leads to; nothing when it is refused.

@@ -23,14 +23,16 @@ pub use crate::store::db::readers::{Pending, ReadTx};
 pub use crate::store::db::writer::{WakeSet, WriteTx};
 
 use crate::error::Result;
+use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
+use crate::store::db::open;
+use crate::store::db::open::schema::SCHEMA_VERSION;
 use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::open::{self, migrations};
 use crate::store::db::readers::{ConnectionPool, ReaderThreads};
 use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
 use crate::store::db::{meta, readers};
-use crate::store::maintenance::{quick_check, schema_check};
+use crate::store::maintenance::{migrations, quick_check, schema_check};
 
 /// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
@@ -112,6 +114,37 @@ impl Store {
     }
 
     /// Queues a write. Its answer comes when it is on the disk.
+    ///
+    /// ```
+    /// use cued::error::Error;
+    /// use cued::store::{Store, accounts::users};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let store = Store::open_shared(&folder.path().join("cued.db"))?;
+    /// # let ann = users::NewUser {
+    /// #     id: "ann".to_owned(),
+    /// #     email: "ann@example.com".to_owned(),
+    /// #     plan: "free".to_owned(),
+    /// #     webhook_secret: String::new(),
+    /// #     alert_webhook_secret: String::new(),
+    /// #     created_at: "2030-01-01T00:00:00Z".parse()?,
+    /// # };
+    /// // `wait` blocks the calling thread; a handler awaits the result instead.
+    /// let user_key = store.write(move |tx| users::insert(tx, &ann)).wait()?;
+    /// assert_eq!(user_key, Some(1));
+    ///
+    /// // A write that returns an error changes nothing.
+    /// let failed = store.write(|tx| {
+    ///     users::set_plan(tx, 1, "pro")?;
+    ///     Err::<(), _>(Error::Fault("no".to_owned()))
+    /// });
+    /// assert!(failed.wait().is_err());
+    /// let user = store.read(|read| users::find(read, 1)).wait()?;
+    /// assert_eq!(user.map(|user| user.plan).as_deref(), Some("free"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -163,6 +196,19 @@ impl Store {
     }
 
     /// Queues a read on a consistent picture of the file.
+    ///
+    /// ```
+    /// use cued::store::Store;
+    /// use cued::store::cues::due_cues;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let store = Store::open_shared(&folder.path().join("cued.db"))?;
+    /// let next = store.read(|read| due_cues::next(read)).wait()?;
+    /// assert_eq!(next, None, "a new database has no cues");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -228,7 +274,7 @@ impl Store {
         match &self.lanes {
             Some(lanes) => match lanes.looks.try_get() {
                 Some(connection) => {
-                    Pending::done(self.damage.noted(readers::caught(|| on(&connection, job))))
+                    Pending::done(self.damage.noted(panics::catch("a read", || on(&connection, job))))
                 }
                 None => lanes.readers.submit(job),
             },
@@ -238,7 +284,7 @@ impl Store {
 }
 
 fn is_earlier(version: i64) -> bool {
-    (1..open::SCHEMA_VERSION).contains(&version)
+    (1..SCHEMA_VERSION).contains(&version)
 }
 
 impl Drop for Store {
@@ -267,4 +313,4 @@ impl Drop for Store {
 }
 
 #[cfg(test)]
-mod plan_tests;
+mod test_support;

@@ -2,7 +2,6 @@
 //! webhook client.
 
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use crate::metrics::milliseconds;
+use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
 /// The result of sending a request.
@@ -68,8 +68,8 @@ pub fn send_guarded(
 ) -> SendResult {
     // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
     // next start.
-    let sent =
-        catch_unwind(AssertUnwindSafe(|| match build().map(|request| webhook_client.send(&request)) {
+    let sent = panics::catch("the delivery", || {
+        Ok(match build().map(|request| webhook_client.send(&request)) {
             Ok(Ok(response)) => SendResult::Answered(response),
             Ok(Err(delivery_error)) => SendResult::Unanswered {
                 reason: delivery_error.to_string(),
@@ -77,9 +77,10 @@ pub fn send_guarded(
                 timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
             },
             Err(reason) => SendResult::Unsendable(reason),
-        }));
-    sent.unwrap_or_else(|_| {
-        tracing::error!(%id, "delivery panicked");
+        })
+    });
+    sent.unwrap_or_else(|error| {
+        tracing::error!(%id, %error, "delivery panicked");
         let reason = "internal error in cued; see its log".to_owned();
         SendResult::Unanswered { reason, cause: "fault", timed_out: false }
     })

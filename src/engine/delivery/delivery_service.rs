@@ -15,9 +15,9 @@ use crate::app::App;
 use crate::engine::delivery::attempt::{classify, log, send};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use crate::engine::delivery::thread_pool::ThreadPool;
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
+use crate::panics;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::ClaimedDelivery;
@@ -177,7 +177,9 @@ fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
 fn run(app: &App, handle: &DispatchHandle, inbox: &Inbox) {
     while !handle.stopping.load(Ordering::Acquire) {
         let seen = app.notifiers.send.generation();
-        let passed = caught(|| handle.lock().run_once(app, drain(inbox), DispatcherMode::Running));
+        let passed = panics::catch("the dispatcher", || {
+            handle.lock().run_once(app, drain(inbox), DispatcherMode::Running)
+        });
         match passed {
             Ok(claimed) if claimed.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
             Ok(claimed) => claimed.into_iter().for_each(|claimed| handle.pool.submit(claimed)),
@@ -192,7 +194,9 @@ fn finish(app: &App, dispatcher: &mut Dispatcher, inbox: &Inbox) {
     while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
         let seen = app.notifiers.send.generation();
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match caught(|| dispatcher.run_once(app, drain(inbox), DispatcherMode::Draining)) {
+        match panics::catch("the dispatcher", || {
+            dispatcher.run_once(app, drain(inbox), DispatcherMode::Draining)
+        }) {
             Ok(_) if dispatcher.unfinished() == 0 => {}
             Ok(_) => app.clock.wait(&app.notifiers.send, seen, app.clock.now().checked_add(left).ok()),
             Err(error) => pause_after(app, &error),

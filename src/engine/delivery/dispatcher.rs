@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::error::{Error, Result};
+use crate::lifecycle::finish::record_attempt;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
@@ -97,7 +98,7 @@ impl Dispatcher {
         let most = if may_claim { slots.free() } else { 0 };
         let write = app.store.write(move |tx| {
             for record in &unrecorded {
-                delivery_queue::record(tx, record, now)?;
+                record_attempt(tx, record, now)?;
             }
             let done = first(tx)?;
             let claimed =
@@ -111,13 +112,13 @@ impl Dispatcher {
         Ok((done, claimed))
     }
 
-    /// Records the record attempts one by one after they failed together. A result that cannot be recorded is dropped:
+    /// Records the ended attempts one by one after they failed together. A result that cannot be recorded is dropped:
     /// the next start delivers that execution again.
     fn record_each(&mut self, app: &App) -> Result<()> {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.ticket.id;
-            match app.store.write(move |tx| delivery_queue::record(tx, &record, now)).wait() {
+            match app.store.write(move |tx| record_attempt(tx, &record, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),
                 Ok(_) => {}

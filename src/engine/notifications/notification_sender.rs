@@ -10,9 +10,9 @@ use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
 use crate::engine::delivery::attempt::{SendResult, send_guarded};
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::{WebhookClient, WebhookRequest};
 use crate::mail::{Mail, MailTransport, SmtpError};
+use crate::panics;
 use crate::store::notifications::outbox::Notification;
 
 /// A finished attempt to send a notification.
@@ -54,7 +54,8 @@ pub fn result_of_post(
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
     let mail =
         write_mail(base, notification).ok_or(SmtpError::lasting("the stored notification cannot be read"))?;
-    caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
+    panics::catch("the mail transport", || Ok(route.send(&mail)))
+        .unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
 }
 
 /// The next step of a notification whose mail was accepted or refused at `now`.

@@ -23,9 +23,9 @@ use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::notifications::notification_sender::{
     NotificationResult, is_worth_sending, result_of_mail, result_of_post, send, send_mail,
 };
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
+use crate::panics;
 use crate::store::db::hold;
 use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::Notification;
@@ -339,7 +339,7 @@ fn run_pass(
     mode: DispatcherMode,
 ) {
     let seen = app.notifiers.escalate.generation();
-    match caught(|| dispatcher.run_once(app, drain(finished), mode)) {
+    match panics::catch("the notification dispatcher", || dispatcher.run_once(app, drain(finished), mode)) {
         Ok(notifications) if notifications.is_empty() => {
             app.clock.wait(&app.notifiers.escalate, seen, dispatcher.deadline)
         }

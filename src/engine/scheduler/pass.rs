@@ -1,26 +1,18 @@
 //! Fires due cues: creates their executions and sets `next_run`. [`Scheduler::run_once`] is one pass;
 //! `scheduler_thread` waits between passes.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::account::plan::Plans;
-use crate::domain::cue::retention::Retention;
 use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
 use crate::engine::delivery::delivery_service::DispatchHandle;
-use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
+use crate::lifecycle::fire::{CueFirer, FireSummary};
 use crate::metrics::engine::SchedulerPass;
-use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
-use crate::store::accounts::usage;
 use crate::store::cues::due_cues;
-use crate::store::cues::fire::{CueFirer, plan};
 use crate::store::db::{hold, meta};
 
 /// Cues fired in one transaction. Measured: 500 keep the writer busy for 14 ms and reach 35,000 cues a second; larger
@@ -37,12 +29,6 @@ pub struct Scheduler {
     monotonic: Duration,
     /// Whether the database was on hold at the last pass.
     is_held: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FireSummary {
-    pub cues: usize,
-    pub executions: usize,
 }
 
 impl Scheduler {
@@ -174,56 +160,10 @@ fn fire_batch(
     now: Timestamp,
     outage: Outage,
 ) -> Result<FireSummary> {
-    let (ids, plans, retention) = (Arc::clone(&app.ids), app.config.plans.clone(), app.config.retention);
-    let fire = move |tx: &WriteTx<'_>| fire_due(tx, &ids, &plans, &retention, now, outage);
+    let firer = CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now);
+    let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, BATCH);
     match deliveries {
         Some(deliveries) => deliveries.write(app, fire),
         None => app.store.write(fire).wait(),
     }
-}
-
-fn fire_due(
-    tx: &WriteTx<'_>,
-    ids: &ExecutionIdSource,
-    plans: &Plans,
-    retention: &Retention,
-    now: Timestamp,
-    outage: Outage,
-) -> Result<FireSummary> {
-    let due_cues = due_cues::list(tx, now, BATCH)?;
-    let mut fired = FireSummary { cues: due_cues.len(), executions: 0 };
-    // One read per user and batch: a herd of one user reads one row.
-    let mut quotas = BTreeMap::new();
-    let firer = CueFirer { retention, next_id: &|| ids.next(now), now };
-    for (key, cue) in due_cues {
-        // A panic would roll back the whole batch, at every pass.
-        let planned = cue.map_err(|error| error.to_string()).and_then(|cue| {
-            let fire_plan = caught(|| Ok(plan(&cue, Some(outage)))).unwrap_or_else(|_| {
-                Err("internal error in cued: the schedule cannot be computed".to_owned())
-            })?;
-            Ok((cue, fire_plan))
-        });
-        let (cue, fire_plan) = match planned {
-            Ok(planned) => planned,
-            Err(reason) => {
-                due_cues::fail_cue(tx, key, &reason, now)?;
-                continue;
-            }
-        };
-        let quota = match quotas.entry(cue.user_key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(usage::quota(tx, plans, cue.user_key, now)?),
-        };
-        let Some(quota) = quota else {
-            due_cues::fail_cue(tx, key, "the account is disabled", now)?;
-            continue;
-        };
-        firer.fire(tx, &cue, &fire_plan, Some(outage), quota)?;
-        fired.executions += fire_plan.runs.len();
-    }
-    for (user_key, quota) in quotas {
-        quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, now))?;
-    }
-    meta::saw(tx, now)?;
-    Ok(fired)
 }

@@ -8,13 +8,13 @@ use crate::domain::account::device_login::RATE_WINDOW;
 use crate::domain::execution::{ExecutionStatus, after_lost_claim};
 use crate::domain::notification::alert::NewAlert;
 use crate::error::Result;
+use crate::lifecycle::alerts;
+use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
 use crate::store::executions::claims;
 use crate::store::executions::claims::ExpiredClaim;
-use crate::store::executions::tell_cue;
-use crate::store::notifications::alerts;
 use crate::store::{Store, WakeSet, WriteTx};
 
 /// Claims released in one transaction. Each takes several statements, and other writes wait for the batch.
@@ -83,7 +83,7 @@ fn release(
         let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
         alerts::raise(tx, execution.key, &expired_claim, now)?;
         if status == ExecutionStatus::Failed {
-            tell_cue(tx, execution, false, now)?;
+            on_execution_finished(tx, &FinishedExecution::new(execution, false), now)?;
         }
     }
     Ok(released)

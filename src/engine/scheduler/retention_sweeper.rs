@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::cues::cue_deletion;
+use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{HistoryScan, PageUsage};
 

@@ -1,6 +1,5 @@
 //! The scheduler's thread: one pass over all work that is due, then a wait until the next is.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,6 +12,7 @@ use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
 use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use crate::error::{Error, Result};
+use crate::panics;
 use crate::store::db::hold;
 use crate::store::executions::delivery_queue;
 
@@ -75,7 +75,7 @@ fn run(
         app.engine_stats.heartbeat(app.clock.monotonic());
         pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
         app.store.probe_disk();
-        match caught(|| run_once(app, scheduler, sweeper, deliveries)) {
+        match panics::catch("the scheduler", || run_once(app, scheduler, sweeper, deliveries)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
@@ -113,22 +113,4 @@ fn run_once(
     let waiting = app.store.read_blocking(delivery_queue::next_waiting)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
-}
-
-/// What `pass` answers; a panic in it is a fault like others. A thread that it ended would end all that it does for
-/// ever, with nobody told.
-pub(in crate::engine) fn caught<T>(pass: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(pass)).unwrap_or_else(|_| Err(Error::Fault("the pass panicked".to_owned())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pass_that_panics_is_a_fault() {
-        let empty: Vec<u8> = Vec::new();
-        assert!(matches!(caught(|| Ok(empty[0])), Err(Error::Fault(_))));
-        assert!(matches!(caught(|| Ok(1)), Ok(1)));
-    }
 }

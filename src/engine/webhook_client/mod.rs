@@ -3,8 +3,11 @@
 //! One call is one attempt: no retry, no redirect, no judgement of the answer. What is sent is decided elsewhere.
 
 pub mod address_guard;
+pub mod client_options;
 pub mod delivery_error;
 pub mod tls;
+
+pub use crate::engine::webhook_client::client_options::ClientOptions;
 
 use std::io::Read;
 use std::time::Duration;
@@ -13,7 +16,6 @@ use ureq::http::{Request, Response, header};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
-use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
@@ -57,40 +59,10 @@ pub struct WebhookResponse {
     pub body: Vec<u8>,
 }
 
-/// What a courier may do and how long it may take.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// The addresses that may be reached.
-    pub policy: AddressPolicy,
-    /// The time for a whole exchange, name look-up included.
-    pub timeout: Duration,
-    /// Sent where the parcel has no `User-Agent`.
-    pub user_agent: String,
-    /// Certificates in PEM that are trusted beside the web's certificate authorities.
-    pub ca_pem: Option<Vec<u8>>,
-    /// The most idle connections that are kept open, in all and to one host and port.
-    pub max_idle: usize,
-    /// The most idle connections that are kept open to one host and port.
-    pub max_idle_per_host: usize,
-}
-
 /// The courier that goes out over HTTP/1.1, with keep-alive; one for all threads.
 pub struct HttpWebhookClient {
     trust: TlsAgents,
     timeout: Duration,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        Self {
-            policy: AddressPolicy::default(),
-            timeout: Duration::from_secs(30),
-            user_agent: concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned(),
-            ca_pem: None,
-            max_idle: 128,
-            max_idle_per_host: 64,
-        }
-    }
 }
 
 impl HttpWebhookClient {

@@ -14,8 +14,8 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
-use crate::engine::webhook_client::ClientOptions;
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
+use crate::engine::webhook_client::client_options::ClientOptions;
 
 /// A connection's buffers; the library's own 128 KiB each would be paid for every delivery under way.
 /// The headers of an answer have to fit into the first, or a delivered webhook would count as failed.

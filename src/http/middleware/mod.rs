@@ -6,9 +6,7 @@
 mod access_log;
 pub(in crate::http) mod rate_limiter;
 
-use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -40,6 +38,7 @@ use crate::http::response::Response;
 use crate::http::routes::{Access, Route, RouteMatch, match_route};
 use crate::http::server::{ServerState, body, connection};
 use crate::metrics::Stopwatch;
+use crate::panics;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::Owner;
 use crate::store::accounts::usage;
@@ -84,9 +83,8 @@ pub async fn answer(
     let mut visit = RequestContext::begin(server, request_id(&head.headers), client, !body.is_end_stream());
     let (method, version) = (head.method.clone(), head.version);
     let reply = match caught(handle(server, peer, head, body, deadline, &mut visit)).await {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(error)) => visit.failed(error),
-        Err(panic) => visit.failed(Error::Fault(format!("a handler panicked: {}", said(&*panic)))),
+        Ok(reply) => reply,
+        Err(error) => visit.failed(error),
     };
     let mut response = with_common_headers(reply, &visit);
     // The rest of this body is not worth reading, and what comes after it cannot be found.
@@ -320,20 +318,14 @@ fn with_common_headers(reply: Response, visit: &RequestContext) -> hyper::Respon
     response
 }
 
-/// Runs a future so that a panic in it ends it and nothing else.
-async fn caught<F: Future>(future: F) -> std::result::Result<F::Output, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Err(panic) => Poll::Ready(Err(panic)),
+/// Runs a handler. A panic in it ends this request with an error, and nothing else.
+async fn caught<T>(handler: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut handler = pin!(handler);
+    std::future::poll_fn(|context| {
+        panics::catch("a handler", || Ok(handler.as_mut().poll(context)))
+            .unwrap_or_else(|error| Poll::Ready(Err(error)))
     })
     .await
-}
-
-fn said(panic: &(dyn Any + Send)) -> &str {
-    let literal = panic.downcast_ref::<&str>().copied();
-    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
 #[cfg(test)]
@@ -375,8 +367,9 @@ mod tests {
             if number == 7 {
                 panic!("seven: {number}")
             }
+            Ok(())
         })
         .await;
-        assert_eq!(caught.map_err(|panic| said(&*panic).to_owned()), Err("seven: 7".to_owned()));
+        assert_eq!(caught.unwrap_err().to_string(), "a handler panicked: seven: 7");
     }
 }

@@ -147,17 +147,12 @@ fn read_key(row: &Row<'_>) -> rusqlite::Result<ApiKeyInfo> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
+    use crate::store::test_support::plan;
 
     #[test]
     fn a_key_its_user_and_its_month_are_found_without_a_scan() {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {FIND_OWNER}")).unwrap();
-        let steps = explain.query_map([0, 0], |row| row.get::<_, String>("detail")).unwrap();
-        for step in steps.map(std::result::Result::unwrap) {
+        for step in plan(FIND_OWNER) {
             assert!(step.starts_with("SEARCH "), "{step}");
         }
     }

@@ -174,12 +174,10 @@ fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::Connection;
+    use crate::store::test_support::plan;
 
     #[test]
     fn nothing_that_is_asked_here_reads_a_whole_table() {
-        let file = Connection::open_in_memory().unwrap();
-        file.execute_batch(include_str!("../../../schema.sql")).unwrap();
         let indexes = [
             (CODES_OF, "logins_by_client"),
             (MAILS_TO, "login_mails_by_email"),
@@ -189,9 +187,7 @@ mod tests {
             (OLDEST, "login_mails_by_age"),
         ];
         for (sql, index) in indexes {
-            let mut plan = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let steps = plan.raw_query().mapped(|row| row.get::<_, String>("detail"));
-            let steps: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
+            let steps = plan(sql);
             assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
             // Along an index and with a limit a scan ends where it should.
             let bare = |step: &&String| step.starts_with("SCAN login") && !step.contains("INDEX");

@@ -3,6 +3,5 @@
 pub mod api_keys;
 pub mod device_logins;
 pub mod idempotency;
-pub mod plan_limits;
 pub mod usage;
 pub mod users;

@@ -107,22 +107,11 @@ fn read_month(row: &Row<'_>) -> rusqlite::Result<MonthlyUsage> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
+    use crate::store::test_support::plan;
 
     #[test]
     fn every_figure_is_a_look_at_one_row_however_long_the_history_is() {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let plan = |sql: &str| -> Vec<String> {
-            let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            explain
-                .query_map([0, 0], |row| row.get("detail"))
-                .unwrap()
-                .map(std::result::Result::unwrap)
-                .collect()
-        };
         assert_eq!(plan(FIND), ["SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?)"]);
         assert_eq!(
             plan(QUOTA),

@@ -6,7 +6,6 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::account::user::User;
 use crate::domain::billing::offer::Interval;
 use crate::error::Result;
-use crate::store::accounts::plan_limits::pause_above_limit;
 use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::db::counters::flush;
 use crate::store::{ReadTx, WriteTx};
@@ -123,14 +122,13 @@ pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Inter
     Ok(())
 }
 
-/// Disables a user: its keys are unknown from now on, and its active cues are paused.
+/// Disables a user: its keys are unknown from now on.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE users SET disabled_at = ?2 WHERE key = ?1")?
         .execute(params![user_key, millis(now)])?;
-    pause_above_limit(tx, user_key, Some(0), now)?;
     Ok(())
 }
 

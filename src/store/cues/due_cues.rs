@@ -1,14 +1,13 @@
 //! What the scheduler asks of cues: which are due, and what a run leaves behind.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::cue::{Cue, StoredSchedule};
+use crate::domain::cue::StoredSchedule;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::cues::read_schedule;
-use crate::store::db::columns::{RowReader, instant, millis, read_instant};
+use crate::store::db::columns::{RowReader, instant, millis, read_instant, read_schedule};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
@@ -165,22 +164,11 @@ pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason
     Ok(())
 }
 
-/// Accounts for what `cue` was due for until `now` and has not fired yet, before a change takes its `next_run` away:
-/// what the server was too late for. Answers how many runs.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn account_for_overdue(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
-    let (Some(due), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
-    let before = due.checked_sub(SignedDuration::from_millis(1)).unwrap_or(due);
-    let missed = schedule.occurrences(before, now);
-    insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
-    let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
-    if count > 0 {
-        tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
-            .execute(params![cue.key, count])?;
-    }
-    Ok(count)
+/// Adds `count` to the missed runs of a cue.
+pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
+    tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
+        .execute(params![cue_key, count])?;
+    Ok(())
 }
 
 /// One row of missed runs.

@@ -1,24 +1,22 @@
-//! Cues. Their payloads are in `payloads`, what the scheduler asks of them in `due`, their deletion in `removal`.
+//! Cues. Their payloads are in `payloads`, their pauses in `pauses`, due cues and missed runs in `due_cues`.
 
-pub mod cue_deletion;
 pub mod due_cues;
-pub mod fire;
+pub mod pauses;
 pub mod payloads;
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
-use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule, Transport, after_only_run};
-use crate::domain::execution::RetryPolicy;
+use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
 use crate::domain::execution::verification::VerificationMode;
-use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
-use crate::store::cues::due_cues::account_for_overdue;
 use crate::store::cues::payloads::set_payload;
-use crate::store::db::columns::{RowReader, broken, maybe_json, millis, read_instant};
+use crate::store::db::columns::{
+    RowReader, broken, callback, maybe_json, millis, read_instant, read_schedule, retry,
+};
 use crate::store::{ReadTx, WriteTx};
 
 macro_rules! columns {
@@ -201,78 +199,43 @@ pub fn count_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Ends a `once` cue whose only run, due at `scheduled_for` by schedule, has ended; leaves every other cue alone.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn end_once(
-    tx: &WriteTx<'_>,
-    cue_key: i64,
-    scheduled_for: Timestamp,
-    success: bool,
-    now: Timestamp,
-) -> Result<()> {
-    // By rows of a few columns: this is a step of every delivery.
-    let mut once = tx.prepare_cached(
+/// A `once` cue, as far as the end of its run concerns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnceCue {
+    /// The instant of its only run.
+    pub at: Timestamp,
+    /// Whether that run is still to be fired.
+    pub is_due: bool,
+    is_active: bool,
+    user_key: i64,
+}
+
+/// The cue in this row, if it is a `once` cue.
+pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
+    // A few columns only: this is a step of every delivery.
+    let mut once = read.prepare_cached(
         "SELECT at, next_run, user_key, status = 'active' FROM cues WHERE key = ?1 AND at IS NOT NULL",
     )?;
-    let mut once = once.query([cue_key])?;
-    let Some(cue) = once.next()? else { return Ok(()) };
-    let (at, next_run) = (read_instant(cue.get(0)?)?, cue.get::<_, Option<i64>>(1)?);
-    let Some(status) = after_only_run(at, next_run.is_some(), scheduled_for, success) else { return Ok(()) };
-    tx.tally().active_cues(cue.get(2)?, -i64::from(cue.get::<_, bool>(3)?));
+    let once = once.query_row([cue_key], |row| {
+        Ok(OnceCue {
+            at: read_instant(row.get(0)?)?,
+            is_due: row.get::<_, Option<i64>>(1)?.is_some(),
+            user_key: row.get(2)?,
+            is_active: row.get(3)?,
+        })
+    });
+    Ok(once.optional()?)
+}
+
+/// Ends the `once` cue in row `cue_key` as `status`.
+pub fn end(tx: &WriteTx<'_>, cue_key: i64, cue: &OnceCue, status: CueStatus, now: Timestamp) -> Result<()> {
+    tx.tally().active_cues(cue.user_key, -i64::from(cue.is_active));
     tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
         cue_key,
         status.as_str(),
         millis(now)
     ])?;
     Ok(())
-}
-
-/// Pauses an active cue; what it was due for and has not fired yet is accounted for.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    let Some(cue) = find_by_key(tx, cue_key)? else { return Ok(()) };
-    account_for_overdue(tx, &cue, now)?;
-    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
-    tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
-        .execute(params![cue_key, millis(now)])?;
-    Ok(())
-}
-
-/// The schedule in the columns `cron`, `at`, `timezone` and `catch_up`, which come next.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
-pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<StoredSchedule> {
-    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
-        (Some(cron), None) => ScheduleSpec::Recurring(cron),
-        (None, Some(at)) => ScheduleSpec::Once(read_instant(at)?),
-        _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
-    };
-    Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
-}
-
-/// A callback of what its columns hold.
-///
-/// # Errors
-/// When they hold what this program never writes.
-pub(super) fn callback(url: String, method: &str, headers: &str) -> rusqlite::Result<Callback> {
-    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
-    let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
-    Ok(Callback { url, method, headers })
-}
-
-/// A retry policy of what its columns hold.
-///
-/// # Errors
-/// When they hold what this program never writes.
-pub(super) fn retry(max_attempts: u32, backoff_minutes: &str) -> rusqlite::Result<RetryPolicy> {
-    let backoff_minutes =
-        serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
-    Ok(RetryPolicy { max_attempts, backoff_minutes })
 }
 
 /// The cue in the columns of [`COLUMNS`].

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
+use crate::store::db::batch::{BATCH, delete_found};
 use crate::store::db::columns::maybe_json;
-use crate::store::maintenance::retention::{BATCH, delete_found, mark};
 use crate::store::{ReadTx, WriteTx};
 
 /// Executions that are looked at to find which payloads of a cue are needed.
@@ -127,6 +127,16 @@ pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     delete_found(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
 }
 
+/// Notes that the history of a cue may have grown over what is kept.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn mark(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([cue_key])?;
+    Ok(())
+}
+
 /// Takes a payload away; answers how many bytes it had.
 ///
 /// # Errors
@@ -175,7 +185,7 @@ fn first_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPaylo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn the_payloads_of_a_cue_are_found_by_its_index() {

@@ -5,6 +5,11 @@ use rusqlite::types::{FromSql, Type};
 use rusqlite::{Result, Row};
 use serde_json::Value;
 
+use crate::domain::cue::{ScheduleSpec, StoredSchedule};
+use crate::domain::execution::RetryPolicy;
+use crate::domain::schedule::CatchUp;
+use crate::domain::webhook::callback::{Callback, Method};
+
 /// An instant as its column: milliseconds since 1970.
 #[must_use]
 pub fn millis(at: Timestamp) -> i64 {
@@ -126,6 +131,39 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         let text = self.text()?;
         parse(text).ok_or_else(|| broken(&format!("a column holds the unknown word {text:?}")))
     }
+}
+
+/// The schedule in the columns `cron`, `at`, `timezone` and `catch_up`, which come next.
+///
+/// # Errors
+/// When the columns hold what this program never writes.
+pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> {
+    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
+        (Some(cron), None) => ScheduleSpec::Recurring(cron),
+        (None, Some(at)) => ScheduleSpec::Once(read_instant(at)?),
+        _ => return Err(broken("a cue has neither a cron line nor an instant, or both")),
+    };
+    Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.word(CatchUp::parse)? })
+}
+
+/// A callback of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(in crate::store) fn callback(url: String, method: &str, headers: &str) -> Result<Callback> {
+    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
+    let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
+    Ok(Callback { url, method, headers })
+}
+
+/// A retry policy of what its columns hold.
+///
+/// # Errors
+/// When they hold what this program never writes.
+pub(in crate::store) fn retry(max_attempts: u32, backoff_minutes: &str) -> Result<RetryPolicy> {
+    let backoff_minutes =
+        serde_json::from_str(backoff_minutes).map_err(|error| broken(&error.to_string()))?;
+    Ok(RetryPolicy { max_attempts, backoff_minutes })
 }
 
 fn read_json(text: &str) -> Result<Value> {

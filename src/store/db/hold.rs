@@ -68,7 +68,7 @@ pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn what_is_overdue_is_counted_without_a_look_at_the_history() {

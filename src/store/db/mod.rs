@@ -1,5 +1,6 @@
-//! The database file: how it is opened and locked, the writer thread, the reader threads, counters.
+//! The database file: opening and locking, the writer thread, the reader threads, counters, deletions in batches.
 
+pub mod batch;
 pub mod columns;
 pub(in crate::store) mod corruption;
 pub mod counters;

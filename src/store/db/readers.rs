@@ -4,7 +4,6 @@
 
 use std::future::Future;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,8 +16,8 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
-use crate::store::db::writer::panic_text;
 
 /// A transaction that only reads: one consistent picture of the file.
 pub struct ReadTx<'a>(&'a Connection);
@@ -135,7 +134,7 @@ impl ReaderThreads {
         let damage = self.damage.clone();
         let job = move |pool: &ConnectionPool| {
             // Nobody waits any more when the caller hung up.
-            drop(answer.send(damage.noted(caught(|| read(pool, job)))));
+            drop(answer.send(damage.noted(panics::catch("a read", || read(pool, job)))));
         };
         // A send fails only when the readers have ended; the dropped answer tells the caller.
         drop(self.jobs.send(Box::new(job)));
@@ -151,12 +150,6 @@ fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
             Err(_) => return,
         }
     }
-}
-
-/// What `job` answers; a panic in it is a fault like others.
-pub(in crate::store) fn caught<T>(job: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(job))
-        .unwrap_or_else(|panic| Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic)))))
 }
 
 /// Runs `job` on a free connection of `pool`, on the calling thread.

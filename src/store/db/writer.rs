@@ -3,10 +3,8 @@
 //! An answer that was given is on the disk; a job that fails rolls back alone. No timer: under light load a write
 //! commits at once, under load the batch grows by itself.
 
-use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -19,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
+use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::counters;
 use crate::store::db::counters::CounterDeltas;
@@ -55,18 +54,23 @@ impl WakeSet {
     }
 }
 
+/// An action that runs after a commit.
+type CommitHook = Box<dyn FnOnce() + Send>;
+
 /// A write transaction. Derefs to [`ReadTx`], so that whatever can be read can be read here too.
 pub struct WriteTx<'a> {
     read: ReadTx<'a>,
     rings: Cell<WakeSet>,
     tally: CounterDeltas,
     count: EventCounts,
+    on_commit: RefCell<Vec<CommitHook>>,
 }
 
 impl<'a> WriteTx<'a> {
     fn on(connection: &'a Connection) -> Self {
         let (tally, count) = (CounterDeltas::default(), EventCounts::default());
-        Self { read: ReadTx::new(connection), rings: Cell::default(), tally, count }
+        let on_commit = RefCell::default();
+        Self { read: ReadTx::new(connection), rings: Cell::default(), tally, count, on_commit }
     }
 
     /// The counters that this write moves; they are stored at its end.
@@ -82,6 +86,14 @@ impl<'a> WriteTx<'a> {
     /// Rings `rings` after the commit that makes this write durable, and not if it fails.
     pub fn ring(&self, rings: WakeSet) {
         self.rings.set(self.rings.get().and(rings));
+    }
+
+    /// Runs `action` after the commit that makes this write durable, before its caller gets the result; not at all if
+    /// the write fails. For log lines: inside the transaction they would report what may still be rolled back.
+    ///
+    /// It runs on the writer's thread, so other writes wait for it.
+    pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
+        self.on_commit.borrow_mut().push(Box::new(action));
     }
 }
 
@@ -166,8 +178,7 @@ struct TypedJob<T, F> {
 impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob<T, F> {
     fn run(&mut self, tx: &WriteTx<'_>) -> bool {
         let Some(job) = self.job.take() else { return false };
-        let result = catch_unwind(AssertUnwindSafe(|| job(tx)))
-            .unwrap_or_else(|panic| Err(Error::Fault(format!("a write panicked: {}", panic_text(&*panic)))));
+        let result = panics::catch("a write", || job(tx));
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -192,15 +203,6 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
     }
 }
 
-/// What a panic said.
-pub(in crate::store) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
-}
-
 fn run(
     connection: Connection,
     waiting: &Receiver<Box<dyn WriteJob>>,
@@ -213,19 +215,31 @@ fn run(
             let Ok(next) = waiting.try_recv() else { break };
             batch.push(next);
         }
-        let committed = timed_commit(&connection, &mut batch, state);
-        let fault = committed.as_ref().err();
-        if let Some(fault) = fault {
-            tracing::error!("a commit of {} writes failed: {fault}", batch.len());
+        let mut committed = timed_commit(&connection, &mut batch, state);
+        match &mut committed {
+            Ok(done) => run_hooks(std::mem::take(&mut done.on_commit)),
+            Err(fault) => tracing::error!("a commit of {} writes failed: {fault}", batch.len()),
         }
         for job in batch {
-            job.answer(fault);
+            job.answer(committed.as_ref().err());
         }
         if let Ok(done) = committed {
             ring(done.rings);
         }
     }
     connection
+}
+
+/// Runs the actions that wait for a commit. A panic in one of them ends neither the others nor the writer.
+fn run_hooks(hooks: Vec<CommitHook>) {
+    for hook in hooks {
+        if let Err(error) = panics::catch("an action after a commit", || {
+            hook();
+            Ok(())
+        }) {
+            tracing::error!(%error, "an action after a commit failed");
+        }
+    }
 }
 
 /// The next job; none once there will be none. Who has just been answered often asks again at once, and a thread that
@@ -273,6 +287,7 @@ fn timed_commit(
 struct CommitSummary {
     rings: WakeSet,
     count: EventCounts,
+    on_commit: Vec<CommitHook>,
     /// Whether there was anything to be put on the disk.
     changed: bool,
 }
@@ -316,6 +331,7 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
             counters::flush(&tx)?;
             done.rings = done.rings.and(tx.rings.get());
             done.count.add_all(&tx.count);
+            done.on_commit.append(&mut tx.on_commit.take());
             done.changed |= connection.total_changes() > changes;
         } else {
             execute(connection, if alone { "ROLLBACK" } else { "ROLLBACK TO job" })?;
@@ -336,5 +352,8 @@ pub(in crate::store) fn commit_alone<T>(
     let tx = WriteTx::on(connection);
     let done = job(&tx).and_then(|done| counters::flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    if done.is_ok() {
+        run_hooks(tx.on_commit.take());
+    }
     done
 }

@@ -252,16 +252,7 @@ pub fn release(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// How SQLite would go about `sql` in a new file.
-    fn plan(sql: &str) -> Vec<String> {
-        let connection = rusqlite::Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let steps =
-            statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<Vec<_>>>();
-        steps.unwrap()
-    }
+    use crate::store::test_support::plan;
 
     fn filter(task: Option<&str>) -> ClaimFilter {
         ClaimFilter { task: task.map(str::to_owned), agent: None }

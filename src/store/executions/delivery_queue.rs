@@ -8,15 +8,13 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::user::ACCOUNT_DISABLED;
-use crate::domain::execution::{ExecutionStatus, NextStep};
+use crate::domain::execution::NextStep;
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::cues::{callback, end_once, retry};
-use crate::store::db::columns::{broken, millis, read_instant};
+use crate::store::db::columns::{broken, callback, millis, read_instant, retry};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
-use crate::store::notifications::on_failure::{after_failure, after_success};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// The most of one lane that one pass takes up.
@@ -202,7 +200,6 @@ pub fn claim_batch(
 /// When the file cannot be written.
 pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result<bool> {
     let AttemptRef { key, id, attempt, .. } = ended.ticket;
-    let status = ended.next.status();
     let (due, delivered_at) = match ended.next {
         NextStep::Success => (None, Some(ended.at)),
         NextStep::RetryAt(due) => (Some(due), None),
@@ -212,7 +209,7 @@ pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result
         key,
         id.bytes(),
         attempt,
-        status.as_str(),
+        ended.next.status().as_str(),
         due.map(millis),
         delivered_at.map(millis),
         ended.http_status,
@@ -223,7 +220,6 @@ pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result
     if changed == 1 {
         tx.tally().waiting(QueueName::Retry, i64::from(due.is_some()));
         tx.ring(WakeSet { schedule: due, ..WakeSet::default() });
-        end_cue(tx, ended, status, now)?;
     }
     Ok(changed == 1)
 }
@@ -331,34 +327,10 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
     })
 }
 
-/// What the end of an execution means for its cue.
-fn end_cue(tx: &WriteTx<'_>, ended: &AttemptRecord, status: ExecutionStatus, now: Timestamp) -> Result<()> {
-    let AttemptRef { key, cue_key, scheduled_for, by_schedule, .. } = ended.ticket;
-    if by_schedule && status.is_over() {
-        end_once(tx, cue_key, scheduled_for, status == ExecutionStatus::Success, now)?;
-    }
-    match status {
-        ExecutionStatus::Success => after_success(tx, cue_key),
-        ExecutionStatus::Failed => after_failure(tx, key, now),
-        ExecutionStatus::Pending | ExecutionStatus::Delivering | ExecutionStatus::Retrying => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
-
-    /// Each step of SQLite's plan for a statement of this file.
-    fn plan(sql: &str) -> Vec<String> {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let blanks = vec![rusqlite::types::Null; explain.parameter_count()];
-        let steps = explain.query_map(rusqlite::params_from_iter(blanks), |row| row.get("detail")).unwrap();
-        steps.map(std::result::Result::unwrap).collect()
-    }
+    use crate::store::test_support::plan;
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {

@@ -9,8 +9,8 @@ use rusqlite::{OptionalExtension, params_from_iter};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::error::Result;
-use crate::store::cues::cue_deletion;
 use crate::store::executions::{ExecutionDetails, find_by_key};
+use crate::store::maintenance::cue_deletion;
 use crate::store::{ReadTx, cues};
 
 /// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.
@@ -253,11 +253,11 @@ fn is_one_of(statuses: &[ExecutionStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::test_support::memory_database;
 
     #[test]
     fn every_filter_walks_an_index_and_sorts_nothing() {
-        let file = rusqlite::Connection::open_in_memory().unwrap();
-        file.execute_batch(include_str!("../../../schema.sql")).unwrap();
+        let file = memory_database();
         let plan = |walk: &IndexScan| -> Vec<String> {
             let sql = walk.sql("e.key");
             let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();

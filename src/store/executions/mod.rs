@@ -7,7 +7,6 @@ pub mod execution_list;
 pub mod outcomes;
 pub mod workers;
 
-use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::outcome::Outcome;
@@ -18,8 +17,7 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, maybe_word, millis, word};
 use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
-use crate::store::notifications::on_failure;
-use crate::store::{ReadTx, WriteTx, cues};
+use crate::store::{ReadTx, WriteTx};
 
 /// An execution as callers see it.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,22 +120,6 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
-}
-
-/// Tells its cue that an execution, as it was before, has ended: a `once` cue ends with its only run, and a failure has
-/// the consequences that its `on_failure` asks for. The end itself must be stored by now.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn tell_cue(tx: &WriteTx<'_>, execution: &Execution, success: bool, now: Timestamp) -> Result<()> {
-    if execution.triggered_by == Trigger::Schedule {
-        cues::end_once(tx, execution.cue_key, execution.scheduled_for, success, now)?;
-    }
-    if success {
-        on_failure::after_success(tx, execution.cue_key)
-    } else {
-        on_failure::after_failure(tx, execution.key, now)
-    }
 }
 
 fn select(which: &str) -> String {

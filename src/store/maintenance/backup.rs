@@ -13,8 +13,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::db::columns::millis;
 use crate::store::db::open::error::OpenError;
+use crate::store::db::open::open_to_read;
+use crate::store::db::open::paths::beside;
 use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::open::{beside, open_to_read};
 
 /// Steps of SQLite's machine between two looks at how far the copy is: some milliseconds.
 const STEPS: i32 = 20_000;

@@ -1,8 +1,10 @@
-//! Operations on the file as a whole: retention, backup, checks, figures of its queues.
+//! Operations on the file as a whole: migrations, retention, the deletion of cues, backup, checks, figures of its queues.
 
 pub mod backup;
 pub mod bench;
 pub mod check;
+pub mod cue_deletion;
+pub(in crate::store) mod migrations;
 pub mod queue_stats;
 pub(in crate::store) mod quick_check;
 pub mod retention;

@@ -70,23 +70,12 @@ pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
-
-    fn file() -> Connection {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
-        connection
-    }
+    use crate::store::test_support::plan;
 
     #[test]
     fn health_reads_figures_and_counts_only_what_is_under_way() {
-        let connection = file();
-        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {QUEUE}")).unwrap();
-        let steps = explain.query_map([0, 0], |row| row.get::<_, String>("detail")).unwrap();
-        let steps: Vec<String> =
-            steps.map(std::result::Result::unwrap).filter(|step| !step.contains("SUBQUERY")).collect();
+        let steps: Vec<String> = plan(QUEUE).into_iter().filter(|step| !step.contains("SUBQUERY")).collect();
         assert_eq!(
             steps,
             [

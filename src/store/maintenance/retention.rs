@@ -2,19 +2,13 @@
 //! the writer for some milliseconds at the most; who asks for them is the engine's sweeper.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::{OptionalExtension, params};
 
-use crate::domain::cue::retention::Retention;
 use crate::error::Result;
 use crate::store::cues::payloads;
+use crate::store::db::batch::{BATCH, in_bounds};
 use crate::store::db::columns::{millis, read_instant};
 use crate::store::{ReadTx, WriteTx};
-
-/// Executions looked at or taken away at a time.
-pub const BATCH: i64 = 200;
-
-/// Bytes of payloads and outcomes taken away at a time, roughly: freeing their pages takes longer than the rows do.
-const MAX_BYTES: i64 = 4 << 20;
 
 /// Pages given back at a time.
 const MAX_PAGES: i64 = 1_024;
@@ -55,31 +49,6 @@ pub struct PageUsage {
     pub pages: i64,
     /// Those that hold nothing.
     pub free: i64,
-}
-
-/// Notes that the history of a cue may have grown over what is kept.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn mark(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
-        .execute([cue_key])?;
-    Ok(())
-}
-
-/// Notes `runs` more runs of a cue that had `before`: now and then its history is to be looked at.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn note_runs(
-    tx: &WriteTx<'_>,
-    retention: &Retention,
-    cue_key: i64,
-    before: i64,
-    runs: usize,
-) -> Result<()> {
-    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) { mark(tx, cue_key) } else { Ok(()) }
 }
 
 /// A cue whose history is to be looked at.
@@ -172,7 +141,7 @@ pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
         let mut found = found.query([key])?;
         let Some(row) = found.next()? else { return Ok(0) };
         if row.get::<_, Option<bool>>(2)? == Some(true) {
-            mark(tx, row.get(0)?)?;
+            payloads::mark(tx, row.get(0)?)?;
         }
         let own_payload = row.get::<_, Option<i64>>(1)?;
         let payload_bytes = own_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;
@@ -188,35 +157,6 @@ pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i
     let bytes = tx.prepare_cached(DELETE_OUTCOME)?.query_row([key], |row| row.get(0)).optional()?;
     tx.prepare_cached("DELETE FROM executions WHERE key = ?1")?.execute([key])?;
     Ok(bytes.unwrap_or(0))
-}
-
-/// Deletes what `find` finds, a batch at the most; tells whether there is no more.
-///
-/// # Errors
-/// Those of `delete`.
-pub(in crate::store) fn delete_found(
-    tx: &WriteTx<'_>,
-    find: &str,
-    parameters: impl Params,
-    delete: impl FnMut(i64) -> Result<i64>,
-) -> Result<bool> {
-    let mut found = tx.prepare_cached(find)?;
-    let keys: Vec<i64> = found.query_map(parameters, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let done = in_bounds(&keys, delete)?;
-    Ok(done == keys.len() && i64::try_from(done).unwrap_or(i64::MAX) < BATCH)
-}
-
-/// Deletes the rows `keys` one after the other as long as the bytes that `delete` says it took away are no more than
-/// one batch can bear; answers how many rows.
-fn in_bounds(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result<usize> {
-    let mut bytes = 0;
-    for (done, key) in keys.iter().enumerate() {
-        if bytes >= MAX_BYTES {
-            return Ok(done);
-        }
-        bytes += delete(*key)?;
-    }
-    Ok(keys.len())
 }
 
 /// How many executions of a cue were kept when all histories were last looked at; none where all were.
@@ -299,7 +239,7 @@ impl HistoryScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn the_oldest_are_found_by_their_keys_and_those_of_a_cue_by_its_index() {

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::{SCHEMA, open_to_look};
+use crate::store::db::open::open_to_look;
+use crate::store::db::open::schema::SCHEMA;
 
 // By what can be asked of a schema, not by its text: a comment, or a column that a later step added, makes no difference.
 const PARTS: &str = "

@@ -1,20 +1,18 @@
-//! Alerts: raised in the transaction of what they are about, at most one of a type per cue in five minutes, and listed.
+//! Alerts: stored, looked up and listed. When one is raised is decided in `lifecycle::alerts`.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
-use crate::domain::notification::{NotificationKind, notice_id};
-use crate::domain::webhook::canonical_json::canonical;
+use crate::domain::notification::alert::{Alert, AlertType};
 use crate::error::Result;
 use crate::store::db::columns::{instant, json, millis, word};
-use crate::store::notifications::outbox::{self, NewNotification};
 use crate::store::{ReadTx, WriteTx};
 
 /// Whom and what an alert is about.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct AlertSubject {
+#[allow(missing_docs)]
+pub struct AlertSubject {
     pub user_key: i64,
     pub cue_key: i64,
     pub cue_id: String,
@@ -63,54 +61,40 @@ const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a
 const COUNT: &str = "SELECT count(*) FROM alerts a JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
-/// Raises an alert about the execution in row `execution_key`, and lets the user's `alert_webhook_url` know. Does
-/// nothing where one of its type stands for the cue, or the user is disabled; tells whether it was raised.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn raise(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
-    let subject = tx.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?;
-    subject.map_or(Ok(false), |subject| raise_about(tx, &subject, alert, now))
+/// The subject of alerts about the execution in this row; none if its user is disabled.
+pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
+    Ok(read.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?)
 }
 
-/// As [`raise`], for whoever knows the subject already.
-pub(in crate::store) fn raise_about(
-    tx: &WriteTx<'_>,
-    subject: &AlertSubject,
-    alert: &NewAlert,
-    now: Timestamp,
+/// Whether the cue has an alert of this type that was raised after `since`.
+pub fn exists_since(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    alert_type: AlertType,
+    since: Timestamp,
 ) -> Result<bool> {
-    let (alert_type, since) = (alert.alert_type(), before(now, DEDUP_WINDOW));
-    if tx.prepare_cached(STANDS)?.exists(params![subject.cue_key, alert_type.as_str(), millis(since)])? {
-        return Ok(false);
-    }
-    let kind = NotificationKind::Alert(alert_type);
-    let raised = Alert {
-        id: notice_id(subject.execution_id, kind, now),
-        alert_type,
-        cue_id: subject.cue_id.clone(),
-        execution_id: subject.execution_id,
-        message: alert.message(&subject.cue_name),
-        metadata: alert.metadata(),
-        created_at: now,
-    };
+    Ok(read.prepare_cached(STANDS)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
+}
+
+/// Stores an alert about `subject`.
+pub fn insert(tx: &WriteTx<'_>, subject: &AlertSubject, alert: &Alert) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
-        raised.id,
+        alert.id,
         subject.user_key,
         subject.cue_key,
-        raised.execution_id.bytes(),
-        alert_type.as_str(),
-        raised.message,
-        raised.metadata.to_string(),
-        millis(now),
+        alert.execution_id.bytes(),
+        alert.alert_type.as_str(),
+        alert.message,
+        alert.metadata.to_string(),
+        millis(alert.created_at),
     ])?;
-    tx.prepare_cached(FORGET)?.execute(params![subject.user_key, MAX_KEPT])?;
-    if let Some(url) = &subject.alert_webhook_url {
-        let body = canonical(&raised.json());
-        let (user_key, url) = (subject.user_key, Some(url.clone()));
-        outbox::insert(tx, &NewNotification { id: raised.id, user_key, kind, url, body }, now)?;
-    }
-    Ok(true)
+    Ok(())
+}
+
+/// Deletes the user's alerts except for the newest `kept`.
+pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
+    tx.prepare_cached(FORGET)?.execute(params![user_key, kept])?;
+    Ok(())
 }
 
 /// One page of the user's alerts that fit the filter, newest first, and how many there are in all.
@@ -161,14 +145,10 @@ fn read_raised(row: &Row<'_>) -> rusqlite::Result<Alert> {
     })
 }
 
-fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
-    now.checked_sub(span).unwrap_or(Timestamp::MIN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn every_look_uses_its_index_and_none_sorts() {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::NextStep;
-use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind};
+use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
@@ -81,15 +81,11 @@ const FIND: &str =
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const PUT_OFF: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
-/// Stores a notice, to be told at once. A POST beyond the most of its kind that may wait for its user is dropped; the
-/// log says so of the first of a backlog, and how many they were when it is over.
+/// Stores a notice, to be told at once.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
-    if new.url.is_some() && !has_room(tx, new)? {
-        return Ok(());
-    }
     tx.prepare_cached(INSERT)?.execute(params![
         new.id,
         new.user_key,
@@ -193,36 +189,25 @@ pub fn record(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     Ok(())
 }
 
-/// Whether one more POST of this kind may wait for its user. Notes where a backlog begins and ends.
-fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
-    let NewNotification { id, user_key, kind, .. } = new;
-    let kind = kind.as_str();
-    let waiting: u32 = tx
-        .prepare_cached(WAITING_POSTS)?
-        .query_row(params![user_key, kind, MAX_WAITING], |row| row.get(0))?;
-    if waiting >= MAX_WAITING {
-        let dropped: u32 = tx.prepare_cached(DROP)?.query_row(params![user_key, kind], |row| row.get(0))?;
-        if dropped == 1 {
-            tracing::warn!(
-                "{MAX_WAITING} notices ({kind}) wait for user {}: more are dropped until some are told or given up, \
-                 the first is {id}",
-                user_id(tx, *user_key)?
-            );
-        }
-    } else if waiting <= FEW_WAITING {
-        let mut end = tx.prepare_cached(END_BACKLOG)?;
-        let dropped: Option<u32> = end.query_row(params![user_key, kind], |row| row.get(0)).optional()?;
-        if let Some(dropped) = dropped {
-            let user_id = user_id(tx, *user_key)?;
-            tracing::warn!(
-                "{dropped} notices ({kind}) for user {user_id} were dropped; there is room for them again"
-            );
-        }
-    }
-    Ok(waiting < MAX_WAITING)
+/// How many POSTs of this kind are waiting for the user; counts no further than `limit`.
+pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
+    let mut waiting = read.prepare_cached(WAITING_POSTS)?;
+    Ok(waiting.query_row(params![user_key, kind.as_str(), limit], |row| row.get(0))?)
 }
 
-fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
+/// Counts a POST of this kind that is dropped; returns how many there are since the backlog began.
+pub fn count_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
+    Ok(tx.prepare_cached(DROP)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
+}
+
+/// Ends the user's backlog of this kind; returns how many were dropped, or `None` if there was no backlog.
+pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<Option<u32>> {
+    let mut end = tx.prepare_cached(END_BACKLOG)?;
+    Ok(end.query_row(params![user_key, kind.as_str()], |row| row.get(0)).optional()?)
+}
+
+/// The id of the user in this row, for the log.
+pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
@@ -275,7 +260,7 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn every_look_uses_its_index_and_none_sorts() {

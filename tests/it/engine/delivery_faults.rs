@@ -8,7 +8,7 @@ use std::time::Duration;
 use cued::engine::delivery::delivery_service::requeue_interrupted;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::error::Error;
-use cued::store::cues::cue_deletion;
+use cued::store::maintenance::cue_deletion;
 
 use crate::support::delivery_fixture::{Recorder, World, answer};
 

@@ -137,7 +137,7 @@ fn a_disabled_users_keys_are_unknown_and_its_active_cues_rest() {
     let ann = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap();
     let (cue, others) = (world.worker_cue(1, |_| ()), world.worker_cue(world.user("bob"), |_| ()));
     let now = world.now();
-    world.app.store.write(move |tx| users::disable(tx, 1, now)).wait().unwrap();
+    world.app.store.write(move |tx| actions::disable(tx, 1, now)).wait().unwrap();
     assert_eq!(caller(&world, &ann.api_key), None);
     let (cue, others) = (world.cue(cue.key), world.cue(others.key));
     assert_eq!((cue.status.as_str(), cue.next_run), ("paused", None));

@@ -3,10 +3,10 @@
 use cued::actions::executions::{claim, claim_next};
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
-use cued::store::cues::cue_deletion;
 use cued::store::db::counters;
 use cued::store::executions;
 use cued::store::executions::{claims, execution_list};
+use cued::store::maintenance::cue_deletion;
 use serde_json::json;
 
 use crate::cli::backups::{BEGIN, fire, insert_history, rows, work};

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 use cued::actions::executions::{claim, claim_next, extend, report};
-use cued::actions::verification::RecordedOutcome;
 use cued::actions::workers::{beat, remove};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
@@ -14,6 +13,7 @@ use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
 use cued::engine::scheduler::reaper;
 use cued::error::Result;
+use cued::lifecycle::verification::RecordedOutcome;
 use cued::store::executions;
 use cued::store::executions::claims::ClaimableExecution;
 use cued::store::executions::{execution_list, workers};

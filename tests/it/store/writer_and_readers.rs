@@ -178,3 +178,38 @@ fn a_closed_store_leaves_one_file_that_holds_everything() {
     assert_eq!(files, ["cued.db"]);
     assert_eq!(noted(&open_at(&folder.path().join("cued.db"), &rung)), ["kept"]);
 }
+
+#[test]
+fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
+    let Opened { store, folder, .. } = open();
+    let db = folder.path().join("cued.db");
+    let seen = Arc::new(AtomicUsize::new(0));
+    let write = |fails: bool| {
+        let (db, count) = (db.clone(), Arc::clone(&seen));
+        let written = store.write(move |tx| {
+            note(tx, "a")?;
+            tx.on_commit(move || {
+                let other = rusqlite::Connection::open(&db).unwrap();
+                let rows =
+                    other.query_row("SELECT count(*) FROM meta WHERE name = 'a'", [], |row| row.get(0));
+                count.fetch_add(usize::from(rows.unwrap_or(0_u16)), Ordering::SeqCst);
+            });
+            if fails { Err(Error::refused(ErrorCode::CueNotFound, "no")) } else { Ok(()) }
+        });
+        (written.wait().is_ok(), seen.load(Ordering::SeqCst))
+    };
+    assert_eq!(write(true), (false, 0));
+    assert_eq!(write(false), (true, 1), "another connection sees the row before the caller is answered");
+}
+
+#[test]
+fn an_action_after_a_commit_that_panics_harms_nobody() {
+    let Opened { store, folder: _folder, .. } = open();
+    let written = store.write(|tx| {
+        tx.on_commit(|| panic!("on purpose"));
+        note(tx, "a")
+    });
+    written.wait().unwrap();
+    store.write(|tx| note(tx, "b")).wait().unwrap();
+    assert_eq!(noted(&store), ["a", "b"]);
+}

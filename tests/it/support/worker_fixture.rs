@@ -1,12 +1,12 @@
 //! What tests of claims, leases and reports do over and over, in a word each.
 
 use cued::actions::executions::{claim, report};
-use cued::actions::verification::RecordedOutcome;
 use cued::actions::workers::beat;
 use cued::domain::api_error::ErrorCode;
 use cued::domain::execution::outcome::OutcomeReport;
 use cued::domain::ids::ExecutionId;
 use cued::error::{Error, Result};
+use cued::lifecycle::verification::RecordedOutcome;
 use cued::store::executions::claims;
 use cued::store::executions::claims::{ClaimFilter, ClaimableExecution};
 use jiff::{SignedDuration, Timestamp};

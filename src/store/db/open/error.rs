@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::store::db::open::SCHEMA_VERSION;
+use crate::store::db::open::schema::SCHEMA_VERSION;
 
 /// Why a file was not opened. The file is as it was.
 #[derive(Debug)]

@@ -1,8 +1,11 @@
 //! The database file itself: what may be opened, pragmas, schema and its version.
 
 pub mod error;
-pub(in crate::store) mod migrations;
+pub(in crate::store) mod paths;
+pub(in crate::store) mod schema;
 pub(in crate::store) mod server_lock;
+
+pub use crate::store::db::open::schema::SCHEMA_VERSION;
 
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,19 +17,15 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::server_lock::resolved;
+use crate::store::db::open::paths::{beside, resolved};
+use crate::store::db::open::schema::SCHEMA;
 use crate::store::db::readers::ConnectionPool;
-
-pub(in crate::store) const SCHEMA: &str = include_str!("../../../../schema.sql");
 
 /// The size of a page. At 4,096 a lone delivery writes twice as much, at 512 rows no longer fit.
 const PAGE_BYTES: i64 = 1_024;
 
 /// The write-ahead log is put back into the file when it has grown to this.
 const CHECKPOINT_BYTES: i64 = 4 << 20;
-
-/// `PRAGMA user_version` of a file that this program writes.
-pub const SCHEMA_VERSION: i64 = 2;
 
 /// `PRAGMA application_id`: marks the file as ours ("cued").
 const APPLICATION_ID: i64 = 0x6375_6564;
@@ -283,11 +282,4 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
         connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     connection.execute_batch("COMMIT")
-}
-
-/// The path of a file beside `path` that is named after it.
-pub(in crate::store) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }

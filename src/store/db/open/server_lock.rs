@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::store::db::open::beside;
 use crate::store::db::open::error::OpenError;
+use crate::store::db::open::paths::{beside, resolved};
 
 /// The lock that one server holds on a database file: a file beside it that names the process.
 #[derive(Debug)]
@@ -66,9 +66,4 @@ impl Drop for ServerLock {
             tracing::debug!("{} could not be removed: {error}", self.path.display());
         }
     }
-}
-
-/// The path with links followed, so that two names of one file meet at one lock.
-pub(in crate::store) fn resolved(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -65,7 +65,9 @@ fn a_mail_is_given_up_after_a_day_or_a_lasting_refusal_and_the_log_names_its_not
         let log = desk.server.log();
         let line = log.lines().find(|line| line.contains("given up") && line.contains(why));
         assert!(
-            line.is_some_and(|line| line.contains("notification_id=") && line.contains("kind=\"mail\"") && line.contains("user_id=")),
+            line.is_some_and(|line| line.contains("notification_id=")
+                && line.contains("kind=\"mail\"")
+                && line.contains("user_id=")),
             "{log}"
         );
         assert_eq!(stored(&desk.server), 0);

@@ -6,8 +6,8 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::store::cues::payloads;
+use crate::store::db::batch::{BATCH, delete_found};
 use crate::store::maintenance::retention;
-use crate::store::maintenance::retention::{BATCH, delete_found};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 // The newest first: what still waits to be sent or claimed is found there, as a rule.
@@ -73,7 +73,7 @@ pub fn erase(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::plan_tests::plan;
+    use crate::store::test_support::plan;
 
     #[test]
     fn what_a_cue_leaves_behind_is_found_by_its_index() {

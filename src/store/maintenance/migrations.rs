@@ -9,8 +9,9 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
 use crate::store::db::meta;
+use crate::store::db::open::BUSY_TIMEOUT;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::{BUSY_TIMEOUT, SCHEMA_VERSION};
+use crate::store::db::open::schema::SCHEMA_VERSION;
 use crate::store::maintenance::backup;
 
 /// What makes a file of version `to` out of one of the version before.

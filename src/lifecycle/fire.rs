@@ -1,0 +1,217 @@
+//! A due cue → its executions, its missed runs and its next instant. The scheduler fires cues in batches; a change to a
+//! cue fires what was already due before the change applies.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::domain::account::plan::Plans;
+use crate::domain::account::quota::{LIMIT_EXCEEDED, Quota};
+use crate::domain::cue::retention::Retention;
+use crate::domain::cue::{Cue, ScheduleSpec};
+use crate::domain::execution::{NewExecution, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, gap_of, step};
+use crate::error::Result;
+use crate::lifecycle::finish::{Finish, FinishedExecution, on_execution_finished};
+use crate::panics;
+use crate::random::ExecutionIdSource;
+use crate::store::accounts::usage;
+use crate::store::cues::due_cues::DueCue;
+use crate::store::cues::{due_cues, payloads};
+use crate::store::db::write_stats::WriteEvent;
+use crate::store::db::{hold, meta};
+use crate::store::{WakeSet, WriteTx, executions};
+
+/// Fires cues at one instant.
+pub struct CueFirer {
+    ids: Arc<ExecutionIdSource>,
+    plans: Plans,
+    retention: Retention,
+    now: Timestamp,
+}
+
+/// The scheduler's view of the clock, for a change that fires a cue in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerClock {
+    /// The most recent time in which nothing could fire.
+    pub outage: Option<Outage>,
+    /// The newest instant that the database has seen; nothing fires by schedule before it (contract §4).
+    pub last_seen: Timestamp,
+    /// Whether the clock is a test clock. It is moved on purpose, so the time it skips is no outage.
+    pub is_test: bool,
+}
+
+/// What a batch fired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FireSummary {
+    /// Cues that were due.
+    pub cues: usize,
+    /// Executions created for them.
+    pub executions: usize,
+}
+
+impl CueFirer {
+    /// Fires at `now`, within the quotas of `plans`; executions get their ids from `ids`.
+    #[must_use]
+    pub fn new(ids: &Arc<ExecutionIdSource>, plans: &Plans, retention: Retention, now: Timestamp) -> Self {
+        Self { ids: Arc::clone(ids), plans: plans.clone(), retention, now }
+    }
+
+    /// Fires the cues that are due, longest overdue first, at most `limit`. A cue that cannot be fired becomes `failed`
+    /// with the reason, so that it does not hold up the others.
+    pub fn fire_due(&self, tx: &WriteTx<'_>, outage: Outage, limit: usize) -> Result<FireSummary> {
+        let due = due_cues::list(tx, self.now, limit)?;
+        let mut fired = FireSummary { cues: due.len(), executions: 0 };
+        // One read per user and batch: a herd of one user is one row.
+        let mut quotas = BTreeMap::new();
+        for (key, cue) in due {
+            let (cue, step) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
+                let step = guarded_plan(&cue, outage)?;
+                Ok((cue, step))
+            }) {
+                Ok(planned) => planned,
+                Err(reason) => {
+                    due_cues::fail_cue(tx, key, &reason, self.now)?;
+                    continue;
+                }
+            };
+            let quota = match quotas.entry(cue.user_key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(usage::quota(tx, &self.plans, cue.user_key, self.now)?),
+            };
+            let Some(quota) = quota else {
+                due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
+                continue;
+            };
+            self.fire(tx, &cue, &step, Some(outage), quota)?;
+            fired.executions += step.runs.len();
+        }
+        for (user_key, quota) in quotas {
+            quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
+        }
+        meta::saw(tx, self.now)?;
+        Ok(fired)
+    }
+
+    /// Fires `cue` for everything it was due for and has not fired yet, before a change takes its instant away; returns
+    /// whether it fired. The scheduler lags for a moment when many cues are due at once, and whenever the machine does.
+    ///
+    /// A cue that cannot be fired, or not now, is left as it is: the caller records the runs as missed.
+    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue, clock: &SchedulerClock) -> Result<bool> {
+        let now = self.now;
+        if cue.next_run.is_none_or(|due| due > now) || now < clock.last_seen || hold::is_held(tx)? {
+            return Ok(false);
+        }
+        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
+        let mut has_fired = false;
+        while let Some(due) = due_cues::find(tx, cue.key, now)? {
+            let outage = if clock.is_test { clock.outage } else { gap_of(clock.outage, due.next_run, now) };
+            let Ok(step) = plan(&due, outage) else { break };
+            self.fire(tx, &due, &step, outage, &mut quota)?;
+            has_fired = true;
+        }
+        if has_fired {
+            usage::save_quota(tx, cue.user_key, &quota, now)?;
+            meta::saw(tx, now)?;
+        }
+        Ok(has_fired)
+    }
+
+    /// Creates the executions of `step`, records its missed runs, and moves the cue on. Runs are taken from `quota`,
+    /// which the caller stores.
+    fn fire(
+        &self,
+        tx: &WriteTx<'_>,
+        cue: &DueCue,
+        step: &FirePlan,
+        outage: Option<Outage>,
+        quota: &mut Quota,
+    ) -> Result<()> {
+        let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
+        due_cues::insert_missed(tx, cue.key, step.missed, reason)?;
+        due_cues::advance(tx, cue.key, step.next_run, step.runs.len(), step.missed.count, self.now)?;
+        note_runs(tx, &self.retention, cue.key, cue.run_count, step.runs.len())?;
+        for run in &step.runs {
+            self.create(tx, &new_execution(cue, *run, self.ids.next(self.now)?, self.now), quota)?;
+        }
+        Ok(())
+    }
+
+    /// Stores a run. One that the quota forbids ends at once.
+    fn create(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
+        if quota.take(self.now) {
+            return enqueue(tx, new);
+        }
+        let refused = FinishedExecution {
+            key: executions::insert_failed(tx, new, LIMIT_EXCEEDED)?,
+            cue_key: new.cue_key,
+            scheduled_for: new.scheduled_for,
+            by_schedule: true,
+            finish: Finish::NotAttempted,
+        };
+        tx.count(WriteEvent::OverQuota, 1);
+        on_execution_finished(tx, &refused, self.now)
+    }
+}
+
+/// Stores an execution and wakes the thread that is waiting for its kind, or the scheduler if it is due later.
+pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
+    executions::insert(tx, new)?;
+    let is_ready = new.scheduled_for <= new.now;
+    tx.ring(WakeSet {
+        schedule: (!is_ready).then_some(new.scheduled_for),
+        send: is_ready && !new.is_worker,
+        claim: is_ready && new.is_worker,
+        ..WakeSet::default()
+    });
+    Ok(())
+}
+
+/// Records `runs` more runs of a cue that had `before`. Every so many runs the cue is marked, and the retention sweeper
+/// checks the length of its history.
+pub fn note_runs(
+    tx: &WriteTx<'_>,
+    retention: &Retention,
+    cue_key: i64,
+    before: i64,
+    runs: usize,
+) -> Result<()> {
+    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
+    if retention.looks_at(cue_key, before, after) { payloads::mark(tx, cue_key) } else { Ok(()) }
+}
+
+/// As [`plan`]. A panic is an error as well: it would end the whole batch, and again at every pass.
+fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, String> {
+    panics::catch("the plan of a cue", || Ok(plan(cue, Some(outage))))
+        .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
+}
+
+/// What a due cue does, or the reason for its owner why it cannot go on.
+fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
+    let schedule =
+        cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
+    let step = step(&schedule, cue.next_run, outage);
+    if step.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
+        return Err("The schedule is not due at any later instant".to_owned());
+    }
+    Ok(step)
+}
+
+fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) -> NewExecution {
+    NewExecution {
+        id,
+        cue_key: cue.key,
+        user_key: cue.user_key,
+        is_worker: cue.is_worker,
+        lane: cue.lane,
+        task: cue.task.clone(),
+        agent: cue.agent.clone(),
+        scheduled_for: run,
+        triggered_by: Trigger::Schedule,
+        payload_key: cue.payload_key,
+        now,
+    }
+}

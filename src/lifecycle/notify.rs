@@ -1,0 +1,119 @@
+//! Notifications of failures: what is stored for sending, and the limits on it. A user gets a limited number of failure
+//! mails an hour, and a limited number of POSTs of one kind may wait for a user (contract §6).
+
+use jiff::Timestamp;
+
+use crate::domain::notification::failure_report::{
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
+};
+use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind, notice_id};
+use crate::domain::webhook::request::instant;
+use crate::error::Result;
+use crate::store::WriteTx;
+use crate::store::notifications::on_failure::FailedExecution;
+use crate::store::notifications::outbox::NewNotification;
+use crate::store::notifications::{on_failure, outbox};
+
+/// Stores a POST to `url` about a failure.
+pub(super) fn post_failure(
+    tx: &WriteTx<'_>,
+    failed: &FailedExecution,
+    url: &str,
+    now: Timestamp,
+) -> Result<()> {
+    let body = report(failed, now).body();
+    enqueue(tx, &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now), now)
+}
+
+/// Stores a mail about a failure. If the user has had as many as an hour allows, the mail is held back: it is counted, and
+/// the next mail says how many were.
+pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
+    let user_key = failed.subject.user_key;
+    let limiting = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
+    if let Some(until) = held_until(limiting, now) {
+        let held = on_failure::hold_mail(tx, user_key)?;
+        if held == 1 {
+            let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
+            tx.on_commit(move || {
+                tracing::warn!(
+                    %user_id, %execution_id, %until, limit = MAX_MAILS,
+                    "failure mails held back: the user has had as many as an hour allows"
+                );
+            });
+        }
+        return Ok(());
+    }
+    let held = on_failure::held_mails(tx, user_key)?;
+    // With this mail, it is the tenth newest.
+    let tenth = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
+    let counted_since = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    on_failure::delete_mails(tx, user_key, counted_since)?;
+    on_failure::insert_mail(tx, user_key, now)?;
+    let held_until = held_until(tenth, now).map(instant);
+    let body = FailureMail { failure: report(failed, now), held, held_until }.body();
+    enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
+}
+
+/// Stores a notification, to be sent at once. A POST is dropped if the maximum of its kind is waiting for its user; the
+/// log says when a backlog begins, and how many were dropped when it is over.
+pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
+    if new.url.is_some() && !has_room(tx, new)? {
+        return Ok(());
+    }
+    outbox::insert(tx, new, now)
+}
+
+/// Whether one more POST of this kind may wait for its user. Records where a backlog begins and ends: it begins when the
+/// queue is full and ends when half of it has been sent, so that a queue at its limit is not reported again and again.
+fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
+    let NewNotification { id, user_key, kind, .. } = new;
+    let (user_key, kind) = (*user_key, *kind);
+    let waiting = outbox::count_waiting(tx, user_key, kind, MAX_WAITING)?;
+    if waiting >= MAX_WAITING {
+        if outbox::count_dropped(tx, user_key, kind)? == 1 {
+            let (user_id, notification_id) = (outbox::user_id(tx, user_key)?, id.clone());
+            tx.on_commit(move || {
+                tracing::warn!(
+                    %user_id, kind = kind.as_str(), %notification_id, limit = MAX_WAITING,
+                    "notifications dropped: too many of this kind are waiting for the user"
+                );
+            });
+        }
+    } else if waiting <= FEW_WAITING
+        && let Some(count) = outbox::end_backlog(tx, user_key, kind)?
+    {
+        let user_id = outbox::user_id(tx, user_key)?;
+        tx.on_commit(move || {
+            tracing::warn!(
+                %user_id, kind = kind.as_str(), count,
+                "notifications accepted again: the backlog of the user is over"
+            );
+        });
+    }
+    Ok(waiting < MAX_WAITING)
+}
+
+fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
+    FailureReport {
+        event: FailureReport::EVENT.to_owned(),
+        cue_id: failed.subject.cue_id.clone(),
+        cue_name: failed.subject.cue_name.clone(),
+        execution_id: failed.subject.execution_id.to_string(),
+        attempts: failed.attempts,
+        last_http_status: failed.http_status,
+        last_error: failed.error.as_deref().map(told),
+        failed_at: instant(now),
+    }
+}
+
+fn notification(
+    failed: &FailedExecution,
+    kind: NotificationKind,
+    url: Option<String>,
+    body: String,
+    now: Timestamp,
+) -> NewNotification {
+    let subject = &failed.subject;
+    let id = notice_id(subject.execution_id, kind, now);
+    NewNotification { id, user_key: subject.user_key, kind, url, body }
+}

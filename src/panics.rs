@@ -1,0 +1,41 @@
+//! Panics turned into errors. A panic would otherwise end its thread, and with it everything that the thread does.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, Result};
+
+/// Runs `job` and returns its result, or [`Error::Fault`] if it panics; the error names `what` panicked and quotes the
+/// panic's message.
+///
+/// Whatever `job` has borrowed must be usable after a panic: locks that recover from poisoning, transactions that roll
+/// back when they are dropped.
+pub fn catch<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job))
+        .unwrap_or_else(|panic| Err(Error::Fault(format!("{what} panicked: {}", message(&*panic)))))
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_fault_that_quotes_its_message() {
+        let fault = |job: fn() -> Result<u8>| catch("the job", job).unwrap_err().to_string();
+        assert!(fault(|| panic!("seven")).ends_with("the job panicked: seven"));
+        assert!(fault(|| panic!("{}", 7)).ends_with("the job panicked: 7"));
+        assert!(fault(|| std::panic::panic_any(7)).ends_with("the job panicked: (no message)"));
+    }
+
+    #[test]
+    fn a_result_passes_through() {
+        assert!(matches!(catch("the job", || Ok(1)), Ok(1)));
+        let refused = catch::<u8>("the job", || Err(Error::Storage("full".to_owned())));
+        assert!(matches!(refused, Err(Error::Storage(what)) if what == "full"));
+    }
+}

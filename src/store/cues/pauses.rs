@@ -1,0 +1,53 @@
+//! Pauses: of one cue, and of a user's newest cues above a limit.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use crate::domain::cue::{Cue, CueStatus};
+use crate::error::Result;
+use crate::store::db::columns::millis;
+use crate::store::{ReadTx, WriteTx};
+
+/// The newest active cues of user ?1 above the ?2 oldest.
+const ABOVE_LIMIT: &str =
+    "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
+
+/// Pauses `cue`, which is given as it was before.
+pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
+    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
+    tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
+        .execute(params![cue.key, millis(now)])?;
+    Ok(())
+}
+
+/// The rows of the user's newest active cues above `limit` that are overdue at `now`.
+pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
+    let overdue = read
+        .prepare_cached(&format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3"))?
+        .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(overdue)
+}
+
+/// Pauses the user's newest active cues above `limit`; returns how many.
+pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<usize> {
+    let paused = tx
+        .prepare_cached(&format!(
+            "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3 WHERE key IN ({ABOVE_LIMIT})"
+        ))?
+        .execute(params![user_key, limit, millis(now)])?;
+    tx.tally().active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
+    Ok(paused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn the_cues_above_the_limit_are_found_without_a_scan() {
+        let step = "SEARCH cues USING COVERING INDEX cues_by_user_and_status (user_key=? AND status=?)";
+        assert_eq!(plan(ABOVE_LIMIT), [step]);
+    }
+}
