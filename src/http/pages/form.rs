@@ -2,7 +2,7 @@
 
 use crate::http::pages::HtmlBuilder;
 
-/// Hidden values, fields with labels, and buttons, in the order in which they are added.
+/// Hidden values, fields with labels, and buttons, in the order of the calls.
 #[derive(Debug, Clone)]
 pub struct Form {
     action: String,

@@ -65,7 +65,7 @@ pub async fn cancel(request: Request) -> Result<Response> {
 /// `GET /billing/thanks`
 pub async fn thanks(_: Request) -> Result<Response> {
     let page = Page::new("Thank you")
-        .notice(NoticeKind::Success, "Your payment was received. Your new plan starts in a moment.")
+        .notice(NoticeKind::Success, "Your payment was submitted. Your new plan starts in a moment.")
         .small("You can close this page.");
     Ok(page.into_response(StatusCode::OK))
 }
@@ -154,7 +154,9 @@ fn confirmation_page(request: &Request, overview: &PlanOverview, token: &str) ->
     let page = if excess > 0 {
         page.notice(
             NoticeKind::Error,
-            &format!("Active cues above the limit of the free plan will be paused, newest first: {excess} of yours."),
+            &format!(
+                "{excess} of your active cues exceed the limit of the free plan. The newest are paused."
+            ),
         )
     } else {
         page

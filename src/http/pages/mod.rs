@@ -41,7 +41,7 @@ pub enum NoticeKind {
     Error,
 }
 
-/// A heading, followed by blocks in the order in which they are added.
+/// A heading, followed by the blocks in the order of the calls.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -133,7 +133,7 @@ pub fn error_response(error: Error, request_id: &str) -> Response {
     let refusal = to_refusal(error, request_id);
     let (_, status) = refusal.code.text_and_status();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let title = if status.is_server_error() { "Something went wrong" } else { "The request failed" };
+    let title = if status.is_server_error() { "Something went wrong" } else { "This did not work" };
     let page = Page::new(title).notice(NoticeKind::Error, &refusal.message);
     let response = page.into_response(status);
     match refusal.retry_after {

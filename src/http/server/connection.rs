@@ -29,7 +29,7 @@ use crate::http::middleware::state::ServerState;
 use crate::http::server::monitored_stream::{ConnectionState, MonitoredStream, RequestGuard, TimeoutReason};
 use crate::http::timeout::within;
 
-/// Bytes of a request head. 16 KB is the usual limit of web servers. The number of headers is limited to 100 by hyper.
+/// Bytes of a request head, as in Node.js. hyper limits the number of headers to 100.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Concurrent requests on one HTTP/2 connection. RFC 9113 §6.5.2 recommends at least 100.
 const MAX_STREAMS: u32 = 128;
@@ -39,8 +39,8 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// A silent HTTP/2 peer is pinged after this time, and disconnected if it does not respond within the same time.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Limits of the final read before a socket closes (see [`close`]): a client needs about a round trip to notice the
-/// response, and may have a body of several MB under way by then.
+/// Limits of the final read before a socket closes (see [`close`]). A client needs about one round trip to notice the
+/// response, and can have several MB of its body in flight by then.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 

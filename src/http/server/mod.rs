@@ -22,8 +22,8 @@ use crate::http::router::Route;
 use crate::http::server::monitored_stream::ConnectionState;
 use crate::http::timeout::within;
 
-/// A full server closes one in 16 of its connections at a time, so that the sort by idleness is paid once for many new
-/// connections. A smaller number would close more keep-alive connections than there are new ones. Not measured.
+/// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new
+/// connections. A smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
 const EVICTION_FRACTION: usize = 16;
 
 /// Time to wait before the next connection is accepted after a failure. The usual failure is a lack of file

@@ -162,7 +162,7 @@ fn render_key(key: &ApiKeyInfo, current: bool) -> Value {
     })
 }
 
-/// For a value that an earlier check guarantees.
+/// For a value that the validation guarantees.
 fn missing(what: &str) -> Error {
-    Error::Fault(format!("the {what} of a request is missing after its check"))
+    Error::Fault(format!("the {what} of a request is missing after validation"))
 }

@@ -46,7 +46,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
     let email = required_email(&mut fields);
     fields.finish()?;
     let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::Fault("a field of a request is missing after its check".to_owned()));
+        return Err(Error::Fault("a field of a request is missing after validation".to_owned()));
     };
     send_link(&request, &code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))

@@ -30,8 +30,8 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     let name = fields.required_string("name", 1..=255);
     let description = fields.string("description", 0..=MAX_DESCRIPTION);
     let transport = fields.one_of("transport", &["webhook", "worker"]);
-    let worker = transport == Some("worker");
-    let webhook = transport == Some("webhook") || fields.any("transport").is_none();
+    let is_worker = transport == Some("worker");
+    let is_webhook = transport == Some("webhook") || fields.any("transport").is_none();
     let schedule = fields.required_object("schedule").and_then(|mut schedule| {
         let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
         let patch = parse_schedule(&mut schedule);
@@ -47,11 +47,11 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         }
         Some((kind?, patch))
     });
-    let callback = callback(&mut fields, worker, webhook, policy, &mut unknown);
+    let callback = parse_new_callback(&mut fields, is_worker, is_webhook, policy, &mut unknown);
     let payload = fields.dictionary("payload").cloned().map(Value::Object);
     let retry = parse_retry(&mut fields, Some(&mut unknown));
     let on_failure = parse_on_failure(&mut fields, policy, Some(&mut unknown));
-    let verification = verification(&mut fields, Some(&mut unknown));
+    let verification = parse_verification(&mut fields, Some(&mut unknown));
     unknown.splice(0..0, fields.unknown());
     fields.finish()?;
     // `finish` has returned an error if one of them is missing.
@@ -62,13 +62,13 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         name,
         description,
         schedule: patch.schedule(kind)?,
-        transport: if worker { Transport::Worker } else { Transport::Webhook },
+        transport: if is_worker { Transport::Worker } else { Transport::Webhook },
         callback: callback?.callback(),
         payload,
         retry: crate::domain::execution::RetryPolicy::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
         verification: verification.unwrap_or_default(),
-        warning: warning(&unknown),
+        warning: ignored_fields_warning(&unknown),
     };
     retry.apply_to(&mut new.retry);
     on_failure?.apply_to(&mut new.on_failure);
@@ -103,7 +103,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     });
     let retry = parse_retry(&mut fields, None);
     let on_failure = parse_on_failure(&mut fields, policy, None);
-    let verification = verification(&mut fields, None);
+    let verification = parse_verification(&mut fields, None);
     fields.forbid_unknown();
     fields.finish()?;
     Ok(CuePatch {
@@ -124,7 +124,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
 ///
 /// # Errors
 /// As [`new_cue`].
-pub fn schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
+pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
     let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
     let patch = parse_schedule(&mut schedule);
@@ -143,21 +143,21 @@ fn parse_schedule(fields: &mut JsonFields<'_>) -> SchedulePatch {
 }
 
 /// Parses the callback of a create: required for a webhook cue, ignored for a worker cue.
-fn callback(
+fn parse_new_callback(
     fields: &mut JsonFields<'_>,
-    worker: bool,
-    webhook: bool,
+    is_worker: bool,
+    is_webhook: bool,
     policy: &AddressPolicy,
     unknown: &mut Vec<String>,
 ) -> std::result::Result<CallbackPatch, Refusal> {
-    if worker {
+    if is_worker {
         if fields.any("callback").is_some() {
             unknown.push("callback (not used by a worker cue)".to_owned());
         }
         return Ok(CallbackPatch::default());
     }
     let Some(mut callback) = fields.object("callback") else {
-        if webhook && fields.any("callback").is_none() {
+        if is_webhook && fields.any("callback").is_none() {
             fields.add_missing("callback");
         }
         return Ok(CallbackPatch::default());
@@ -240,7 +240,10 @@ pub(in crate::http) fn check_url_of(
     check_url(url, policy).map(|_| ()).map_err(named)
 }
 
-fn verification(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> Option<VerificationMode> {
+fn parse_verification(
+    fields: &mut JsonFields<'_>,
+    unknown: Option<&mut Vec<String>>,
+) -> Option<VerificationMode> {
     let mut verification = fields.object("verification")?;
     let mode =
         verification.required_one_of("mode", &VerificationMode::WORDS).and_then(VerificationMode::parse);
@@ -259,7 +262,7 @@ fn add_unknown(fields: &JsonFields<'_>, parent: &str, unknown: &mut Vec<String>)
     unknown.extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
 }
 
-fn warning(unknown: &[String]) -> Option<String> {
+fn ignored_fields_warning(unknown: &[String]) -> Option<String> {
     // A body of 2 MB can contain a very long list of names.
     let names: String = unknown.join(", ").chars().take(500).collect();
     (!unknown.is_empty()).then(|| format!("Ignored fields: {names}"))

@@ -15,7 +15,7 @@ use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::CueStatus;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::{cue_patch, new_cue, schedule};
+use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
 use crate::http::api::cues::cue_response::{CueListView, CueView, HistoryView};
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::input::query::Pagination;
@@ -129,7 +129,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
 pub async fn preview(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let limit = fields.integer("limit", 1..=100).unwrap_or(10);
-    let parsed = schedule(&mut fields);
+    let parsed = preview_schedule(&mut fields);
     fields.finish()?;
     let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
     let schedule = schedule?;

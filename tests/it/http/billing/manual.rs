@@ -117,7 +117,7 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
     shows(
         &submit(&server, "/billing/portal", &form),
         200,
-        &["Cancel the plan?", "3 of yours", "Yes, cancel"],
+        &["Cancel the plan?", "3 of your active cues", "Yes, cancel"],
     );
     assert_eq!(plan(&user), "pro", "asking changes nothing");
     let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
