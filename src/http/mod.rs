@@ -1,6 +1,16 @@
-//! Bytes ↔ actions; no rule of the product lives here.
+//! HTTP: from the bytes of a connection to an action of the program, and back. No product rule lives here.
 //!
-//! One connection is `server`, every request passes `middleware`, the table of routes is `routes`.
+//! Modules use each other in one direction only:
+//!
+//! - `server` (connections, shutdown) → `middleware` (the steps of every request) → `router` (matching, access rules)
+//!   and `pages` (HTML).
+//! - `routes` (the routing table) → `api` (one file per heading of the contract) and `pages` → `request`, `response`.
+//! - `request`, `response` → `input` (body, JSON fields, query, validation errors).
+//! - `input` and `timeout` use no other module of `http`.
+//!
+//! `server` and `middleware` never import `routes`: the program passes the table to [`server::serve`].
+//!
+//! Add an endpoint: a row in `routes.rs`, a handler in `api/`.
 
 pub mod api;
 pub mod input;
@@ -8,5 +18,7 @@ mod middleware;
 pub mod pages;
 pub mod request;
 pub mod response;
+pub mod router;
 pub mod routes;
 pub mod server;
+mod timeout;

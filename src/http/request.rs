@@ -1,4 +1,4 @@
-//! What a handler is given: the caller, the path's parameters, the query, the body, and the moment.
+//! A request as a handler receives it: caller, path parameters, query, body and time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -8,36 +8,38 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::actions::executions::not_found;
 use crate::app::App;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::ids::ExecutionId;
 use crate::domain::json;
 use crate::error::{Error, Result};
+use crate::http::input::body::BufferedBody;
 use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
-use crate::http::input::validation_errors::shown;
-use crate::http::routes::PathParams;
-use crate::http::server::body::BufferedBody;
+use crate::http::input::validation_errors::echoed;
 
-/// One request that has passed the gate.
+/// Names and decoded values of the parameters of a path.
+pub type PathParams = Vec<(&'static str, String)>;
+
+/// A request that has passed the middleware.
 pub struct Request {
-    /// What the rooms share.
     pub app: Arc<App>,
-    /// Its id, as the response will carry it and the log names it.
+    /// The id in the response and in the log.
     pub id: String,
-    /// The moment it came: the one reading of the clock for all that it causes in `http`.
+    /// The time when the request arrived: `http` reads the clock once per request.
     pub now: Timestamp,
-    /// The other end of the connection.
+    /// The other end of the connection, which may be a proxy.
     pub peer: SocketAddr,
-    /// The caller's address: the peer's, or the one that a trusted proxy names.
-    pub client: IpAddr,
-    /// Its headers.
+    /// The address of the client: that of the peer, or the one that a trusted proxy forwards.
+    pub client_ip: IpAddr,
     pub headers: HeaderMap,
-    /// Turns true when the server stops: a long poll ends then.
+    /// Becomes `true` when the server starts to shut down. A long poll must then return.
     pub stopping: watch::Receiver<bool>,
     pub(super) caller: Option<Caller>,
-    pub(super) rate: RateLimitStatus,
+    pub(super) rate_limit: RateLimitStatus,
     pub(super) params: PathParams,
     pub(super) query: String,
     pub(super) body: BufferedBody,
@@ -45,49 +47,59 @@ pub struct Request {
 }
 
 impl Request {
-    /// Who calls. There is always one behind `Door::Key`.
+    /// Returns the owner of the API key.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] on a route that does not require a key.
     pub fn caller(&self) -> Result<Caller> {
         self.caller
             .clone()
-            .ok_or_else(|| Error::Fault("a handler behind an open door asked for its caller".to_owned()))
+            .ok_or_else(|| Error::Fault("a handler of a route without API keys needs a caller".to_owned()))
     }
 
-    /// A parameter of the path, decoded; empty if the route's path does not have it.
-    #[must_use]
+    /// Returns a decoded path parameter; empty if the path of the route does not have it.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The query, to be read field by field.
-    #[must_use]
+    /// Returns the path parameter `execution_id`.
+    ///
+    /// # Errors
+    /// `execution_not_found` if it is not a UUID.
+    pub fn execution_id(&self) -> Result<ExecutionId> {
+        Ok(ExecutionId::parse(self.param("execution_id")).ok_or_else(not_found)?)
+    }
+
     pub fn query(&self) -> Query {
         Query::parse(&self.query)
     }
 
-    /// The body that a page's form posted, to be read field by field.
-    #[must_use]
+    /// Returns the fields of a posted HTML form.
     pub fn form(&self) -> Query {
         Query::parse_form(&self.body.bytes)
     }
 
-    /// A header, if it is there and plain text.
-    #[must_use]
+    /// Returns a header; `None` if it is absent or not plain text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The body as it came.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body.bytes
     }
 
-    /// The body's fields; 400 when it is not JSON, 422 when it is not an object.
+    /// Returns the fields of the body.
+    ///
+    /// # Errors
+    /// 400 if the body is not JSON, 422 if it is not an object.
     pub fn fields(&self) -> Result<JsonFields<'_>> {
         self.json_object().map(JsonFields::of_body)
     }
 
-    /// As [`Request::fields`], but no body, or `null`, is an object without fields.
+    /// Same as [`Request::fields`], but an empty body or `null` is an object without fields.
+    ///
+    /// # Errors
+    /// As [`Request::fields`].
     pub fn optional_fields(&self) -> Result<JsonFields<'_>> {
         let text = self.body.bytes.trim_ascii();
         if text.is_empty() || text == b"null" {
@@ -96,13 +108,15 @@ impl Request {
         self.fields()
     }
 
-    /// The body's value, whatever it is; 400 when it is not JSON.
+    /// Returns the body as any JSON value.
+    ///
+    /// # Errors
+    /// 400 if the body is not JSON.
     pub fn json(&self) -> Result<Value> {
         Ok(json::read(&self.body.bytes).map_err(Refusal::from)?)
     }
 
-    /// The body's object; 400 when it is not JSON, 422 when it is not an object.
-    pub fn json_object(&self) -> Result<&Map<String, Value>> {
+    fn json_object(&self) -> Result<&Map<String, Value>> {
         if let Some(object) = self.object.get() {
             return Ok(object);
         }
@@ -119,6 +133,6 @@ fn not_an_object(value: &Value) -> Refusal {
         kind,
         loc: vec!["body".into()],
         msg: msg.to_owned(),
-        input: shown(value),
+        input: echoed(value),
     }])
 }

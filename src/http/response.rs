@@ -1,4 +1,4 @@
-//! What a handler answers, and how errors and instants are written. The one place where a `Refusal` becomes HTTP.
+//! The response of a handler, and the format of errors and times. The only place that turns a `Refusal` into HTTP.
 
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -10,18 +10,16 @@ use serde_json::{Value, json};
 
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
+use crate::http::input::query::Pagination;
 
-/// Seconds after which a caller may try again when the database file could not be used.
+/// `Retry-After` in seconds while the database cannot be used (contract §2).
 const STORAGE_RETRY_AFTER: u32 = 5;
 
-/// A response: status, rendered body and the headers that are its own. The gate adds those that all have.
+/// Status, body and specific headers of a response. The middleware adds the headers that all responses have.
 #[derive(Debug)]
 pub struct Response {
-    /// The status.
     pub status: StatusCode,
-    /// The body as it is sent.
     pub body: Bytes,
-    /// Its own headers, `Content-Type` among them.
     pub headers: HeaderMap,
 }
 
@@ -29,47 +27,47 @@ struct PageView<'a, T> {
     name: &'static str,
     entries: &'a [T],
     total: i64,
-    limit: i64,
-    offset: i64,
+    pagination: Pagination,
 }
 
 impl<T: Serialize> Serialize for PageView<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let shown = i64::try_from(self.entries.len()).unwrap_or(i64::MAX);
+        let Pagination { limit, offset } = self.pagination;
+        let end = offset.saturating_add(self.entries.len() as u64);
         let mut body = serializer.serialize_map(Some(5))?;
         body.serialize_entry(self.name, self.entries)?;
         body.serialize_entry("total", &self.total)?;
-        body.serialize_entry("limit", &self.limit)?;
-        body.serialize_entry("offset", &self.offset)?;
-        body.serialize_entry("has_more", &(self.offset.saturating_add(shown) < self.total))?;
+        body.serialize_entry("limit", &limit)?;
+        body.serialize_entry("offset", &offset)?;
+        body.serialize_entry("has_more", &(end < self.total.unsigned_abs()))?;
         body.end()
     }
 }
 
-/// JSON text.
+/// Serializes a body as JSON.
 ///
 /// # Errors
-/// [`Error::Fault`] when `body` has no form in JSON.
-pub fn text_of(body: &impl Serialize) -> Result<String> {
-    serde_json::to_string(body).map_err(|error| Error::Fault(format!("an answer cannot be written: {error}")))
+/// [`Error::Fault`] if a value has no JSON form.
+pub fn to_json(body: &impl Serialize) -> Result<String> {
+    serde_json::to_string(body)
+        .map_err(|error| Error::Fault(format!("a response could not be written as JSON: {error}")))
 }
 
 impl Response {
     /// 200 with a JSON body.
-    #[must_use]
     pub fn ok(value: &Value) -> Self {
         Self::json(StatusCode::OK, value.to_string())
     }
 
-    /// 200 with what writes itself as JSON.
+    /// 200 with a serialized body.
     ///
     /// # Errors
-    /// [`Error::Fault`] when it has no form in JSON.
+    /// [`Error::Fault`] if a value has no JSON form.
     pub fn from_body(body: &impl Serialize) -> Result<Self> {
-        Ok(Self::json(StatusCode::OK, text_of(body)?))
+        Ok(Self::json(StatusCode::OK, to_json(body)?))
     }
 
-    /// 200 with one page of a longer list: the entries under `name`, `total` in all, `limit` from `offset` on asked for.
+    /// 200 with a page of a list: the entries under `name`, and the `total` number of all entries.
     ///
     /// # Errors
     /// As [`Response::from_body`].
@@ -77,88 +75,82 @@ impl Response {
         name: &'static str,
         entries: &[impl Serialize],
         total: i64,
-        limit: i64,
-        offset: i64,
+        pagination: Pagination,
     ) -> Result<Self> {
-        Self::from_body(&PageView { name, entries, total, limit, offset })
+        Self::from_body(&PageView { name, entries, total, pagination })
     }
 
     /// 201 with a JSON body.
-    #[must_use]
     pub fn created(value: &Value) -> Self {
         Self::json(StatusCode::CREATED, value.to_string())
     }
 
-    /// 204, which has no body.
-    #[must_use]
+    /// 204, without a body.
     pub fn no_content() -> Self {
         Self { status: StatusCode::NO_CONTENT, body: Bytes::new(), headers: HeaderMap::new() }
     }
 
-    /// JSON that is rendered already.
-    #[must_use]
+    /// JSON that is already serialized.
     pub fn json(status: StatusCode, text: String) -> Self {
         Self::text(status, "application/json", text)
     }
 
-    /// A page.
-    #[must_use]
     pub fn html(status: StatusCode, text: String) -> Self {
         Self::text(status, "text/html; charset=utf-8", text)
     }
 
-    /// Text of any other type.
-    #[must_use]
     pub fn text(status: StatusCode, content_type: &'static str, text: String) -> Self {
-        let reply = Self { status, body: text.into(), headers: HeaderMap::new() };
-        reply.with(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
+        let response = Self { status, body: text.into(), headers: HeaderMap::new() };
+        response.with(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
-    /// The same with one more header.
+    /// Adds a header, or replaces it.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The answer to a failed request. What is not the caller's to mend goes to the log, with the request's id.
-    #[must_use]
-    pub fn failed(error: Error, request_id: &str) -> Self {
-        Self::refused(&refusal_of(error, request_id))
+    /// The response to a failed request. Logs an error that the caller cannot correct.
+    pub fn error(error: Error, request_id: &str) -> Self {
+        Self::from_refusal(&to_refusal(error, request_id))
     }
 
-    fn refused(refusal: &Refusal) -> Self {
+    fn from_refusal(refusal: &Refusal) -> Self {
         let (code, status) = refusal.code.text_and_status();
         let mut body = json!({"error": {"code": code, "message": refusal.message, "status": status}});
         if refusal.code == ErrorCode::ValidationError {
             body["detail"] = refusal.problems.iter().map(detail).collect();
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut reply = Self::json(status, body.to_string());
+        let mut response = Self::json(status, body.to_string());
         if let Some(seconds) = refusal.retry_after {
-            reply = reply.with(header::RETRY_AFTER, seconds.into());
+            response = response.with(header::RETRY_AFTER, seconds.into());
         }
         if status == StatusCode::UNAUTHORIZED {
-            reply = reply.with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response = response.with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        reply
+        response
     }
 }
 
-/// What a caller is told of an error. What is not the caller's to mend goes to the log, with the request's id.
-#[must_use]
-pub fn refusal_of(error: Error, request_id: &str) -> Refusal {
+/// Returns the part of an error that the caller may see. Logs the rest, with the id of the request.
+pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
     match error {
         Error::Refused(refusal) => refusal,
-        Error::Storage(what) => {
-            tracing::error!(request_id, error = what, "the database file cannot be used");
-            let message = "The service cannot store anything at the moment; try again";
+        Error::Storage(reason) => {
+            tracing::error!(request_id, error = reason, "the database is unavailable");
+            let message =
+                format!("The database is temporarily unavailable; try again in {STORAGE_RETRY_AFTER} s");
             let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
-        Error::Fault(what) | Error::Damaged(what) => {
-            tracing::error!(request_id, error = what, "a request failed");
-            Refusal::new(ErrorCode::InternalError, "Internal error")
+        Error::Fault(reason) | Error::Damaged(reason) => {
+            tracing::error!(request_id, error = reason, "request failed");
+            Refusal::new(
+                ErrorCode::InternalError,
+                "Internal error; the server log has the details under the request id",
+            )
         }
     }
 }
@@ -167,7 +159,7 @@ fn detail(problem: &FieldError) -> Value {
     let loc: Vec<Value> = problem
         .loc
         .iter()
-        .map(|step| match step {
+        .map(|segment| match segment {
             LocSegment::Field(name) => name.as_ref().into(),
             LocSegment::Index(index) => (*index).into(),
         })
@@ -175,7 +167,7 @@ fn detail(problem: &FieldError) -> Value {
     json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
 }
 
-/// An instant that is written as [`instant`] does.
+/// Serializes a time in the format of [`instant`].
 #[derive(Debug, Clone, Copy)]
 pub struct JsonTimestamp(pub Timestamp);
 
@@ -185,26 +177,23 @@ impl Serialize for JsonTimestamp {
     }
 }
 
-/// `2026-01-01T09:00:00Z`; with milliseconds where there is a fraction.
-#[must_use]
+/// Formats a time as `2026-01-01T09:00:00Z`, with milliseconds if it has a fraction of a second.
 pub fn instant(at: Timestamp) -> String {
-    written(at, "Z")
+    format_instant(at, "Z")
 }
 
-/// As [`instant`], with `+00:00` in place of `Z`: how `next_run` is written.
-#[must_use]
+/// Same as [`instant`], but with `+00:00` in place of `Z`: the format of `next_run`.
 pub fn instant_with_offset(at: Timestamp) -> String {
-    written(at, "+00:00")
+    format_instant(at, "+00:00")
 }
 
-/// As [`instant`], without a zone: how health's `timestamp` is written.
-#[must_use]
+/// Same as [`instant`], but without a zone: the format of `timestamp` in `GET /health`.
 pub fn instant_without_zone(at: Timestamp) -> String {
-    written(at, "")
+    format_instant(at, "")
 }
 
-fn written(at: Timestamp, zone: &str) -> String {
-    // Rounded down, before 1970 too: whole milliseconds are what everything else counts in.
+fn format_instant(at: Timestamp, zone: &str) -> String {
+    // Rounded down, also before 1970: the rest of the program counts in whole milliseconds.
     let milliseconds = at.as_millisecond();
     let precision = if milliseconds.rem_euclid(1000) == 0 { 0 } else { 3 };
     let mut text = format!("{at:.precision$}");
@@ -221,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_have_milliseconds_only_where_there_is_a_fraction() {
+    fn instants_have_milliseconds_only_with_a_fraction() {
         assert_eq!(instant(at("2026-01-01T09:00:00Z")), "2026-01-01T09:00:00Z");
         assert_eq!(instant(at("2026-01-01T10:00:00.25+01:00")), "2026-01-01T09:00:00.250Z");
         assert_eq!(instant(at("2026-01-01T09:00:00.007Z")), "2026-01-01T09:00:00.007Z");
@@ -229,39 +218,39 @@ mod tests {
     }
 
     #[test]
-    fn instants_end_in_the_zone_that_their_field_wants() {
+    fn instants_end_in_the_zone_of_their_format() {
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00Z")), "2026-01-01T09:00:00+00:00");
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500+00:00");
         assert_eq!(instant_without_zone(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500");
     }
 
     #[test]
-    fn a_fault_is_answered_without_its_reason() {
-        let reply = Response::failed(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
-        assert_eq!(reply.status, 500);
-        let body = r#"{"error":{"code":"internal_error","message":"Internal error","status":500}}"#;
-        assert_eq!(reply.body, body);
+    fn a_fault_hides_its_reason() {
+        let response = Response::error(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
+        assert_eq!(response.status, 500);
+        let body = r#"{"error":{"code":"internal_error","message":"Internal error; the server log has the details under the request id","status":500}}"#;
+        assert_eq!(response.body, body);
     }
 
     #[test]
-    fn storage_that_fails_is_503_with_a_time_to_come_back() {
-        let reply = Response::failed(Error::Storage("disk full".to_owned()), "id");
-        assert_eq!(reply.status, 503);
-        assert_eq!(reply.headers[header::RETRY_AFTER], "5");
-        assert!(!String::from_utf8_lossy(&reply.body).contains("disk"));
+    fn unavailable_storage_is_503_with_retry_after() {
+        let response = Response::error(Error::Storage("disk full".to_owned()), "id");
+        assert_eq!(response.status, 503);
+        assert_eq!(response.headers[header::RETRY_AFTER], "5");
+        assert!(!String::from_utf8_lossy(&response.body).contains("disk"));
     }
 
     #[test]
-    fn a_422_has_its_detail_beside_the_error() {
+    fn a_422_has_a_detail_next_to_the_error() {
         let problem = FieldError {
             kind: "missing",
             loc: vec!["body".into(), "handlers".into(), 2.into()],
             msg: "Field required".to_owned(),
             input: json!({"a": 1}),
         };
-        let reply = Response::failed(Refusal::invalid(vec![problem]).into(), "id");
-        assert_eq!(reply.status, 422);
-        let body: Value = serde_json::from_slice(&reply.body).unwrap();
+        let response = Response::error(Refusal::invalid(vec![problem]).into(), "id");
+        assert_eq!(response.status, 422);
+        let body: Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(body["error"]["code"], "validation_error");
         assert_eq!(
             body["detail"],

@@ -88,7 +88,7 @@ def login(cued, mails, browser, picture):
     check(me["email"] == "ann@example.com", "the key works")
 
     browser.open(link_of(mail))
-    check("was used" in browser.title(), browser.title())
+    check("already used" in browser.title(), browser.title())
     picture("5-used")
 
 

@@ -1,4 +1,4 @@
-//! `/v1/alerts`.
+//! `/v1/alerts`: the alerts of a user.
 
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::schedule::parse_instant;
@@ -12,12 +12,12 @@ use crate::store::notifications::alerts::AlertFilter;
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
-    let (limit, offset) = (query.integer("limit", 1..=100, 50), query.integer("offset", 0..=i64::MAX, 0));
+    let pagination = query.pagination(50);
     let since = query.text("since", 0..=64).map(|text| parse_instant(text, &Zone::UTC));
     if let Some(Err(_)) = &since {
-        query.refuse(
+        query.reject(
             "since",
-            "give an instant, such as 2030-01-31T09:00:00Z; a + of an offset is written %2B",
+            "since should be a time such as 2030-01-31T09:00:00Z; write the + of an offset as %2B",
         );
     }
     let filter = AlertFilter {
@@ -29,10 +29,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let (page, total) = request
         .app
         .store
-        .read(move |read| {
-            let limit = u32::try_from(limit).unwrap_or(100);
-            alerts::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
-        })
+        .read(move |read| alerts::list(read, caller.user_key, &filter, pagination.limit, pagination.offset))
         .await?;
-    Response::page("alerts", &page.iter().map(Alert::json).collect::<Vec<_>>(), total, limit, offset)
+    Response::page("alerts", &page.iter().map(Alert::json).collect::<Vec<_>>(), total, pagination)
 }

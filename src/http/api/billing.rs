@@ -1,5 +1,5 @@
-//! `/v1/billing`: addresses of the provider's pages, and the events that it sends. This server's own pages of manual
-//! billing are in `billing_pages`.
+//! `/v1/billing`: links to the pages of the payment provider, and the events that it sends. The pages of manual billing
+//! are in `pages::manual_billing`.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
     fields.finish()?;
     let offer = Offer::asked_for(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
     let app = request.app;
-    let url = apart(move || actions::checkout(&app, &caller, offer)).await?;
+    let url = run_blocking(move || actions::checkout(&app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))
 }
 
@@ -26,7 +26,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
 pub async fn portal(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let app = request.app;
-    let url = apart(move || actions::portal(&app, &caller)).await?;
+    let url = run_blocking(move || actions::portal(&app, &caller)).await?;
     Ok(Response::ok(&json!({"portal_url": url})))
 }
 
@@ -36,8 +36,8 @@ pub async fn webhook(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"received": true})))
 }
 
-/// Runs what may wait for the payment provider on a thread that may wait.
-async fn apart(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
+/// Runs a job on a thread that may block: a call to the payment provider waits for its response.
+async fn run_blocking(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| Error::Fault(format!("billing was not asked: {error}")))?
+    done.map_err(|error| Error::Fault(format!("the job that calls the payment provider failed: {error}")))?
 }

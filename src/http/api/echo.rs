@@ -1,4 +1,4 @@
-//! The echo path: keeps what a callback brought for a while, so that its sender sees that it arrives.
+//! `/v1/echo`: stores a received callback for a short time, so that a user can test deliveries without a receiver.
 
 use hyper::header::{self, HeaderMap, HeaderName};
 use parking_lot::MutexGuard;
@@ -8,15 +8,15 @@ use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::json;
 use crate::domain::webhook::echo::{Echo, EchoStore, EchoToken};
 use crate::error::{Error, Result};
-use crate::http::input::validation_errors::clipped;
+use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
 
-/// `POST /v1/echo/{token}`: any JSON. A later one takes the place of an earlier one.
+/// `POST /v1/echo/{token}`: any JSON value. Replaces the previous one.
 pub async fn receive(request: Request) -> Result<Response> {
     let token = token(&request)?;
     request.json()?;
-    let (payload, headers) = (request.body().into(), texts(&request.headers));
+    let (payload, headers) = (request.body().into(), header_texts(&request.headers));
     echoes(&request).put(token, Echo { payload, headers, received_at: request.now });
     Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
@@ -26,7 +26,8 @@ pub async fn show(request: Request) -> Result<Response> {
     let token = token(&request)?;
     let found = echoes(&request).find(&token, request.now);
     let Some(echo) = found else { return Ok(Response::ok(&json!({"status": "waiting"}))) };
-    let payload = json::read(&echo.payload).map_err(|fault| Error::Fault(format!("an echo: {fault}")))?;
+    let payload = json::read(&echo.payload)
+        .map_err(|fault| Error::Fault(format!("a stored echo is not JSON: {fault}")))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     Ok(Response::ok(&json!({
@@ -48,15 +49,15 @@ fn token(request: &Request) -> Result<EchoToken> {
             kind: "string_pattern_mismatch",
             loc: vec!["path".into(), "token".into()],
             msg: format!("String should match pattern '{}'", EchoToken::PATTERN),
-            input: clipped(text).into(),
+            input: truncated(text).into(),
         };
         Refusal::invalid(vec![problem]).into()
     })
 }
 
-/// Names and values; those of a name that comes more than once in one, as HTTP reads them. What may be a key of the
-/// sender's is not for whoever knows the token.
-fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+/// Returns names and values, with repeated headers joined by commas. Hides credentials of the sender: anybody with the
+/// token can read the echo.
+fn header_texts(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |name: &HeaderName| {
         let values: Vec<_> =
             headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();

@@ -1,4 +1,4 @@
-//! The handlers: a file per heading of the contract.
+//! The handlers of the API: one file per heading of the contract.
 
 pub mod account;
 pub mod alerts;

@@ -1,4 +1,4 @@
-//! `/v1/usage`: what of the plan is used.
+//! `/v1/usage`: usage and limits of the plan.
 
 use serde_json::{Value, json};
 
@@ -18,16 +18,16 @@ pub async fn usage(request: Request) -> Result<Response> {
         .store
         .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
-    let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
+    let user = user.ok_or_else(|| Error::Fault("the user of a request does not exist".to_owned()))?;
     let limits = request.app.config.plans.limits(&user.plan);
     let (start, end) = month_around(now);
     Ok(Response::ok(&json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},
-        "cues": share("active", user.active_cues, limits.cues),
-        "executions": share("used", month.executions, limits.executions),
+        "cues": render_quota("active", user.active_cues, limits.cues),
+        "executions": render_quota("used", month.executions, limits.executions),
         "rate_limit": {
             "limit": limit_or_max(limits.requests_per_minute),
-            "current_usage": request.rate.used,
+            "current_usage": request.rate_limit.used,
         },
         "outcomes": {
             "reported": month.succeeded + month.failed,
@@ -38,8 +38,8 @@ pub async fn usage(request: Request) -> Result<Response> {
     })))
 }
 
-/// What is used of a limit, under the name that the spec gives it, and what remains.
-fn share(name: &'static str, used: i64, limit: Option<u32>) -> Value {
+/// Renders a used amount, its limit and the rest.
+fn render_quota(name: &'static str, used: i64, limit: Option<u32>) -> Value {
     let limit = limit_or_max(limit);
     json!({name: used, "limit": limit, "remaining": (i64::from(limit) - used).max(0)})
 }

@@ -1,7 +1,7 @@
-//! The fields of a JSON object: typed reading that collects every problem instead of stopping at the first.
+//! Typed access to the fields of a JSON object. Collects every validation error instead of stopping at the first.
 //!
-//! A body is read strictly: `"5"` is no integer and `1` no boolean. `null` is the same as absent for what is
-//! optional, and a wrong type for what is required.
+//! Types are strict: `"5"` is not an integer and `1` is not a boolean. `null` means absent for an optional field, and
+//! is a wrong type for a required one.
 
 use std::ops::RangeInclusive;
 
@@ -10,40 +10,34 @@ use serde_json::{Map, Value};
 use crate::domain::api_error::LocSegment;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
-    ValidationErrors, clipped, not_one_of, outside, shown, shown_object, whole_number, wrong_count,
-    wrong_length,
+    ValidationErrors, choice_error, count_error, echoed, echoed_object, length_error, parse_integer,
+    range_error, truncated,
 };
 
-/// Reads the fields of one object; those of an object in it share its list of problems.
+/// Reads the fields of one object. Nested objects share its list of errors.
 #[derive(Debug)]
 pub struct JsonFields<'a> {
     object: &'a Map<String, Value>,
     loc: Vec<LocSegment>,
-    asked: Vec<&'static str>,
-    problems: ValidationErrors,
+    known: Vec<&'static str>,
+    errors: ValidationErrors,
 }
 
-/// Whether a field is there, where `null` has a meaning of its own.
+/// For fields where `null` and absence have different meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// The object does not have it.
     Absent,
-    /// It is `null`.
     Null,
-    /// It has a value.
     Given,
 }
 
 impl<'a> JsonFields<'a> {
-    /// The fields of a request's body.
-    #[must_use]
     pub fn of_body(object: &'a Map<String, Value>) -> Self {
-        Self { object, loc: vec!["body".into()], asked: Vec::new(), problems: ValidationErrors::default() }
+        Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() }
     }
 
-    /// Whether the field is there.
     pub fn presence(&mut self, name: &'static str) -> Presence {
-        self.asked.push(name);
+        self.known.push(name);
         match self.object.get(name) {
             None => Presence::Absent,
             Some(Value::Null) => Presence::Null,
@@ -51,74 +45,70 @@ impl<'a> JsonFields<'a> {
         }
     }
 
-    /// The value whatever it is; nothing for `null`.
+    /// Returns a value of any type; `None` for `null`.
     pub fn any(&mut self, name: &'static str) -> Option<&'a Value> {
-        self.asked.push(name);
+        self.known.push(name);
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    /// A string of so many characters.
+    /// Returns a string with a length, in characters, within the range.
     pub fn string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
         let value = self.any(name)?;
         self.text_of(self.at(name), value, &length)
     }
 
-    /// A string that must be there.
     pub fn required_string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
         let value = self.required(name)?;
         self.text_of(self.at(name), value, &length)
     }
 
-    /// One of a few words.
+    /// Returns one of the choices.
     pub fn one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let value = self.any(name)?;
         self.choice_of(name, value, choices)
     }
 
-    /// One of a few words that must be there.
     pub fn required_one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let value = self.required(name)?;
         self.choice_of(name, value, choices)
     }
 
-    /// `true` or `false`.
     pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
         let value = self.any(name)?;
         self.boolean_of(name, value)
     }
 
-    /// `true` or `false`, which must be there.
     pub fn required_boolean(&mut self, name: &'static str) -> Option<bool> {
         let value = self.required(name)?;
         self.boolean_of(name, value)
     }
 
-    /// An integer of a range.
+    /// Returns an integer within the range.
     pub fn integer(&mut self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
         let value = self.any(name)?;
-        let whole = value.as_number().and_then(|number| whole_number(number.as_str()));
+        let whole = value.as_number().and_then(|number| parse_integer(number.as_str()));
         let Some(number) = whole else {
-            return self.problem(self.at(name), "int_type", "Input should be a valid integer", value);
+            return self.error(self.at(name), "int_type", "Input should be a valid integer", value);
         };
-        match outside(number, &range) {
-            Some((kind, msg)) => self.problem(self.at(name), kind, msg, value),
+        match range_error(number, &range) {
+            Some((kind, msg)) => self.error(self.at(name), kind, msg, value),
             None => Some(number),
         }
     }
 
-    /// Any object, as it stands.
+    /// Returns an object with any fields.
     pub fn dictionary(&mut self, name: &'static str) -> Option<&'a Map<String, Value>> {
         let value = self.any(name)?;
         match value {
             Value::Object(object) => Some(object),
-            _ => self.problem(self.at(name), "dict_type", "Input should be a valid dictionary", value),
+            _ => self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value),
         }
     }
 
-    /// An object whose values are all strings, in the order of their names.
+    /// Returns an object with only strings as values, ordered by name.
     pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
         let object = self.dictionary(name)?;
-        // Not one `collect` into an option: that would stop at the first problem.
+        // A direct `collect` into an `Option` would stop at the first error.
         let pairs: Vec<Option<(String, String)>> = object
             .iter()
             .map(|(key, value)| {
@@ -126,32 +116,30 @@ impl<'a> JsonFields<'a> {
                     return Some((key.clone(), text.clone()));
                 }
                 let mut loc = self.at(name);
-                loc.push(clipped(key).into());
-                self.problem(loc, "string_type", "Input should be a valid string", value)
+                loc.push(truncated(key).into());
+                self.error(loc, "string_type", "Input should be a valid string", value)
             })
             .collect();
         pairs.into_iter().collect()
     }
 
-    /// The fields of an object in this one.
+    /// Returns the fields of a nested object.
     pub fn object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
         let value = self.any(name)?;
         self.nested(name, value)
     }
 
-    /// The fields of an object that must be there.
     pub fn required_object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
         let value = self.required(name)?;
         self.nested(name, value)
     }
 
-    /// A list of anything.
+    /// Returns a list of values of any type.
     pub fn list(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<&'a [Value]> {
         let value = self.any(name)?;
         self.list_of(name, value, &count)
     }
 
-    /// A list of strings that must be there.
     pub fn required_strings(
         &mut self,
         name: &'static str,
@@ -160,7 +148,7 @@ impl<'a> JsonFields<'a> {
     ) -> Option<Vec<String>> {
         let value = self.required(name)?;
         let items = self.list_of(name, value, &count)?;
-        // Not one `collect` into an option: that would stop at the first problem.
+        // A direct `collect` into an `Option` would stop at the first error.
         let texts: Vec<Option<String>> = items
             .iter()
             .enumerate()
@@ -169,7 +157,7 @@ impl<'a> JsonFields<'a> {
         texts.into_iter().collect()
     }
 
-    /// A list of numbers, fractions allowed.
+    /// Returns a list of finite numbers.
     pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
         let items = self.list(name, count)?;
         let numbers: Vec<Option<f64>> = items
@@ -178,7 +166,7 @@ impl<'a> JsonFields<'a> {
             .map(|(index, item)| {
                 let number = item.as_f64().filter(|number| number.is_finite());
                 number.or_else(|| {
-                    self.problem(
+                    self.error(
                         self.at_index(name, index),
                         "float_type",
                         "Input should be a valid number",
@@ -190,61 +178,63 @@ impl<'a> JsonFields<'a> {
         numbers.into_iter().collect()
     }
 
-    /// Reports a field for a reason of the handler's own, as `value_error`.
-    pub fn refuse(&self, name: &'static str, reason: &str) {
+    /// Adds a validation error that the handler found, with the type `value_error`.
+    pub fn reject(&self, name: &'static str, reason: &str) {
         let value = self.object.get(name).unwrap_or(&Value::Null);
-        self.problems.add("value_error", self.at(name), format!("Value error, {reason}"), shown(value));
+        self.errors.add("value_error", self.at(name), format!("Value error, {reason}"), echoed(value));
     }
 
-    /// Reports a field that must be there in this case, though not in every one.
-    pub fn missing(&self, name: &'static str) {
-        self.problems.add("missing", self.at(name), "Field required", shown_object(self.object));
+    /// Adds the error for a missing field. For fields that only some combinations of other fields require.
+    pub fn add_missing(&self, name: &'static str) {
+        self.errors.add("missing", self.at(name), "Field required", echoed_object(self.object));
     }
 
-    /// The names of the fields that were not asked for.
-    #[must_use]
-    pub fn rest(&self) -> Vec<String> {
-        self.object.keys().filter(|name| !self.asked.contains(&name.as_str())).cloned().collect()
+    /// Returns the names of the fields that no method has read.
+    pub fn unknown(&self) -> Vec<String> {
+        self.object.keys().filter(|name| !self.known.contains(&name.as_str())).cloned().collect()
     }
 
-    /// Refuses every field that was not asked for.
-    pub fn forbid_rest(&self) {
-        for name in self.rest() {
+    /// Adds an error for every field that no method has read.
+    pub fn forbid_unknown(&self) {
+        for name in self.unknown() {
             let mut loc = self.loc.clone();
-            loc.push(clipped(&name).into());
-            self.problems.add(
+            loc.push(truncated(&name).into());
+            self.errors.add(
                 "extra_forbidden",
                 loc,
                 "Extra inputs are not permitted",
-                clipped(&name).into(),
+                truncated(&name).into(),
             );
         }
     }
 
-    /// The 422 that names every problem of this object, of those in it and of the one that it is in.
+    /// Ends the validation of the whole body, from any of its objects.
+    ///
+    /// # Errors
+    /// 422 with all validation errors, if there are any.
     pub fn finish(self) -> Result<()> {
-        self.problems.finish()
+        self.errors.finish()
     }
 
     fn required(&mut self, name: &'static str) -> Option<&'a Value> {
-        self.asked.push(name);
+        self.known.push(name);
         let value = self.object.get(name);
         if value.is_none() {
-            self.missing(name);
+            self.add_missing(name);
         }
         value
     }
 
     fn text_of(&self, loc: Vec<LocSegment>, value: &Value, length: &RangeInclusive<usize>) -> Option<String> {
         let Value::String(text) = value else {
-            return self.problem(loc, "string_type", "Input should be a valid string", value);
+            return self.error(loc, "string_type", "Input should be a valid string", value);
         };
-        if let Some((kind, msg)) = wrong_length(text, length) {
-            return self.problem(loc, kind, msg, value);
+        if let Some((kind, msg)) = length_error(text, length) {
+            return self.error(loc, kind, msg, value);
         }
-        // SQLite keeps such a text but its functions, and many readers, stop at the NUL.
+        // SQLite stores a NUL, but its text functions and many clients end the text there.
         if text.contains('\0') {
-            return self.problem(loc, "value_error", "Value error, a NUL character is not permitted", value);
+            return self.error(loc, "value_error", "Value error, a NUL character is not permitted", value);
         }
         Some(text.clone())
     }
@@ -252,23 +242,23 @@ impl<'a> JsonFields<'a> {
     fn choice_of(&self, name: &'static str, value: &Value, choices: &[&'static str]) -> Option<&'static str> {
         match choices.iter().find(|choice| value.as_str() == Some(**choice)) {
             Some(choice) => Some(choice),
-            None => self.problem(self.at(name), "literal_error", not_one_of(choices), value),
+            None => self.error(self.at(name), "literal_error", choice_error(choices), value),
         }
     }
 
     fn boolean_of(&self, name: &'static str, value: &Value) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(*truth),
-            _ => self.problem(self.at(name), "bool_type", "Input should be a valid boolean", value),
+            _ => self.error(self.at(name), "bool_type", "Input should be a valid boolean", value),
         }
     }
 
     fn nested(&self, name: &'static str, value: &'a Value) -> Option<JsonFields<'a>> {
         let Value::Object(object) = value else {
-            return self.problem(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
+            return self.error(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
         };
-        let problems = self.problems.clone();
-        Some(JsonFields { object, loc: self.at(name), asked: Vec::new(), problems })
+        let errors = self.errors.clone();
+        Some(JsonFields { object, loc: self.at(name), known: Vec::new(), errors })
     }
 
     fn list_of(
@@ -278,10 +268,10 @@ impl<'a> JsonFields<'a> {
         count: &RangeInclusive<usize>,
     ) -> Option<&'a [Value]> {
         let Value::Array(items) = value else {
-            return self.problem(self.at(name), "list_type", "Input should be a valid list", value);
+            return self.error(self.at(name), "list_type", "Input should be a valid list", value);
         };
-        match wrong_count(items.len(), count) {
-            Some((kind, msg)) => self.problem(self.at(name), kind, msg, value),
+        match count_error(items.len(), count) {
+            Some((kind, msg)) => self.error(self.at(name), kind, msg, value),
             None => Some(items),
         }
     }
@@ -298,19 +288,19 @@ impl<'a> JsonFields<'a> {
         loc
     }
 
-    fn problem<T>(
+    fn error<T>(
         &self,
         loc: Vec<LocSegment>,
         kind: &'static str,
         msg: impl Into<String>,
         input: &Value,
     ) -> Option<T> {
-        self.problems.add(kind, loc, msg, shown(input));
+        self.errors.add(kind, loc, msg, echoed(input));
         None
     }
 }
 
-/// Pydantic's word and sentence for what should be an object with known fields.
+/// Pydantic's type and message for a value that is not an object.
 pub(in crate::http) const NOT_AN_OBJECT: (&str, &str) =
     ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
 

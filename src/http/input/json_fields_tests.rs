@@ -1,40 +1,40 @@
-//! What the reader of fields accepts and how it words what it refuses.
+//! Accepted values, and the errors for all others.
 
 use super::*;
 use crate::domain::api_error::FieldError;
 use crate::error::Error;
 use serde_json::json;
 
-/// Runs a reader over a body: what it read, and `type at.the.place: msg` for each problem.
+/// Runs a reader on a body. Returns its result and `type path.of.field: msg` for each error.
 fn read<T>(body: &Value, reader: impl Fn(&mut JsonFields<'_>) -> T) -> (T, Vec<String>) {
     let mut fields = JsonFields::of_body(body.as_object().unwrap());
     let read = reader(&mut fields);
     match fields.finish() {
         Ok(()) => (read, Vec::new()),
-        Err(Error::Refused(refusal)) => (read, refusal.problems.iter().map(told).collect()),
+        Err(Error::Refused(refusal)) => (read, refusal.problems.iter().map(format_error).collect()),
         Err(other) => panic!("{other}"),
     }
 }
 
-fn told(problem: &FieldError) -> String {
-    let place: Vec<String> = problem
+fn format_error(error: &FieldError) -> String {
+    let path: Vec<String> = error
         .loc
         .iter()
-        .map(|step| match step {
+        .map(|segment| match segment {
             LocSegment::Field(name) => name.to_string(),
             LocSegment::Index(index) => index.to_string(),
         })
         .collect();
-    format!("{} {}: {}", problem.kind, place.join("."), problem.msg)
+    format!("{} {}: {}", error.kind, path.join("."), error.msg)
 }
 
 #[test]
-fn every_problem_is_collected_with_its_place() {
+fn every_error_is_collected_with_its_path() {
     let body = json!({
         "name": "", "transport": "pigeon", "payload": [], "retry": {"max_attempts": 11, "backoff_minutes": [1, "x"]},
         "handlers": ["a", 2, ""], "schedule": "daily", "success": "yes", "description": 7
     });
-    let (_, problems) = read(&body, |fields| {
+    let (_, errors) = read(&body, |fields| {
         fields.required_string("name", 1..=255);
         fields.required_string("worker_id", 1..=255);
         fields.string("description", 0..=1000);
@@ -49,7 +49,7 @@ fn every_problem_is_collected_with_its_place() {
         fields.required_boolean("success");
     });
     assert_eq!(
-        problems,
+        errors,
         [
             "string_too_short body.name: String should have at least 1 character",
             "missing body.worker_id: Field required",
@@ -67,9 +67,9 @@ fn every_problem_is_collected_with_its_place() {
 }
 
 #[test]
-fn good_values_are_read_as_they_are() {
+fn valid_values_are_returned_unchanged() {
     let body = json!({"name": "ä", "n": 3, "on": false, "list": ["a", "b"], "minutes": [0.5, 2], "deep": {"x": "y"}});
-    let (read, problems) = read(&body, |fields| {
+    let (read, errors) = read(&body, |fields| {
         (
             fields.required_string("name", 1..=1),
             fields.integer("n", 1..=10),
@@ -77,28 +77,28 @@ fn good_values_are_read_as_they_are() {
             fields.required_strings("list", 0..=2, 1..=1),
             fields.numbers("minutes", 1..=2),
             fields.object("deep").and_then(|mut deep| deep.string("x", 0..=9)),
-            fields.rest(),
+            fields.unknown(),
         )
     });
-    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(errors, Vec::<String>::new());
     let list = vec!["a".to_owned(), "b".to_owned()];
     let (name, y) = (Some("ä".to_owned()), Some("y".to_owned()));
     assert_eq!(read, (name, Some(3), Some(false), Some(list), Some(vec![0.5, 2.0]), y, Vec::new()));
 }
 
 #[test]
-fn null_is_absent_for_what_is_optional_and_a_wrong_type_for_what_is_required() {
+fn null_is_absent_for_an_optional_field_and_a_wrong_type_for_a_required_one() {
     let body = json!({"description": null, "name": null, "retry": null});
-    let (_, problems) = read(&body, |fields| {
+    let (_, errors) = read(&body, |fields| {
         assert_eq!(fields.string("description", 1..=9), None);
         assert!(fields.object("retry").is_none());
         fields.required_string("name", 1..=9);
     });
-    assert_eq!(problems, ["string_type body.name: Input should be a valid string"]);
+    assert_eq!(errors, ["string_type body.name: Input should be a valid string"]);
 }
 
 #[test]
-fn absent_and_null_can_be_told_apart() {
+fn absent_and_null_are_distinguished() {
     let body = json!({"payload": null, "name": "x"});
     let (presences, _) =
         read(&body, |fields| ["payload", "name", "description"].map(|name| fields.presence(name)));
@@ -106,20 +106,20 @@ fn absent_and_null_can_be_told_apart() {
 }
 
 #[test]
-fn fields_not_asked_for_are_named_or_forbidden() {
+fn unknown_fields_are_listed_or_forbidden() {
     let body = json!({"name": "x", "colour": 1, "schedule": {"cron": "* * * * *", "every": 5}});
-    let (rest, problems) = read(&body, |fields| {
+    let (unknown, errors) = read(&body, |fields| {
         fields.string("name", 0..=9);
         if let Some(mut schedule) = fields.object("schedule") {
             schedule.string("cron", 0..=99);
-            schedule.forbid_rest();
+            schedule.forbid_unknown();
         }
-        fields.forbid_rest();
-        fields.rest()
+        fields.forbid_unknown();
+        fields.unknown()
     });
-    assert_eq!(rest, ["colour"]);
+    assert_eq!(unknown, ["colour"]);
     assert_eq!(
-        problems,
+        errors,
         [
             "extra_forbidden body.schedule.every: Extra inputs are not permitted",
             "extra_forbidden body.colour: Extra inputs are not permitted"
@@ -133,9 +133,9 @@ fn the_input_is_the_value_the_object_or_the_name() {
     let mut fields = JsonFields::of_body(body.as_object().unwrap());
     fields.string("a", 0..=9);
     fields.required_string("b", 0..=9);
-    fields.forbid_rest();
+    fields.forbid_unknown();
     let Err(Error::Refused(refusal)) = fields.finish() else { panic!("accepted") };
-    let inputs: Vec<&Value> = refusal.problems.iter().map(|problem| &problem.input).collect();
+    let inputs: Vec<&Value> = refusal.problems.iter().map(|error| &error.input).collect();
     assert_eq!(inputs, [&json!(5), &body, &json!("extra")]);
 }
 
@@ -151,26 +151,26 @@ fn integers_are_strict_and_of_any_length() {
         ("99999999999999999999999", Some("less_than_equal")),
     ] {
         let body: Value = serde_json::from_str(&format!("{{\"n\": {value}}}")).unwrap();
-        let (_, problems) = read(&body, |fields| fields.integer("n", 1..=10));
-        let kind = problems.first().and_then(|problem| problem.split(' ').next());
+        let (_, errors) = read(&body, |fields| fields.integer("n", 1..=10));
+        let kind = errors.first().and_then(|error| error.split(' ').next());
         assert_eq!(kind, expected, "{value}");
     }
 }
 
 #[test]
-fn a_nul_character_is_refused() {
-    let (_, problems) = read(&json!({"name": "a\u{0}b"}), |fields| fields.string("name", 0..=9));
-    assert_eq!(problems, ["value_error body.name: Value error, a NUL character is not permitted"]);
+fn a_nul_character_is_rejected() {
+    let (_, errors) = read(&json!({"name": "a\u{0}b"}), |fields| fields.string("name", 0..=9));
+    assert_eq!(errors, ["value_error body.name: Value error, a NUL character is not permitted"]);
 }
 
 #[test]
-fn a_handler_can_add_reasons_of_its_own() {
-    let (_, problems) = read(&json!({"email": "x"}), |fields| {
-        fields.refuse("email", "not an e-mail address");
-        fields.missing("callback");
+fn a_handler_can_add_errors() {
+    let (_, errors) = read(&json!({"email": "x"}), |fields| {
+        fields.reject("email", "not an e-mail address");
+        fields.add_missing("callback");
     });
     assert_eq!(
-        problems,
+        errors,
         [
             "value_error body.email: Value error, not an e-mail address",
             "missing body.callback: Field required"

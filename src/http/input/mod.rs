@@ -1,5 +1,6 @@
-//! Reading what callers send: JSON fields, queries, and every problem found in them.
+//! Parsing of requests: bodies, JSON fields, queries, and the validation errors found in them.
 
+pub(in crate::http) mod body;
 pub mod json_fields;
 pub mod query;
 pub(in crate::http) mod validation_errors;

@@ -1,30 +1,39 @@
-//! The query of a request, or the body of a form: typed reading that collects every problem. Unknown parameters are ignored.
+//! Typed access to the parameters of a query or a posted form. Collects every validation error and ignores unknown
+//! parameters.
 
 use std::ops::RangeInclusive;
 
 use crate::domain::api_error::LocSegment;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
-    ValidationErrors, clipped, not_one_of, outside, whole_number, wrong_length,
+    ValidationErrors, choice_error, length_error, parse_integer, range_error, truncated,
 };
 
-/// The parameters after the `?`, or those that a form posts. Of a name that comes twice the last counts.
+/// Largest `limit` of a list (contract §4.8, §5.3).
+const MAX_LIMIT: i64 = 100;
+
+/// Decoded parameters. If a name is repeated, its last value counts.
 #[derive(Debug)]
 pub struct Query {
     part: &'static str,
     pairs: Vec<(String, String)>,
-    problems: ValidationErrors,
+    errors: ValidationErrors,
+}
+
+/// The requested part of a list: at most `limit` entries, beginning with number `offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pagination {
+    pub limit: u32,
+    pub offset: u64,
 }
 
 impl Query {
-    /// Takes a query apart. What is no UTF-8 becomes U+FFFD, as an unknown parameter must not refuse a request.
-    #[must_use]
+    /// Parses a query. Invalid UTF-8 becomes U+FFFD, because an unknown parameter must never fail a request.
     pub fn parse(text: &str) -> Self {
         Self::decode("query", text)
     }
 
-    /// Takes the body of a form apart (`application/x-www-form-urlencoded`).
-    #[must_use]
+    /// Parses the body of a form (`application/x-www-form-urlencoded`).
     pub fn parse_form(body: &[u8]) -> Self {
         Self::decode("body", &String::from_utf8_lossy(body))
     }
@@ -38,85 +47,102 @@ impl Query {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .map(|(name, value)| (decoded(name), decoded(value)))
             .collect();
-        Self { part, pairs, problems: ValidationErrors::default() }
+        Self { part, pairs, errors: ValidationErrors::default() }
     }
 
-    /// The value as it was sent.
-    #[must_use]
+    /// Returns a decoded value without validation.
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A text of so many characters.
+    /// Returns a text with a length, in characters, within the range.
     pub fn text(&self, name: &'static str, length: RangeInclusive<usize>) -> Option<&str> {
         let text = self.raw(name)?;
-        match wrong_length(text, &length) {
-            Some((kind, msg)) => self.problem(name, kind, msg, text),
+        match length_error(text, &length) {
+            Some((kind, msg)) => self.error(name, kind, msg, text),
             None => Some(text),
         }
     }
 
-    /// An integer of a range; `default` when absent (and after a problem, which `finish` reports).
+    /// Reads `limit` (1 to 100) and `offset` of a list.
+    pub fn pagination(&self, default_limit: u32) -> Pagination {
+        self.pagination_of("limit", "offset", default_limit)
+    }
+
+    /// Same as [`Query::pagination`], under other names.
+    pub fn pagination_of(&self, limit: &'static str, offset: &'static str, default_limit: u32) -> Pagination {
+        let limit = self.optional_integer(limit, 1..=MAX_LIMIT);
+        let offset = self.integer(offset, 0..=i64::MAX, 0);
+        Pagination {
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(default_limit),
+            offset: offset.unsigned_abs(),
+        }
+    }
+
+    /// Returns an integer within the range; `default` if it is absent or invalid.
     pub fn integer(&self, name: &'static str, range: RangeInclusive<i64>, default: i64) -> i64 {
         self.optional_integer(name, range).unwrap_or(default)
     }
 
-    /// An integer of a range.
+    /// Returns an integer within the range.
     pub fn optional_integer(&self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
         let text = self.raw(name)?;
-        let Some(number) = whole_number(text) else {
+        let Some(number) = parse_integer(text) else {
             let msg = "Input should be a valid integer, unable to parse string as an integer";
-            return self.problem(name, "int_parsing", msg, text);
+            return self.error(name, "int_parsing", msg, text);
         };
-        match outside(number, &range) {
-            Some((kind, msg)) => self.problem(name, kind, msg, text),
+        match range_error(number, &range) {
+            Some((kind, msg)) => self.error(name, kind, msg, text),
             None => Some(number),
         }
     }
 
-    /// `true` or `false`.
+    /// Accepts `true`, `1`, `false` and `0`.
     pub fn boolean(&self, name: &'static str) -> Option<bool> {
         match self.raw(name)? {
             "true" | "1" => Some(true),
             "false" | "0" => Some(false),
             text => {
                 let msg = "Input should be a valid boolean, unable to interpret input";
-                self.problem(name, "bool_parsing", msg, text)
+                self.error(name, "bool_parsing", msg, text)
             }
         }
     }
 
-    /// One of a few words.
+    /// Returns one of the choices.
     pub fn one_of(&self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let text = self.raw(name)?;
         match choices.iter().find(|choice| **choice == text) {
             Some(choice) => Some(choice),
-            None => self.problem(name, "literal_error", not_one_of(choices), text),
+            None => self.error(name, "literal_error", choice_error(choices), text),
         }
     }
 
-    /// Some of a few words, separated by commas.
+    /// Returns a comma-separated list of choices.
     pub fn some_of(&self, name: &'static str, choices: &[&'static str]) -> Option<Vec<&'static str>> {
         let text = self.raw(name)?;
         let find = |word: &str| choices.iter().find(|choice| **choice == word.trim()).copied();
         match text.split(',').map(find).collect() {
             Some(found) => Some(found),
-            None => self.problem(name, "literal_error", not_one_of(choices), text),
+            None => self.error(name, "literal_error", choice_error(choices), text),
         }
     }
 
-    /// Refuses a value for a reason of the handler's own.
-    pub fn refuse(&self, name: &'static str, reason: &str) {
+    /// Adds a validation error that the handler found.
+    pub fn reject(&self, name: &'static str, reason: &str) {
         let input = self.raw(name).unwrap_or_default();
         self.add(name, "value_error", format!("Value error, {reason}"), input);
     }
 
-    /// The 422 that names every problem, if there was one.
+    /// Ends the validation.
+    ///
+    /// # Errors
+    /// 422 with all validation errors, if there are any.
     pub fn finish(&self) -> Result<()> {
-        self.problems.finish()
+        self.errors.finish()
     }
 
-    fn problem<T>(
+    fn error<T>(
         &self,
         name: &'static str,
         kind: &'static str,
@@ -129,12 +155,11 @@ impl Query {
 
     fn add(&self, name: &'static str, kind: &'static str, msg: impl Into<String>, input: &str) {
         let loc: Vec<LocSegment> = vec![self.part.into(), name.into()];
-        self.problems.add(kind, loc, msg, clipped(input).into());
+        self.errors.add(kind, loc, msg, truncated(input).into());
     }
 }
 
-/// The bytes that a percent-encoded text stands for; an escape that is none stands for itself.
-#[must_use]
+/// Decodes percent-encoding. An incomplete escape is kept unchanged.
 pub fn percent_decoded(text: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = Vec::with_capacity(text.len());
@@ -169,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_decoded_and_the_last_of_a_name_counts() {
+    fn values_are_decoded_and_the_last_of_a_repeated_name_counts() {
         let query = Query::parse("task=a+b%2Bc&x&task=%C3%A4%zz&&limit=5&bad=%FF");
         assert_eq!(query.raw("task"), Some("ä%zz"));
         assert_eq!(query.raw("x"), Some(""));
@@ -180,7 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_found_and_told_in_pydantics_terms() {
+    fn pagination_has_a_default_and_limits() {
+        let query = Query::parse("limit=5&offset=7&execution_limit=101&execution_offset=-1");
+        assert_eq!(query.pagination(20), Pagination { limit: 5, offset: 7 });
+        assert_eq!(Query::parse("").pagination(20), Pagination { limit: 20, offset: 0 });
+        assert!(query.finish().is_ok());
+        query.pagination_of("execution_limit", "execution_offset", 10);
+        assert_eq!(kinds(&query).len(), 2);
+    }
+
+    #[test]
+    fn every_error_is_reported_in_the_format_of_pydantic() {
         let query = Query::parse(
             "limit=101&offset=-1&n=ten&status=gone&wait=&b=maybe&task=long&some=a,x&huge=99999999999999999999",
         );
@@ -209,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_come_apart_at_the_commas() {
+    fn a_list_of_choices_is_separated_by_commas() {
         let query = Query::parse("status__in=pending,%20failed");
         assert_eq!(
             query.some_of("status__in", &["pending", "failed", "success"]),

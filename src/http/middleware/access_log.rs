@@ -1,53 +1,48 @@
-//! What is kept of each request that was answered: its figures, and at debug level its line in the log.
+//! The record of each finished request: its metrics, and its log line at debug level.
 //!
-//! Neither has the path or the query as they were sent: those hold ids, and some of them tokens.
+//! Neither holds the path or the query of the request: these contain ids and, on some routes, tokens.
 
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 
-use crate::http::routes::Route;
-use crate::http::server::ServerState;
+use crate::http::middleware::state::ServerState;
+use crate::http::router::Route;
 use crate::metrics::milliseconds;
 
-/// The path of a request that found no row of the table, and its method.
+/// Method and route of a request that matched no route.
 const NONE: &str = "none";
 
-/// A request that was answered.
 pub struct AccessLogEntry<'a> {
-    /// Its id.
-    pub id: &'a str,
-    /// The row that it found.
+    pub request_id: &'a str,
     pub route: Option<&'static Route>,
-    /// What its head asked for; none where there was no head to be read.
+    /// `None` if the head of the request could not be read.
     pub method: Option<&'a Method>,
-    /// The caller's id, where a key was shown that is known.
+    /// `None` without a valid API key.
     pub user_id: Option<&'a str>,
-    /// Of the answer.
     pub status: StatusCode,
-    /// From the end of the head to the answer.
-    pub took: Duration,
+    /// From the end of the head to the response.
+    pub duration: Duration,
 }
 
-/// Notes an answered request.
-pub fn note(server: &ServerState, entry: &AccessLogEntry<'_>) {
-    // `HEAD` counts as what it is answered like.
-    let (method, route) = entry.route.map_or((NONE, NONE), |row| (row.method.as_str(), row.path));
-    server.app.requests.with([method, route, class(entry.status)]).note_time(entry.took);
+pub fn record(server: &ServerState, entry: &AccessLogEntry<'_>) {
+    // `HEAD` counts as the `GET` that handles it.
+    let (method, route) = entry.route.map_or((NONE, NONE), |route| (route.method.as_str(), route.path));
+    server.app.requests.with([method, route, status_class(entry.status)]).note_time(entry.duration);
     tracing::debug!(
-        request_id = entry.id,
-        method = entry.method.map(known),
+        request_id = entry.request_id,
+        method = entry.method.map(method_name),
         route,
         status = entry.status.as_u16(),
         user_id = entry.user_id,
-        duration_ms = milliseconds(entry.took),
-        "a request was answered"
+        duration_ms = milliseconds(entry.duration),
+        "request completed"
     );
 }
 
-/// A method by its name, unless a caller made it up.
-fn known(method: &Method) -> &str {
-    let is_known = [
+/// Returns `unknown` for a method that is not a standard one: a client can send any text as a method.
+fn method_name(method: &Method) -> &str {
+    let is_standard = [
         Method::GET,
         Method::HEAD,
         Method::POST,
@@ -59,10 +54,10 @@ fn known(method: &Method) -> &str {
         Method::TRACE,
     ]
     .contains(method);
-    if is_known { method.as_str() } else { "unknown" }
+    if is_standard { method.as_str() } else { "unknown" }
 }
 
-fn class(status: StatusCode) -> &'static str {
+fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() {
         200..=299 => "2xx",
         300..=399 => "3xx",

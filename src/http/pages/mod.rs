@@ -1,7 +1,7 @@
-//! What the few HTML pages are made of (contract §9): a [`Page`] takes values and no markup, so that every text that
-//! it shows went through the one escape in here. A page needs no script and loads nothing.
+//! Building blocks of the HTML pages (contract §9). A [`Page`] takes values, never markup, so that every text passes
+//! the one escape function in this file. A page needs no script and loads no resource.
 //!
-//! `Page::new("Title").text("…").form(Form::post(path).hidden("token", token).button("Go")).reply(StatusCode::OK)`
+//! `Page::new("Title").text("…").form(Form::post(path).hidden("token", token).button("Go")).into_response(StatusCode::OK)`
 
 pub mod device_login;
 mod form;
@@ -18,33 +18,30 @@ pub use form::{Form, FormField, FormFieldKind};
 
 use crate::domain::account::credentials::sha256;
 use crate::error::Error;
-use crate::http::response::{Response, refusal_of};
+use crate::http::response::{Response, to_refusal};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A code of more bytes is set smaller, over several lines.
+/// Longer codes, in bytes, use a smaller font and several lines.
 const LONG_CODE: usize = 28;
 
-/// `Content-Security-Policy` of every page: its own style and nothing else, forms only to this server, never framed.
-pub static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+/// `Content-Security-Policy` of every page: only the style above, forms only to this server, no frames.
+pub static CONTENT_SECURITY_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     );
-    // Base64 and what stands around it are letters that a header may have.
+    // Cannot fail: Base64 contains only characters that a header may have.
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// How a notice is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// Something went well.
-    Good,
-    /// Something is wrong.
-    Bad,
+    Success,
+    Error,
 }
 
-/// A page under construction: a heading and blocks below it, in the order in which they are added.
+/// A heading, followed by the blocks in the order of the calls.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -52,38 +49,36 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with its title, which is its heading too.
-    #[must_use]
+    /// The title is the heading, too.
     pub fn new(title: &str) -> Self {
         Self { title: title.to_owned(), body: HtmlBuilder::default() }
     }
 
-    /// A paragraph.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.body.element("p", &[], text);
         self
     }
 
-    /// A paragraph of less weight.
+    /// Adds a paragraph in small print.
     #[must_use]
     pub fn small(mut self, text: &str) -> Self {
         self.body.element("p", &[("class", "small")], text);
         self
     }
 
-    /// A paragraph that stands out; a bad one is read out at once by screen readers.
+    /// Adds a highlighted paragraph. Screen readers announce an error immediately.
     #[must_use]
     pub fn notice(mut self, kind: NoticeKind, text: &str) -> Self {
         let (class, role) = match kind {
-            NoticeKind::Good => ("notice good", "status"),
-            NoticeKind::Bad => ("notice bad", "alert"),
+            NoticeKind::Success => ("notice success", "status"),
+            NoticeKind::Error => ("notice error", "alert"),
         };
         self.body.element("p", &[("class", class), ("role", role)], text);
         self
     }
 
-    /// A code to compare letter by letter, with what it is above it.
+    /// Adds a code for comparison, with a label above it.
     #[must_use]
     pub fn code(mut self, label: &str, code: &str) -> Self {
         let class = if code.len() > LONG_CODE { "code long" } else { "code" };
@@ -94,7 +89,7 @@ impl Page {
         self
     }
 
-    /// Names and values, one below the other.
+    /// Adds a list of names and values.
     #[must_use]
     pub fn facts(mut self, facts: &[(&str, &str)]) -> Self {
         self.body.open("dl", &[]);
@@ -106,16 +101,14 @@ impl Page {
         self
     }
 
-    /// A form.
     #[must_use]
     pub fn form(mut self, form: &Form) -> Self {
         form.write(&mut self.body);
         self
     }
 
-    /// The page as an answer. The headers of a page come from its door, `Door::Page`.
-    #[must_use]
-    pub fn reply(self, status: StatusCode) -> Response {
+    /// The middleware adds the headers of a page because of the route's `Access::Page`.
+    pub fn into_response(self, status: StatusCode) -> Response {
         Response::html(status, self.render())
     }
 
@@ -135,39 +128,37 @@ impl Page {
     }
 }
 
-/// The page in place of an error's JSON, for a request that came through `Door::Page`.
-#[must_use]
-pub fn failed(error: Error, request_id: &str) -> Response {
-    let refusal = refusal_of(error, request_id);
+/// Renders an error as a page, for a route with `Access::Page`.
+pub fn error_response(error: Error, request_id: &str) -> Response {
+    let refusal = to_refusal(error, request_id);
     let (_, status) = refusal.code.text_and_status();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let title = if status.is_server_error() { "Something went wrong" } else { "This did not work" };
-    let page = Page::new(title).notice(NoticeKind::Bad, &refusal.message);
-    let reply = page.reply(status);
+    let page = Page::new(title).notice(NoticeKind::Error, &refusal.message);
+    let response = page.into_response(status);
     match refusal.retry_after {
-        Some(seconds) => reply.with(header::RETRY_AFTER, seconds.into()),
-        None => reply,
+        Some(seconds) => response.with(header::RETRY_AFTER, seconds.into()),
+        None => response,
     }
 }
 
-/// Where a form of this server posts to: `path` below the path of its public URL, which a proxy may have given it.
-#[must_use]
-pub fn action(public_url: &str, path: &str) -> String {
+/// Returns the URL path of a form: `path` below the path of the public URL, which a proxy may add.
+pub fn form_action(public_url: &str, path: &str) -> String {
     let rest = public_url.split_once("://").map_or("", |(_, rest)| rest);
     let prefix = rest.find('/').map_or("", |slash| rest[slash..].trim_end_matches('/'));
-    // A prefix that is no path would lead elsewhere.
+    // An invalid path could make the form post to another server.
     let prefix = if prefix.parse::<PathAndQuery>().is_ok() { prefix } else { "" };
     format!("{prefix}{path}")
 }
 
-/// HTML that is being written. Names of elements and attributes are the program's own, values are escaped.
+/// Writes HTML. The types allow only literal names of elements and attributes; all values are escaped.
 #[derive(Debug, Clone, Default)]
 struct HtmlBuilder(String);
 
 impl HtmlBuilder {
     fn element(&mut self, name: &'static str, attributes: &[(&'static str, &str)], text: &str) {
         self.open(name, attributes);
-        self.escaped(text);
+        self.push_escaped(text);
         self.close(name);
     }
 
@@ -178,7 +169,7 @@ impl HtmlBuilder {
             self.0.push(' ');
             self.0.push_str(attribute);
             self.0.push_str("=\"");
-            self.escaped(value);
+            self.push_escaped(value);
             self.0.push('"');
         }
         self.0.push('>');
@@ -190,8 +181,8 @@ impl HtmlBuilder {
         self.0.push_str(">\n");
     }
 
-    /// The one place where a value becomes HTML, for text and for attributes in double quotes alike.
-    fn escaped(&mut self, value: &str) {
+    /// The only place that turns a value into HTML. Safe for text and for attributes in double quotes.
+    fn push_escaped(&mut self, value: &str) {
         for char in value.chars() {
             match char {
                 '&' => self.0.push_str("&amp;"),
@@ -199,7 +190,7 @@ impl HtmlBuilder {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
-                // What HTML has no way to say, and marks that turn the reading direction of what follows.
+                // Characters that HTML cannot represent, and marks that change the direction of the text after them.
                 '\0'..='\u{8}' | '\u{b}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {
                     self.0.push('\u{fffd}')
                 }
@@ -217,50 +208,54 @@ mod tests {
     use super::*;
     use crate::domain::api_error::{ErrorCode, Refusal};
 
-    const NASTY: &str = "</title></h1><script>alert('1')</script>\" onload=\"x&amp;\u{202e}\0";
-    const SHOWN: &str = "&lt;/title&gt;&lt;/h1&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;\u{fffd}\u{fffd}";
+    const HOSTILE: &str = "</title></h1><script>alert('1')</script>\" onload=\"x&amp;\u{202e}\0";
+    const ESCAPED: &str = "&lt;/title&gt;&lt;/h1&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;\u{fffd}\u{fffd}";
 
-    fn body(reply: &Response) -> String {
-        String::from_utf8(reply.body.to_vec()).unwrap()
+    fn body(response: &Response) -> String {
+        String::from_utf8(response.body.to_vec()).unwrap()
     }
 
     #[test]
-    fn whatever_is_put_into_a_page_is_shown_as_text() {
+    fn every_value_in_a_page_is_escaped() {
         let field = FormField {
             name: "email",
-            label: NASTY,
+            label: HOSTILE,
             kind: FormFieldKind::Email,
-            value: NASTY,
-            fault: Some(NASTY),
+            value: HOSTILE,
+            error: Some(HOSTILE),
         };
-        let form = Form::post(NASTY).hidden("token", NASTY).field(&field).button(NASTY).grave_button(NASTY);
-        let page =
-            Page::new(NASTY).text(NASTY).small(NASTY).notice(NoticeKind::Bad, NASTY).code(NASTY, NASTY);
-        let html = body(&page.facts(&[(NASTY, NASTY)]).form(&form).reply(StatusCode::OK));
-        assert_eq!(html.matches(SHOWN).count(), 16, "{html}");
+        let form =
+            Form::post(HOSTILE).hidden("token", HOSTILE).field(&field).button(HOSTILE).danger_button(HOSTILE);
+        let page = Page::new(HOSTILE)
+            .text(HOSTILE)
+            .small(HOSTILE)
+            .notice(NoticeKind::Error, HOSTILE)
+            .code(HOSTILE, HOSTILE);
+        let html = body(&page.facts(&[(HOSTILE, HOSTILE)]).form(&form).into_response(StatusCode::OK));
+        assert_eq!(html.matches(ESCAPED).count(), 16, "{html}");
         assert!(!html.contains("<script") && !html.contains("\" onload"), "{html}");
     }
 
     #[test]
-    fn the_policy_lets_the_style_of_a_page_through() {
-        let html = body(&Page::new("Title").reply(StatusCode::OK));
+    fn the_content_security_policy_allows_the_style_of_a_page() {
+        let html = body(&Page::new("Title").into_response(StatusCode::OK));
         let (_, rest) = html.split_once("<style>").unwrap();
         let (style, _) = rest.split_once("</style>").unwrap();
         let hash = STANDARD.encode(sha256(style.as_bytes()));
-        assert!(POLICY.to_str().unwrap().contains(&format!("style-src 'sha256-{hash}'")));
-        assert!(!style.contains("url(") && !style.contains("@import"), "a page loads nothing");
+        assert!(CONTENT_SECURITY_POLICY.to_str().unwrap().contains(&format!("style-src 'sha256-{hash}'")));
+        assert!(!style.contains("url(") && !style.contains("@import"), "a page loads no resource");
     }
 
     #[test]
-    fn a_refusal_behind_a_page_is_a_page_with_its_status() {
+    fn a_refusal_of_a_page_is_a_page_with_its_status() {
         let refusal = Refusal::new(ErrorCode::RateLimitExceeded, "Too many <b>");
-        let reply = failed(Refusal { retry_after: Some(7), ..refusal }.into(), "id");
+        let response = error_response(Refusal { retry_after: Some(7), ..refusal }.into(), "id");
         assert_eq!(
-            (reply.status.as_u16(), &reply.headers[header::RETRY_AFTER]),
+            (response.status.as_u16(), &response.headers[header::RETRY_AFTER]),
             (429, &"7".parse().unwrap())
         );
-        assert!(body(&reply).contains("Too many &lt;b&gt;"));
-        let fault = failed(Error::Fault("the reason".to_owned()), "id");
+        assert!(body(&response).contains("Too many &lt;b&gt;"));
+        let fault = error_response(Error::Fault("the reason".to_owned()), "id");
         assert_eq!(fault.status, 500);
         assert!(!body(&fault).contains("the reason"));
     }
@@ -273,7 +268,7 @@ mod tests {
             ("https://example.com/cued", "/cued/x"),
             ("https://example.com/a/b/", "/a/b/x"),
         ] {
-            assert_eq!(action(url, "/x"), expected, "{url}");
+            assert_eq!(form_action(url, "/x"), expected, "{url}");
         }
     }
 }

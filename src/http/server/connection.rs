@@ -1,7 +1,7 @@
-//! One connection from its first byte to its last: HTTP/1.1 or cleartext HTTP/2, and the times that end it.
+//! One connection, HTTP/1.1 or cleartext HTTP/2, with its time limits.
 //!
-//! hyper's own `header_read_timeout` is off: it runs between two requests too, so that it would be one time for two
-//! things (how long a head may take, how long a connection may idle), and it ends without an answer.
+//! hyper's `header_read_timeout` is off. It also runs between two requests, so one value would limit both the time to
+//! read a head and the time to stay idle. It also closes the connection without a response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,133 +20,126 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::app::HttpLimits;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::http::middleware;
-use crate::http::server::ServerState;
+use crate::http::middleware::state::ServerState;
 use crate::http::server::monitored_stream::{ConnectionState, MonitoredStream, RequestGuard, TimeoutReason};
+use crate::http::timeout::within;
 
-/// Most bytes of a head; the most headers are 100, hyper's default.
-const HEAD_LIMIT: usize = 16 << 10;
-/// Requests at once on one HTTP/2 connection.
-const STREAMS: u32 = 128;
-/// Bytes of bodies that one HTTP/2 stream, and one connection, may send ahead of our reading.
+/// Bytes of a request head, as in Node.js. hyper limits the number of headers to 100.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Concurrent requests on one HTTP/2 connection. RFC 9113 §6.5.2 recommends at least 100.
+const MAX_STREAMS: u32 = 128;
+/// Unread bytes that a peer may send ahead on one HTTP/2 stream, and on one connection. Larger windows would speed up
+/// large bodies; these bound the memory of a connection outside the budget for bodies.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// A peer on HTTP/2 that sent nothing for this long is pinged, and given up when it does not answer for as long.
-const PING: Duration = Duration::from_secs(20);
-/// How long what a peer still sends is thrown away before the socket closes, and how much of it.
+/// A silent HTTP/2 peer is pinged after this time, and disconnected if it does not respond within the same time.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Limits of the final read before a socket closes (see [`close`]). A client needs about one round trip to notice the
+/// response, and can have several MB of its body in flight by then.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
-/// What `future` yields, or nothing if it takes longer than `limit`.
-pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    timeout(limit, future).await.ok()
-}
-
-/// What `future` yields, or nothing if it has not by then.
-pub async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
-    timeout_at(deadline, future).await.ok()
-}
-
-/// Serves one connection to its end; what it is doing is told to `activity`.
-pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, activity: ConnectionState) {
+/// Serves one connection to its end and keeps `state` up to date.
+pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, state: ConnectionState) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
+        tracing::debug!(client_ip = %peer.ip(), error = %error, "could not set TCP_NODELAY");
     }
-    let own_answer = {
+    let render_error = {
         let server = Arc::clone(&server);
-        move |status| rendered(&without_request(&server, peer, status))
+        move |status| to_http1(&invalid_head_response(&server, peer, status))
     };
-    let socket = MonitoredStream::new(stream, activity.clone(), Box::new(own_answer));
+    let socket = MonitoredStream::new(stream, state.clone(), Box::new(render_error));
     let service = service_fn(|request: Request<Incoming>| {
-        let (server, mut underway) = (Arc::clone(&server), activity.request(request.version()));
+        let (server, mut guard) = (Arc::clone(&server), state.begin_request(request.version()));
         async move {
-            let deadline = underway.began() + server.app.config.http.request_time;
-            let answered = middleware::answer(&server, peer, request, deadline).await;
-            underway.reply_ready(answered.unread);
+            let deadline = guard.began() + server.app.config.http.request_time;
+            let handled = middleware::handle(&server, peer, request, deadline).await;
+            guard.response_ready(handled.body_unread);
             Ok::<_, Infallible>(
-                answered.response.map(|body| TrackedBody { body: Full::new(body), _underway: underway }),
+                handled.response.map(|body| TrackedBody { body: Full::new(body), _guard: guard }),
             )
         }
     });
     let builder = builder();
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
-    let overdue = watch(connection.as_mut(), &server, &activity).await;
-    if overdue == Some(TimeoutReason::Idle) {
-        // A peer on HTTP/2 is told; what it had just sent it may then send again elsewhere.
+    let timeout = watch(connection.as_mut(), &server, &state).await;
+    if timeout == Some(TimeoutReason::Idle) {
+        // Sends GOAWAY on HTTP/2: the peer knows that it may repeat a request that it has just sent.
         connection.as_mut().graceful_shutdown();
         within(LINGER, connection.as_mut()).await;
     }
     drop(connection);
-    let (stream, unread) = activity.take_back();
+    let (stream, body_unread) = state.take_stream();
     let Some(stream) = stream else { return };
-    if overdue == Some(TimeoutReason::Head) {
-        let answer = rendered(&without_request(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()));
-        close(stream, &answer).await;
-    } else if unread && overdue.is_none() {
+    if timeout == Some(TimeoutReason::Head) {
+        let response = to_http1(&invalid_head_response(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()));
+        close(stream, &response).await;
+    } else if body_unread && timeout.is_none() {
         close(stream, b"").await;
     }
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_LIMIT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD_LIMIT as u32)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PING);
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
     builder
 }
 
-/// Drives a connection until it ends by itself, gracefully once the server stops, or until it is overdue.
+/// Drives a connection until it ends, or until a time limit passes. Shuts it down gracefully when the server stops.
 async fn watch<C: GracefulConnection>(
     mut connection: Pin<&mut C>,
     server: &ServerState,
-    activity: &ConnectionState,
+    state: &ConnectionState,
 ) -> Option<TimeoutReason> {
     let mut stopping = server.stopping.clone();
-    let mut stopped = false;
+    let mut is_stopping = false;
     loop {
         tokio::select! {
             biased;
-            overdue = drive(connection.as_mut(), activity, &server.app.config.http) => return overdue,
-            _ = stopping.wait_for(|stopping| *stopping), if !stopped => {
-                stopped = true;
+            timeout = drive(connection.as_mut(), state, &server.app.config.http) => return timeout,
+            _ = stopping.wait_for(|stopping| *stopping), if !is_stopping => {
+                is_stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
     }
 }
 
-/// Polls a connection, and after each poll looks whether its timer must ring earlier than it is set to.
+/// Polls a connection, and moves the timer forward if a poll brought an earlier time limit.
 async fn drive<C: GracefulConnection>(
     mut connection: Pin<&mut C>,
-    activity: &ConnectionState,
+    state: &ConnectionState,
     config: &HttpLimits,
 ) -> Option<TimeoutReason> {
-    let mut timer = Box::pin(sleep_until(activity.next_check(config).0));
+    let mut timer = Box::pin(sleep_until(state.next_check(config).0));
     std::future::poll_fn(|context| {
-        activity.watched_by(context.waker());
-        // How it ended is no news: what can be answered was, and a peer that broke off is not our fault.
+        state.set_watcher(context.waker());
+        // The result does not matter: every readable request has its response, and a disconnect is the peer's choice.
         if connection.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
         loop {
-            let (due, _) = activity.next_check(config);
+            let (due, _) = state.next_check(config);
             if due < timer.deadline() {
                 timer.as_mut().reset(due);
             }
             ready!(timer.as_mut().poll(context));
-            match activity.next_check(config) {
-                (due, Some(overdue)) if due <= Instant::now() => return Poll::Ready(Some(overdue)),
+            match state.next_check(config) {
+                (due, Some(reason)) if due <= Instant::now() => return Poll::Ready(Some(reason)),
                 (due, _) => timer.as_mut().reset(due),
             }
         }
@@ -154,41 +147,47 @@ async fn drive<C: GracefulConnection>(
     .await
 }
 
-/// Sends a last answer, then reads what the peer is still sending: a socket that is closed with bytes unread makes
-/// the peer's kernel throw away the answer that it has received.
-async fn close(mut stream: TcpStream, answer: &[u8]) {
-    let farewell = async {
-        stream.write_all(answer).await?;
+/// Sends a last response, then discards the bytes that the peer still sends. Closing a socket with unread bytes resets
+/// the connection, and the peer's kernel then discards the response that it has received.
+async fn close(mut stream: TcpStream, response: &[u8]) {
+    let linger = async {
+        stream.write_all(response).await?;
         stream.shutdown().await?;
-        let mut waste = [0; 4096];
+        let mut buffer = [0; 4096];
         let mut left = LINGER_BYTES;
         while left > 0 {
-            match stream.read(&mut waste).await? {
+            match stream.read(&mut buffer).await? {
                 0 => break,
                 read => left = left.saturating_sub(read),
             }
         }
         std::io::Result::Ok(())
     };
-    if let Some(Err(error)) = within(LINGER, farewell).await {
-        tracing::trace!(%error, "the peer did not wait for the end");
+    if let Some(Err(error)) = within(LINGER, linger).await {
+        tracing::trace!(error = %error, "client disconnected before the end of the response");
     }
 }
 
-fn without_request(server: &ServerState, peer: SocketAddr, status: u16) -> hyper::Response<Bytes> {
+fn invalid_head_response(server: &ServerState, peer: SocketAddr, status: u16) -> hyper::Response<Bytes> {
     let (code, message) = match status {
-        408 => (ErrorCode::RequestTimeout, "The request's head did not come in time"),
-        414 => (ErrorCode::UriTooLong, "The address is too long"),
-        431 => (ErrorCode::HeadersTooLarge, "The request's headers are too large or too many"),
-        _ => (ErrorCode::BadRequest, "This is no valid HTTP request"),
+        408 => (
+            ErrorCode::RequestTimeout,
+            "The head of the request did not arrive in time; send the request again",
+        ),
+        414 => (ErrorCode::UriTooLong, "The URL of the request is too long; shorten it"),
+        431 => (
+            ErrorCode::HeadersTooLarge,
+            "The request has too many or too large headers; send fewer or shorter ones",
+        ),
+        _ => (ErrorCode::BadRequest, "The request is not valid HTTP; check the request line and the headers"),
     };
-    let mut response = middleware::answer_without_request(server, peer, Refusal::new(code, message));
+    let mut response = middleware::reject_invalid_head(server, peer, Refusal::new(code, message));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// A response as HTTP/1.1 writes it.
-fn rendered(response: &hyper::Response<Bytes>) -> Vec<u8> {
+/// Serializes a response as HTTP/1.1.
+fn to_http1(response: &hyper::Response<Bytes>) -> Vec<u8> {
     let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
     for (name, value) in response.headers() {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -200,10 +199,10 @@ fn rendered(response: &hyper::Response<Bytes>) -> Vec<u8> {
     bytes
 }
 
-/// A reply's body; its request is under way until hyper has taken it.
+/// A response body. Its request counts as running until hyper has taken all of it.
 struct TrackedBody {
     body: Full<Bytes>,
-    _underway: RequestGuard,
+    _guard: RequestGuard,
 }
 
 impl Body for TrackedBody {

@@ -1,9 +1,6 @@
-//! Bytes ↔ actions; no rule of the product lives here. This file accepts connections and drains them.
-//!
-//! One connection is `connections`, one request is `gate`, the list of doors is `routes`.
+//! A listening server: accepts connections up to a limit, and drains them when it stops.
 
-pub(in crate::http) mod body;
-pub(in crate::http) mod connection;
+mod connection;
 mod monitored_stream;
 
 use std::collections::HashMap;
@@ -18,54 +15,48 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::app::App;
+use crate::http::input::body;
 use crate::http::middleware::rate_limiter::RateLimiter;
-use crate::http::routes::Route;
+use crate::http::middleware::state::ServerState;
+use crate::http::router::Route;
 use crate::http::server::monitored_stream::ConnectionState;
+use crate::http::timeout::within;
 
-/// How many of a full server's connections are asked to give their place at a time: one in so many.
+/// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new
+/// connections. A smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
 const EVICTION_FRACTION: usize = 16;
 
-/// After a failed accept (no file descriptor left, as a rule) the next one is tried this much later.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Time to wait before the next connection is accepted after a failure. The usual failure is a lack of file
+/// descriptors, which lasts until another connection ends; without a wait the loop would keep a core busy.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How soon a full server looks again for connections that have become idle.
-const EVICTION_PAUSE: Duration = Duration::from_millis(50);
+/// Time until a full server searches again for idle connections. A new connection waits up to this long; a shorter
+/// interval would sort the connections more often while all of them are busy.
+const EVICTION_RETRY: Duration = Duration::from_millis(50);
 
-/// Where a server listens, and what for.
 #[derive(Debug)]
 pub struct ListenerConfig {
-    /// The socket.
     pub listener: TcpListener,
-    /// What is served there.
+    /// The routes that are served.
     pub table: &'static [Route],
-    /// Connections at a time.
+    /// Maximum number of open connections.
     pub connections: usize,
 }
 
-/// What every connection of one server shares.
-pub(in crate::http) struct ServerState {
-    pub(in crate::http) app: Arc<App>,
-    pub(in crate::http) table: &'static [Route],
-    pub(in crate::http) windows: RateLimiter,
-    /// Bytes of request bodies that may be in memory at once.
-    pub(in crate::http) bodies: Arc<Semaphore>,
-    pub(in crate::http) stopping: watch::Receiver<bool>,
-}
-
-/// Serves on `port` until `stop` ends, then lets the requests under way end.
+/// Serves until `stop` completes, then waits for the running requests.
 ///
-/// Stopping closes idle connections at once, tells long polls to end (`Request::stopping`) and cuts what is
-/// left after `config.drain_time`.
-pub async fn serve(port: ListenerConfig, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
-    let ListenerConfig { listener, table, connections } = port;
+/// Stopping closes idle connections at once, notifies long polls (`Request::stopping`), and aborts requests that still
+/// run after `config.drain_time`.
+pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
+    let ListenerConfig { listener, table, connections } = config;
     let (stopping, stopped) = watch::channel(false);
     let drain_time = app.config.http.drain_time;
-    let bodies = Arc::new(Semaphore::new(body::BUDGET));
-    let windows = RateLimiter::default();
-    let server = Arc::new(ServerState { app, table, windows, bodies, stopping: stopped });
+    let body_budget = Arc::new(Semaphore::new(body::BUDGET));
+    let rate_limiter = RateLimiter::default();
+    let server = Arc::new(ServerState { app, table, rate_limiter, body_budget, stopping: stopped });
     let mut open = ConnectionSet::default();
     tokio::select! {
-        never = accept(&listener, &server, connections, &mut open) => match never {},
+        never = accept_all(&listener, &server, connections, &mut open) => match never {},
         () = stop => {}
     }
     drop(listener);
@@ -73,77 +64,77 @@ pub async fn serve(port: ListenerConfig, app: Arc<App>, stop: impl Future<Output
     drain(open.tasks, drain_time).await;
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 struct ConnectionSet {
     tasks: JoinSet<()>,
-    activities: HashMap<Id, ConnectionState>,
+    states: HashMap<Id, ConnectionState>,
 }
 
 impl ConnectionSet {
-    fn serve(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
-        let activity = ConnectionState::begin();
-        let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
-        self.activities.insert(task.id(), activity);
+    fn spawn(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
+        let state = ConnectionState::new();
+        let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, state.clone()));
+        self.states.insert(task.id(), state);
     }
 
-    /// Waits until one has ended; for good when there is none.
-    async fn ended(&mut self) {
+    /// Waits until a connection ends; forever if none is open.
+    async fn wait_for_end(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-        self.activities.remove(&id);
-        note_end(ended.map(|_| ()));
+        self.states.remove(&id);
+        log_panic(ended.map(|_| ()));
     }
 
-    /// Asks those that are used least to end.
-    fn make_room(&self) {
-        let idle = self.activities.values().filter_map(|activity| Some((activity.idleness()?, activity)));
+    /// Asks the connections that are used least to close.
+    fn evict_idle(&self) {
+        let idle = self.states.values().filter_map(|state| Some((state.idleness()?, state)));
         let mut idle: Vec<_> = idle.collect();
         idle.sort_unstable_by_key(|(idleness, _)| *idleness);
-        for (_, activity) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
-            activity.give_place();
+        for (_, state) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
+            state.evict();
         }
     }
 }
 
-/// Takes connections up to the bound. For one above it those make room that have nothing to say, so that whoever
-/// opens many shuts nobody out; while all are at work it waits, and the rest in the kernel's queue.
-async fn accept(
+/// Accepts connections up to `limit`. At the limit, idle connections are closed for new ones, so that a client with
+/// many connections locks nobody out. If all are busy, new ones wait here and in the kernel's queue.
+async fn accept_all(
     listener: &TcpListener,
     server: &Arc<ServerState>,
-    bound: usize,
+    limit: usize,
     open: &mut ConnectionSet,
 ) -> Infallible {
     loop {
-        let (stream, peer) = next(listener, open).await;
-        while open.tasks.len() >= bound {
-            open.make_room();
-            // Those that were at work a moment ago may be idle by then.
-            connection::within(EVICTION_PAUSE, open.ended()).await;
+        let (stream, peer) = accept(listener, open).await;
+        while open.tasks.len() >= limit {
+            open.evict_idle();
+            // Connections that are busy now may be idle at the next attempt.
+            within(EVICTION_RETRY, open.wait_for_end()).await;
         }
-        open.serve(server, stream, peer);
+        open.spawn(server, stream, peer);
     }
 }
 
-async fn next(listener: &TcpListener, open: &mut ConnectionSet) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &TcpListener, open: &mut ConnectionSet) -> (TcpStream, SocketAddr) {
     loop {
         tokio::select! {
             biased;
-            () = open.ended() => {}
+            () = open.wait_for_end() => {}
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => return accepted,
-                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) if is_peer_error(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tracing::warn!(error = %error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
         }
     }
 }
 
-/// The peer went away between the kernel's accept and ours.
-fn is_of_the_peer(error: &io::Error) -> bool {
+/// The peer disconnected before the connection was accepted.
+fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::ConnectionRefused | K::Interrupted)
 }
@@ -151,18 +142,18 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 async fn drain(mut open: JoinSet<()>, limit: Duration) {
     let all_ended = async {
         while let Some(ended) = open.join_next().await {
-            note_end(ended);
+            log_panic(ended);
         }
     };
-    if connection::within(limit, all_ended).await.is_none() {
-        tracing::warn!(connections = open.len(), "stopped before every request had ended");
+    if within(limit, all_ended).await.is_none() {
+        tracing::warn!(count = open.len(), "stopped with connections still open");
     }
 }
 
-fn note_end(ended: Result<(), JoinError>) {
+fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "a connection's task panicked");
+        tracing::error!(error = %error, "a connection task panicked");
     }
 }

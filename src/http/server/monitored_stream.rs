@@ -1,5 +1,7 @@
-//! The socket under one connection: it notes what goes on, so that a silent or stuck peer can be told, and it puts
-//! our answer in the place of the bare one that hyper gives to a head that it cannot read.
+//! A socket that records the activity of its connection. The records decide when an idle, slow or stuck peer is
+//! disconnected.
+//!
+//! It also replaces the bare error response of hyper to an unreadable head by one in the format of this API.
 
 use std::io;
 use std::pin::Pin;
@@ -14,222 +16,221 @@ use tokio::time::Instant;
 
 use crate::app::HttpLimits;
 
-/// Writes our answer for a status that hyper wanted to answer by itself.
+/// Renders the response that replaces an error response of hyper with the given status.
 pub type ErrorRenderer = Box<dyn Fn(u16) -> Vec<u8> + Send>;
 
-/// A socket that reports to its [`ConnectionState`].
+/// A socket that records its activity in a [`ConnectionState`].
 pub struct MonitoredStream {
-    /// Always there until this is dropped.
+    /// `Some` until this is dropped.
     stream: Option<TcpStream>,
-    activity: ConnectionState,
-    own_answer: ErrorRenderer,
-    /// An own answer that is not written yet.
+    state: ConnectionState,
+    render_error: ErrorRenderer,
+    /// The unwritten rest of an error response.
     outbox: Vec<u8>,
 }
 
-/// What one connection is doing; shared by its socket, its requests and the task that watches it.
+/// The activity of one connection; shared by its socket, its requests and the task that drives it.
 #[derive(Clone)]
 pub struct ConnectionState(Arc<Mutex<StreamState>>);
 
 struct StreamState {
-    /// When the connection was opened, or its last request ended.
-    quiet_since: Instant,
-    /// When the first byte of a head came that is not yet complete (HTTP/1.1 only).
+    /// The time when the connection was opened or its last request ended.
+    idle_since: Instant,
+    /// The time of the first byte of an incomplete head (HTTP/1.1 only).
     head_since: Option<Instant>,
-    /// Since when the peer has taken nothing of what waits in the socket.
+    /// The time since which the socket accepts no more bytes, because the peer does not read.
     blocked_since: Option<Instant>,
-    /// Since when none of the replies that are ready was taken.
-    untaken_since: Option<Instant>,
-    /// Requests whose reply is not yet handed over whole.
+    /// The time since which hyper has not finished any of the ready responses.
+    unsent_since: Option<Instant>,
+    /// Requests whose response is not yet passed to the socket completely.
     open: usize,
-    /// Those of them whose reply is ready.
+    /// Open requests whose response is ready.
     ready: usize,
-    /// HTTP/2, by its first bytes.
-    h2: bool,
-    /// No request has come yet.
-    fresh: bool,
-    /// What is written belongs to a reply of ours.
-    replying: bool,
-    /// The last request's body was not read to its end: what comes is no head.
-    unread: bool,
-    /// It is to end unless a request comes before it does.
-    unwanted: bool,
-    /// The task that watches the connection.
+    /// The first bytes are the preface of HTTP/2.
+    is_http2: bool,
+    /// The connection has not received a request yet.
+    is_new: bool,
+    /// The bytes written now belong to a response of this program, not of hyper.
+    is_responding: bool,
+    /// The last body was not read to its end: the next bytes are not a head.
+    body_unread: bool,
+    /// The connection closes unless a request arrives first.
+    is_evicted: bool,
+    /// The task that drives the connection.
     watcher: Option<Waker>,
-    /// The socket, when the connection is over.
-    returned: Option<TcpStream>,
+    /// The socket after the end of the connection.
+    released: Option<TcpStream>,
 }
 
-/// Why a connection has to end.
+/// The reason to close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutReason {
-    /// Nothing under way for too long.
+    /// No request for too long.
     Idle,
-    /// A head that began and does not end.
+    /// The head of a request took too long.
     Head,
-    /// The peer does not take what it asked for.
+    /// The peer does not read the response.
     Stuck,
-    /// Others wait for the place of one that has nothing to say.
-    Unwanted,
+    /// The server is full, and new connections wait.
+    Evicted,
 }
 
-/// How little a connection is used, the least first; of those that are alike the one that has been so for longest.
+/// The order in which a full server closes connections: by kind, then the longest idle first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Idleness {
     /// It has sent nothing yet.
     Silent(Instant),
-    /// It had its answers and may ask again.
-    Kept(Instant),
+    /// It has received all its responses and is kept alive for another request.
+    KeptAlive(Instant),
     /// It has sent a part of a head.
-    Half(Instant),
+    PartialHead(Instant),
 }
 
 impl ConnectionState {
-    /// A connection that was just opened.
-    pub fn begin() -> Self {
+    pub fn new() -> Self {
         Self(Arc::new(Mutex::new(StreamState {
-            quiet_since: Instant::now(),
+            idle_since: Instant::now(),
             head_since: None,
             blocked_since: None,
-            untaken_since: None,
+            unsent_since: None,
             open: 0,
             ready: 0,
-            h2: false,
-            fresh: true,
-            replying: false,
-            unread: false,
-            unwanted: false,
+            is_http2: false,
+            is_new: true,
+            is_responding: false,
+            body_unread: false,
+            is_evicted: false,
             watcher: None,
-            returned: None,
+            released: None,
         })))
     }
 
-    /// The next moment at which the connection may be overdue, and for what; nothing for one that has only to be
-    /// looked at again then.
+    /// Returns the next time limit of the connection and its reason. `None` means: no limit, but check again then.
     pub fn next_check(&self, config: &HttpLimits) -> (Instant, Option<TimeoutReason>) {
-        let state = self.state();
-        if let Some(since) = state.blocked_since.or(state.untaken_since) {
+        let state = self.lock();
+        if let Some(since) = state.blocked_since.or(state.unsent_since) {
             (since + config.request_time, Some(TimeoutReason::Stuck))
         } else if state.open > 0 {
             (Instant::now() + config.request_time, None)
-        } else if state.unwanted {
-            (Instant::now(), Some(TimeoutReason::Unwanted))
+        } else if state.is_evicted {
+            (Instant::now(), Some(TimeoutReason::Evicted))
         } else if let Some(since) = state.head_since {
             (since + config.header_time, Some(TimeoutReason::Head))
-        } else if state.fresh {
-            (state.quiet_since + config.header_time, Some(TimeoutReason::Idle))
+        } else if state.is_new {
+            (state.idle_since + config.header_time, Some(TimeoutReason::Idle))
         } else {
-            (state.quiet_since + config.idle_time, Some(TimeoutReason::Idle))
+            (state.idle_since + config.idle_time, Some(TimeoutReason::Idle))
         }
     }
 
-    /// How little the connection is used; nothing while a request is under way, or when its end was asked for.
+    /// Returns `None` while a request is running, and after [`ConnectionState::evict`].
     pub fn idleness(&self) -> Option<Idleness> {
-        let state = self.state();
-        if state.open > 0 || state.unwanted {
+        let state = self.lock();
+        if state.open > 0 || state.is_evicted {
             return None;
         }
         Some(match state.head_since {
-            Some(since) => Idleness::Half(since),
-            None if state.fresh => Idleness::Silent(state.quiet_since),
-            None => Idleness::Kept(state.quiet_since),
+            Some(since) => Idleness::PartialHead(since),
+            None if state.is_new => Idleness::Silent(state.idle_since),
+            None => Idleness::KeptAlive(state.idle_since),
         })
     }
 
-    /// Ends the connection, unless a request comes before its task has seen this.
-    pub fn give_place(&self) {
-        let mut state = self.state();
-        state.unwanted = true;
+    /// Closes the connection, unless a request arrives before its task runs.
+    pub fn evict(&self) {
+        let mut state = self.lock();
+        state.is_evicted = true;
         if let Some(watcher) = state.watcher.take() {
             watcher.wake();
         }
     }
 
-    /// The task that looks at [`ConnectionState::next_check`], to be woken when the answer has changed for another reason
-    /// than what the connection does.
-    pub fn watched_by(&self, waker: &Waker) {
-        let watcher = &mut self.state().watcher;
+    /// Registers the task that polls [`ConnectionState::next_check`]. It is woken when the result changes without any
+    /// activity on the connection.
+    pub fn set_watcher(&self, waker: &Waker) {
+        let watcher = &mut self.lock().watcher;
         if !watcher.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *watcher = Some(waker.clone());
         }
     }
 
-    /// A request's head is complete.
-    pub fn request(&self, version: Version) -> RequestGuard {
-        let mut state = self.state();
-        state.h2 = version == Version::HTTP_2;
+    /// Records a request with a complete head. The request runs until the guard is dropped.
+    pub fn begin_request(&self, version: Version) -> RequestGuard {
+        let mut state = self.lock();
+        state.is_http2 = version == Version::HTTP_2;
         state.open += 1;
-        state.fresh = false;
-        state.unread = false;
+        state.is_new = false;
+        state.body_unread = false;
         let began = state.head_since.take().unwrap_or_else(Instant::now);
-        RequestGuard { activity: self.clone(), began, ready: false }
+        RequestGuard { state: self.clone(), began, ready: false }
     }
 
-    /// The socket once the connection has given it up, and whether a request's body may still be coming in on it.
-    pub fn take_back(&self) -> (Option<TcpStream>, bool) {
-        let mut state = self.state();
-        (state.returned.take(), state.unread)
+    /// Takes the socket of an ended connection. The flag is `true` if the peer may still be sending a body.
+    pub fn take_stream(&self) -> (Option<TcpStream>, bool) {
+        let mut state = self.lock();
+        (state.released.take(), state.body_unread)
     }
 
-    fn state(&self) -> MutexGuard<'_, StreamState> {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         self.0.lock()
     }
 }
 
-/// A request under way, until its reply is handed over whole (or it is given up).
+/// A running request. Dropped when its response is passed to the socket completely, or when it is aborted.
 pub struct RequestGuard {
-    activity: ConnectionState,
+    state: ConnectionState,
     began: Instant,
     ready: bool,
 }
 
 impl RequestGuard {
-    /// When the first byte of its head came.
+    /// The arrival of the first byte of its head.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// Its reply is ready; `unread` says that its body was not read to the end.
-    pub fn reply_ready(&mut self, unread: bool) {
-        let mut state = self.activity.state();
+    /// Records that the response is ready.
+    pub fn response_ready(&mut self, body_unread: bool) {
+        let mut state = self.state.lock();
         self.ready = true;
         state.ready += 1;
-        state.untaken_since.get_or_insert_with(Instant::now);
-        state.replying = true;
-        state.unread |= unread;
+        state.unsent_since.get_or_insert_with(Instant::now);
+        state.is_responding = true;
+        state.body_unread |= body_unread;
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut state = self.activity.state();
+        let mut state = self.state.lock();
         let now = Instant::now();
         state.open -= 1;
         if self.ready {
             state.ready -= 1;
-            state.untaken_since = (state.ready > 0).then_some(now);
+            state.unsent_since = (state.ready > 0).then_some(now);
         }
         if state.open == 0 {
-            state.quiet_since = now;
+            state.idle_since = now;
         }
     }
 }
 
 impl MonitoredStream {
-    /// A socket that reports to `activity`.
-    pub fn new(stream: TcpStream, activity: ConnectionState, own_answer: ErrorRenderer) -> Self {
-        Self { stream: Some(stream), activity, own_answer, outbox: Vec::new() }
+    pub fn new(stream: TcpStream, state: ConnectionState, render_error: ErrorRenderer) -> Self {
+        Self { stream: Some(stream), state, render_error, outbox: Vec::new() }
     }
 
     fn stream(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Bytes that hyper writes while no request of ours has asked for any are its own answer to a bad head: one
-    /// status line and two headers, always in one piece and always the last thing on the connection.
-    fn status_of_own_answer(&self, bytes: &[u8]) -> Option<u16> {
-        let state = self.activity.state();
-        if state.h2 || state.open > 0 || state.replying {
+    /// Returns the status of an error response of hyper.
+    ///
+    /// Bytes that hyper writes while no request is open are its response to an invalid head: a status line and two
+    /// headers, always in one write, and always the last bytes of the connection.
+    fn hyper_error_status(&self, bytes: &[u8]) -> Option<u16> {
+        let state = self.state.lock();
+        if state.is_http2 || state.open > 0 || state.is_responding {
             return None;
         }
         let status =
@@ -241,7 +242,7 @@ impl MonitoredStream {
         while !self.outbox.is_empty() {
             let bytes = std::mem::take(&mut self.outbox);
             let written = self.stream()?.poll_write(context, &bytes);
-            self.note_write(&written);
+            self.record_write(&written);
             self.outbox = bytes;
             let written = ready!(written)?;
             self.outbox.drain(..written);
@@ -249,8 +250,8 @@ impl MonitoredStream {
         Poll::Ready(Ok(()))
     }
 
-    fn note_write(&self, written: &Poll<io::Result<usize>>) {
-        let mut state = self.activity.state();
+    fn record_write(&self, written: &Poll<io::Result<usize>>) {
+        let mut state = self.state.lock();
         if written.is_pending() {
             state.blocked_since.get_or_insert_with(Instant::now);
         } else {
@@ -261,7 +262,7 @@ impl MonitoredStream {
 
 impl Drop for MonitoredStream {
     fn drop(&mut self) {
-        self.activity.state().returned = self.stream.take();
+        self.state.lock().released = self.stream.take();
     }
 }
 
@@ -274,12 +275,12 @@ impl AsyncRead for MonitoredStream {
         let before = buffer.filled().len();
         ready!(self.stream()?.poll_read(context, buffer))?;
         let bytes = &buffer.filled()[before..];
-        let mut state = self.activity.state();
-        if state.fresh && state.head_since.is_none() {
-            // hyper decides by the whole preface; no HTTP/1.1 method begins like it.
-            state.h2 = bytes.starts_with(b"PRI ");
+        let mut state = self.state.lock();
+        if state.is_new && state.head_since.is_none() {
+            // hyper compares the whole preface, but no method of HTTP/1.1 begins with these bytes.
+            state.is_http2 = bytes.starts_with(b"PRI ");
         }
-        if !bytes.is_empty() && state.open == 0 && !state.h2 && !state.unread {
+        if !bytes.is_empty() && state.open == 0 && !state.is_http2 && !state.body_unread {
             state.head_since.get_or_insert_with(Instant::now);
         }
         Poll::Ready(Ok(()))
@@ -292,22 +293,22 @@ impl AsyncWrite for MonitoredStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Some(status) = self.status_of_own_answer(bytes) {
-            self.outbox = (self.own_answer)(status);
-            self.activity.state().unread = true;
+        if let Some(status) = self.hyper_error_status(bytes) {
+            self.outbox = (self.render_error)(status);
+            self.state.lock().body_unread = true;
             return Poll::Ready(Ok(bytes.len()));
         }
         ready!(self.poll_outbox(context))?;
         let written = self.stream()?.poll_write(context, bytes);
-        self.note_write(&written);
+        self.record_write(&written);
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_outbox(context))?;
-        // hyper flushes the socket only when its own buffer is empty: all replies handed over are written.
-        let mut state = self.activity.state();
-        state.replying &= state.open > 0;
+        // hyper flushes the socket only when its own buffer is empty: all responses passed to it are written.
+        let mut state = self.state.lock();
+        state.is_responding &= state.open > 0;
         Poll::Ready(Ok(()))
     }
 

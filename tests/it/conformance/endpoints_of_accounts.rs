@@ -180,7 +180,7 @@ pub const ENDPOINTS: &[Row] = &[
         "healthy; degraded for database, cache or poller only",
         &[
             "a_database_that_cannot_be_read_degrades_health_until_it_can",
-            "a_poller_is_down_when_it_has_stood_still_for_more_than_thirty_seconds",
+            "the_poller_is_down_after_more_than_thirty_seconds_without_a_pass",
             "health_shows_every_figure_and_workers_make_no_difference_to_it",
         ],
     ),

@@ -6,12 +6,12 @@ pub const RESOURCES: &[Row] = &[
     (
         "§2 timestamps: Z",
         "ISO 8601, most end in Z",
-        &["instants_end_in_the_zone_that_their_field_wants", "a_new_cue_has_every_field_and_its_defaults"],
+        &["instants_end_in_the_zone_of_their_format", "a_new_cue_has_every_field_and_its_defaults"],
     ),
     (
         "§2 timestamps: next_run",
         "carries +00:00",
-        &["a_new_cue_has_every_field_and_its_defaults", "instants_end_in_the_zone_that_their_field_wants"],
+        &["a_new_cue_has_every_field_and_its_defaults", "instants_end_in_the_zone_of_their_format"],
     ),
     (
         "§2 timestamps: health",

@@ -6,7 +6,7 @@ pub const AUTHENTICATION: &[Row] = &[
     (
         "§5 item 1",
         "the key comes in one Bearer header",
-        &["a_key_is_read_from_one_bearer_header_only", "without_a_good_key_there_is_nothing"],
+        &["the_key_is_read_from_exactly_one_bearer_header", "without_a_good_key_there_is_nothing"],
     ),
     (
         "§5 item 2",
@@ -168,7 +168,7 @@ pub const ERRORS: &[Row] = &[
         "a list of type, msg, input",
         &[
             "unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused",
-            "a_422_has_its_detail_beside_the_error",
+            "a_422_has_a_detail_next_to_the_error",
         ],
     ),
     (

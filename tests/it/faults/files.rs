@@ -134,7 +134,7 @@ fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() 
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
     assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
     user.get("/v1/alerts").refused(500, "internal_error");
-    let reason = "the database file is damaged: stop cued, run cued check";
+    let reason = "the database file is damaged: stop cued, then run `cued check`";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));

@@ -10,7 +10,7 @@ use cued::clock::Clock;
 use cued::error::Result;
 use cued::http::request::Request;
 use cued::http::response;
-use cued::http::routes::Route;
+use cued::http::router::Route;
 use cued::http::server;
 use cued::http::server::ListenerConfig;
 use cued::routes;
@@ -51,7 +51,7 @@ async fn item(request: Request) -> Result<response::Response> {
 async fn named(request: Request) -> Result<response::Response> {
     let mut fields = request.fields()?;
     let name = fields.required_string("name", 1..=255);
-    fields.forbid_rest();
+    fields.forbid_unknown();
     fields.finish()?;
     Ok(response::Response::created(&json!({"name": name})))
 }

@@ -1,12 +1,12 @@
-//! `/v1/auth`: registration, the account, keys, the secrets of webhooks and alerts.
+//! `/v1/auth`: registration, account, API keys, and the secrets of webhooks and alerts.
 
 use serde_json::{Value, json};
 
 use crate::actions::accounts as actions;
-use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::user::ApiKeyInfo;
 use crate::error::{Error, Result};
+use crate::http::api::account::required_email;
 use crate::http::api::cues::cue_request::check_url_of;
 use crate::http::input::json_fields::Presence;
 use crate::http::request::Request;
@@ -17,20 +17,15 @@ use crate::store::accounts::{api_keys, usage, users};
 /// `POST /v1/auth/register {email}`
 pub async fn register(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let text = fields.required_string("email", 0..=1_000);
-    let email = text.as_deref().map(Email::parse).and_then(|parsed| match parsed {
-        Ok(email) => Some(email),
-        Err(fault) => {
-            fields.refuse("email", &fault.to_string());
-            None
-        }
-    });
+    let email = required_email(&mut fields);
     fields.finish()?;
-    let Some(email) = email else { return Err(lost("email")) };
+    let Some(email) = email else { return Err(missing("email")) };
     let (app, config) = (&request.app, &request.app.config);
     let plan = config.plans.default_plan();
-    let made = actions::register(&app.store, email, plan, config.registration, request.now)?.await?;
-    Ok(Response::created(&json!({"id": made.id, "email": made.email, "api_key": made.api_key.reveal()})))
+    let account = actions::register(&app.store, email, plan, config.registration, request.now)?.await?;
+    Ok(Response::created(
+        &json!({"id": account.id, "email": account.email, "api_key": account.api_key.reveal()}),
+    ))
 }
 
 /// `GET /v1/auth/me`
@@ -45,7 +40,7 @@ pub async fn me(request: Request) -> Result<Response> {
             Ok((user, executions, api_keys::prefix(read, caller.key)?))
         })
         .await?;
-    let user = user.ok_or_else(|| lost("user"))?;
+    let user = user.ok_or_else(|| missing("user"))?;
     let limits = request.app.config.plans.limits(&user.plan);
     Ok(Response::ok(&json!({
         "id": user.id,
@@ -64,13 +59,13 @@ pub async fn me(request: Request) -> Result<Response> {
     })))
 }
 
-/// `PATCH /v1/auth/me {alert_webhook_url}`: null takes the URL away. Answers as `GET` does.
+/// `PATCH /v1/auth/me {alert_webhook_url}`: `null` removes the URL. Returns the same as `GET`.
 pub async fn update_me(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let presence = fields.presence("alert_webhook_url");
     let url = fields.string("alert_webhook_url", 0..=usize::MAX);
-    fields.forbid_rest();
+    fields.forbid_unknown();
     fields.finish()?;
     if let Some(url) = &url {
         check_url_of("alert_webhook_url", url, &request.app.config.callbacks)?;
@@ -96,26 +91,26 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
 pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = caller.key;
-    let listed = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
-    let listed: Vec<Value> = listed.iter().map(|entry| render_key(entry, entry.key == current)).collect();
-    Ok(Response::ok(&json!({"keys": listed})))
+    let keys = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
+    let keys: Vec<Value> = keys.iter().map(|key| render_key(key, key.key == current)).collect();
+    Ok(Response::ok(&json!({"keys": keys})))
 }
 
 /// `POST /v1/auth/keys {name}`
-pub async fn make_key(request: Request) -> Result<Response> {
+pub async fn create_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
     let name = fields.required_string("name", 1..=255);
     fields.finish()?;
-    let Some(name) = name else { return Err(lost("name")) };
-    let made = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
+    let Some(name) = name else { return Err(missing("name")) };
+    let key = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
     Ok(Response::created(&json!({
-        "id": made.id,
-        "name": made.name,
-        "prefix": made.api_key.prefix(),
-        "created_at": instant(made.created_at),
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.api_key.prefix(),
+        "created_at": instant(key.created_at),
         "current": false,
-        "api_key": made.api_key.reveal(),
+        "api_key": key.api_key.reveal(),
     })))
 }
 
@@ -157,17 +152,17 @@ pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
 }
 
-fn render_key(entry: &ApiKeyInfo, current: bool) -> Value {
+fn render_key(key: &ApiKeyInfo, current: bool) -> Value {
     json!({
-        "id": entry.id,
-        "name": entry.name,
-        "prefix": entry.prefix,
-        "created_at": instant(entry.created_at),
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "created_at": instant(key.created_at),
         "current": current,
     })
 }
 
-/// For what has been made sure of and is not there all the same.
-fn lost(what: &str) -> Error {
-    Error::Fault(format!("the {what} of a request is gone"))
+/// For a value that the validation guarantees.
+fn missing(what: &str) -> Error {
+    Error::Fault(format!("the {what} of a request is missing after validation"))
 }

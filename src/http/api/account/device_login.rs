@@ -1,4 +1,4 @@
-//! Device login: the three doors of the device, and the pages of the person in front of it.
+//! Device login: the three endpoints for the device, and the pages for its user.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use crate::domain::account::device_login::{
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
+use crate::http::api::account::required_email;
 use crate::http::pages::device_login as pages;
 use crate::http::pages::device_login::LoginFormState;
 use crate::http::request::Request;
@@ -22,11 +23,12 @@ pub async fn start(request: Request) -> Result<Response> {
     let text = fields.string("device_code", 6..=128);
     let code = text.as_deref().and_then(DeviceCode::parse);
     if text.is_some() && code.is_none() {
-        fields.refuse("device_code", "use letters, digits and hyphens only: A-Z a-z 0-9 -");
+        fields
+            .reject("device_code", "device_code should contain only letters (A-Z, a-z), digits and hyphens");
     }
     fields.finish()?;
-    let (app, client) = (&request.app, request.client);
-    let code = actions::start(app, code, client, request.now)?.await?;
+    let (app, client_ip) = (&request.app, request.client_ip);
+    let code = actions::start(app, code, client_ip, request.now)?.await?;
     Ok(Response::created(&json!({
         "device_code": code.as_str(),
         "verification_url": format!("{}/auth/device?code={code}", app.config.public_url),
@@ -39,17 +41,10 @@ pub async fn start(request: Request) -> Result<Response> {
 pub async fn submit_email(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let code = fields.required_string("device_code", 0..=1_000);
-    let text = fields.required_string("email", 0..=1_000);
-    let email = text.as_deref().and_then(|text| match Email::parse(text) {
-        Ok(email) => Some(email),
-        Err(fault) => {
-            fields.refuse("email", &fault.to_string());
-            None
-        }
-    });
+    let email = required_email(&mut fields);
     fields.finish()?;
     let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::Fault("a field of a request is gone".to_owned()));
+        return Err(Error::Fault("a field of a request is missing after validation".to_owned()));
     };
     send_link(&request, &code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
@@ -60,22 +55,22 @@ pub async fn poll(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let text = fields.required_string("device_code", 0..=1_000);
     fields.finish()?;
-    let Some(code) = text.as_deref().and_then(DeviceCode::parse) else { return Ok(polled(None)) };
-    let Some(login) = find(&request, &code).await? else { return Ok(polled(None)) };
-    let waits = request.app.polls.lock().admit(code.hash(), request.now);
-    if let Some(seconds) = waits {
-        let message = format!("Poll once in {POLL_INTERVAL_SECS} s; try again in {seconds} s");
+    let Some(code) = text.as_deref().and_then(DeviceCode::parse) else { return Ok(poll_response(None)) };
+    let Some(login) = find(&request, &code).await? else { return Ok(poll_response(None)) };
+    let retry_after = request.app.polls.lock().admit(code.hash(), request.now);
+    if let Some(seconds) = retry_after {
+        let message = format!("Poll at most once every {POLL_INTERVAL_SECS} s; try again in {seconds} s");
         let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
         return Err(Refusal { retry_after: Some(seconds), ..refusal }.into());
     }
     match login.state_at(request.now) {
         Some(LoginState::Approved) => {
-            let found = actions::claim(&request.app, code, request.now)?.await?;
-            let Some((api_key, email)) = found.handed_out else { return Ok(polled(found.state)) };
+            let claim = actions::claim(&request.app, code, request.now)?.await?;
+            let Some((api_key, email)) = claim.handed_out else { return Ok(poll_response(claim.state)) };
             let status = LoginState::Approved.as_str();
             Ok(Response::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
         }
-        state => Ok(polled(state)),
+        state => Ok(poll_response(state)),
     }
 }
 
@@ -84,7 +79,7 @@ pub async fn device_page(request: Request) -> Result<Response> {
     let query = request.query();
     let url = &request.app.config.public_url;
     let Some(text) = query.raw("code").filter(|text| !text.is_empty()) else {
-        return Ok(pages::ask_email(url, LoginFormState::default()).reply(StatusCode::OK));
+        return Ok(pages::ask_email(url, LoginFormState::default()).into_response(StatusCode::OK));
     };
     let login = match DeviceCode::parse(text) {
         Some(code) => find(&request, &code).await?,
@@ -92,35 +87,35 @@ pub async fn device_page(request: Request) -> Result<Response> {
     };
     Ok(if login.is_some_and(|login| login.takes_email(request.now)) {
         pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
-            .reply(StatusCode::OK)
+            .into_response(StatusCode::OK)
     } else {
-        pages::dead_code(text).reply(StatusCode::NOT_FOUND)
+        pages::unusable_code(text).into_response(StatusCode::NOT_FOUND)
     })
 }
 
-/// `POST /auth/device` by the form of that page
-pub async fn device_form(request: Request) -> Result<Response> {
+/// `POST /auth/device`, sent by the form on that page
+pub async fn submit_device_form(request: Request) -> Result<Response> {
     let form = request.form();
     let (code, text) = (form.raw("code").unwrap_or_default().trim(), form.raw("email").unwrap_or_default());
     let email = match Email::parse(text) {
         Ok(email) => email,
-        Err(fault) => {
-            let fault = fault.to_string();
-            let entered = LoginFormState { code: Some(code), email: text, fault: Some(&fault) };
-            let page = pages::ask_email(&request.app.config.public_url, entered);
-            return Ok(page.reply(StatusCode::UNPROCESSABLE_ENTITY));
+        Err(error) => {
+            let error = error.to_string();
+            let state = LoginFormState { code: Some(code), email: text, error: Some(&error) };
+            let page = pages::ask_email(&request.app.config.public_url, state);
+            return Ok(page.into_response(StatusCode::UNPROCESSABLE_ENTITY));
         }
     };
     let page = pages::mail_sent(code, email.as_str());
     match send_link(&request, code, email).await {
         Err(Error::Refused(refusal)) if refusal.code == ErrorCode::DeviceCodeNotFound => {
-            Ok(pages::dead_code(code).reply(StatusCode::NOT_FOUND))
+            Ok(pages::unusable_code(code).into_response(StatusCode::NOT_FOUND))
         }
-        sent => sent.map(|()| page.reply(StatusCode::OK)),
+        result => result.map(|()| page.into_response(StatusCode::OK)),
     }
 }
 
-/// `GET /v1/auth/verify?token=…&device_code=…`: only shows, so that a mail scanner that opens links confirms nothing
+/// `GET /v1/auth/verify?token=…&device_code=…`: only asks, because mail scanners open links too
 pub async fn verify_page(request: Request) -> Result<Response> {
     let query = request.query();
     let (token, text) =
@@ -134,37 +129,40 @@ pub async fn verify_page(request: Request) -> Result<Response> {
     match (link, login.and_then(|login| login.email)) {
         (LinkStatus::Valid, Some(email)) => {
             let url = &request.app.config.public_url;
-            Ok(pages::ask_confirmation(url, text, token, &email).reply(StatusCode::OK))
+            Ok(pages::ask_confirmation(url, text, token, &email).into_response(StatusCode::OK))
         }
-        _ => Ok(dead_link(link)),
+        _ => Ok(unusable_link(link)),
     }
 }
 
-/// `POST /v1/auth/verify` by the form of that page; or with an empty body, and the values in the query
+/// `POST /v1/auth/verify`, sent by the form on that page, or with an empty body and the values in the query
 pub async fn confirm(request: Request) -> Result<Response> {
     let (form, query) = (request.form(), request.query());
     let value = |name| form.raw(name).or_else(|| query.raw(name)).unwrap_or_default();
     let (token, text) = (value("token"), value("device_code"));
-    let Some(code) = DeviceCode::parse(text) else { return Ok(dead_link(LinkStatus::Unknown)) };
+    let Some(code) = DeviceCode::parse(text) else { return Ok(unusable_link(LinkStatus::Unknown)) };
     match actions::approve(&request.app, &code, token, request.now)?.await? {
-        LinkStatus::Valid => Ok(pages::confirmed(text).reply(StatusCode::OK)),
-        link => Ok(dead_link(link)),
+        LinkStatus::Valid => Ok(pages::confirmed(text).into_response(StatusCode::OK)),
+        link => Ok(unusable_link(link)),
     }
 }
 
-/// Takes the address and hands the mail over, if there is one.
+/// Stores the address and queues the mail with the link, if the address may log in.
 async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     let Some(code) = DeviceCode::parse(code) else {
-        return Err(Error::refused(ErrorCode::DeviceCodeNotFound, "There is no such device code"));
+        return Err(Error::refused(
+            ErrorCode::DeviceCodeNotFound,
+            "There is no such device code; start the login again on the device",
+        ));
     };
     let app = std::sync::Arc::clone(&request.app);
     let pending = actions::submit_email(&app, code, email, request.now)?;
-    // A task of its own: a caller that hangs up between the commit and the hand-over must not cost the mail.
-    let sent = tokio::spawn(async move {
+    // A separate task: the mail must be queued even if the client disconnects after the commit.
+    let task = tokio::spawn(async move {
         app.post.hand_over(pending.await?);
         Ok(())
     });
-    sent.await.map_err(|error| Error::Fault(format!("a mail was not handed over: {error}")))?
+    task.await.map_err(|error| Error::Fault(format!("a mail could not be queued: {error}")))?
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {
@@ -172,16 +170,16 @@ async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin
     request.app.store.read(move |read| device_logins::find(read, &hash)).await
 }
 
-fn polled(state: Option<LoginState>) -> Response {
-    // An approved login is told with its key, or not at all.
+fn poll_response(state: Option<LoginState>) -> Response {
+    // Never `approved`: that status is only returned together with the API key.
     let status: Value = state.map_or("expired", LoginState::as_str).into();
     Response::ok(&json!({"status": status}))
 }
 
-fn dead_link(link: LinkStatus) -> Response {
+fn unusable_link(link: LinkStatus) -> Response {
     let status = match link {
         LinkStatus::Used | LinkStatus::Expired => StatusCode::GONE,
         LinkStatus::Unknown | LinkStatus::Valid => StatusCode::NOT_FOUND,
     };
-    pages::dead_link(link).reply(status)
+    pages::unusable_link(link).into_response(status)
 }

@@ -1,4 +1,19 @@
-//! Registration, keys, the webhook secret and device logins (contract §3).
+//! Registration, API keys, secrets and device login (contract §3).
 
 pub mod auth;
 pub mod device_login;
+
+use crate::domain::account::credentials::Email;
+use crate::http::input::json_fields::JsonFields;
+
+/// Reads the field `email`. Adds a validation error if it is not an address.
+fn required_email(fields: &mut JsonFields<'_>) -> Option<Email> {
+    let text = fields.required_string("email", 0..=1_000)?;
+    match Email::parse(&text) {
+        Ok(email) => Some(email),
+        Err(error) => {
+            fields.reject("email", &error.to_string());
+            None
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The body of a create or a PATCH → what the domain takes. Nothing is decided here but the form.
+//! Parses the body of a create or a PATCH into types of the domain. Checks the form of the body only.
 
 use serde_json::Value;
 
@@ -15,71 +15,71 @@ use crate::domain::webhook::callback_url::{UrlError, check_url};
 use crate::error::Result;
 use crate::http::input::json_fields::{JsonFields, Presence};
 
-/// The longest description, in characters.
+/// Length in characters.
 const MAX_DESCRIPTION: usize = 10_000;
 
-/// The longest pause between two attempts: a year, in minutes.
-const MAX_BACKOFF: f64 = 525_600.0;
+/// Longest pause between two attempts: a year.
+const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 
-/// Reads the body of a create.
+/// Parses the body of a create. Unknown fields only lead to the warning of the cue.
 ///
 /// # Errors
-/// 422 with every problem of form, else the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`.
+/// 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`.
 pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
     let description = fields.string("description", 0..=MAX_DESCRIPTION);
     let transport = fields.one_of("transport", &["webhook", "worker"]);
-    let worker = transport == Some("worker");
-    let webhook = transport == Some("webhook") || fields.any("transport").is_none();
+    let is_worker = transport == Some("worker");
+    let is_webhook = transport == Some("webhook") || fields.any("transport").is_none();
     let schedule = fields.required_object("schedule").and_then(|mut schedule| {
         let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
-        let parts = schedule_parts(&mut schedule);
-        note_unknown(&schedule, "schedule", &mut unknown);
+        let patch = parse_schedule(&mut schedule);
+        add_unknown(&schedule, "schedule", &mut unknown);
         match kind {
-            Some(ScheduleKind::Recurring) if parts.at.is_some() => {
-                unknown.push("schedule.at (a recurring schedule has none)".to_owned());
+            Some(ScheduleKind::Recurring) if patch.at.is_some() => {
+                unknown.push("schedule.at (not used by a recurring schedule)".to_owned());
             }
-            Some(ScheduleKind::Once) if parts.cron.is_some() => {
-                unknown.push("schedule.cron (a once schedule has none)".to_owned());
+            Some(ScheduleKind::Once) if patch.cron.is_some() => {
+                unknown.push("schedule.cron (not used by a once schedule)".to_owned());
             }
             _ => {}
         }
-        Some((kind?, parts))
+        Some((kind?, patch))
     });
-    let callback = callback(&mut fields, worker, webhook, policy, &mut unknown);
+    let callback = parse_new_callback(&mut fields, is_worker, is_webhook, policy, &mut unknown);
     let payload = fields.dictionary("payload").cloned().map(Value::Object);
-    let retry = retry_parts(&mut fields, Some(&mut unknown));
-    let on_failure = on_failure_parts(&mut fields, policy, Some(&mut unknown));
-    let verification = verification(&mut fields, Some(&mut unknown));
-    unknown.splice(0..0, fields.rest());
+    let retry = parse_retry(&mut fields, Some(&mut unknown));
+    let on_failure = parse_on_failure(&mut fields, policy, Some(&mut unknown));
+    let verification = parse_verification(&mut fields, Some(&mut unknown));
+    unknown.splice(0..0, fields.unknown());
     fields.finish()?;
-    // `finish` has answered for whatever is missing; these hold what they must.
-    let (Some(name), Some((kind, parts))) = (name, schedule) else {
+    // `finish` has returned an error if one of them is missing.
+    let (Some(name), Some((kind, patch))) = (name, schedule) else {
         return Err(Refusal::invalid(Vec::new()).into());
     };
     let mut new = NewCue {
         name,
         description,
-        schedule: parts.schedule(kind)?,
-        transport: if worker { Transport::Worker } else { Transport::Webhook },
+        schedule: patch.schedule(kind)?,
+        transport: if is_worker { Transport::Worker } else { Transport::Webhook },
         callback: callback?.callback(),
         payload,
         retry: crate::domain::execution::RetryPolicy::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
         verification: verification.unwrap_or_default(),
-        warning: warning(&unknown),
+        warning: ignored_fields_warning(&unknown),
     };
     retry.apply_to(&mut new.retry);
     on_failure?.apply_to(&mut new.on_failure);
     Ok(new)
 }
 
-/// Reads the body of a PATCH; every unknown field is a problem.
+/// Parses the body of a PATCH. Unknown fields are errors.
 ///
 /// # Errors
-/// As [`new_cue`], but that a schedule is judged when it meets the cue's own.
-pub fn cue_change(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch> {
+/// As [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
+pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch> {
     let status = fields.one_of("status", &["active", "paused"]);
     let name = fields.string("name", 1..=255);
     let description = match fields.presence("description") {
@@ -92,19 +92,19 @@ pub fn cue_change(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<
     };
     let schedule = fields.object("schedule").map(|mut schedule| {
         let kind = schedule.one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
-        let parts = SchedulePatch { kind, ..schedule_parts(&mut schedule) };
-        schedule.forbid_rest();
-        parts
+        let patch = SchedulePatch { kind, ..parse_schedule(&mut schedule) };
+        schedule.forbid_unknown();
+        patch
     });
     let callback = fields.object("callback").map_or(Ok(CallbackPatch::default()), |mut callback| {
-        let parts = callback_parts(&mut callback, policy);
-        callback.forbid_rest();
-        parts
+        let patch = parse_callback(&mut callback, policy);
+        callback.forbid_unknown();
+        patch
     });
-    let retry = retry_parts(&mut fields, None);
-    let on_failure = on_failure_parts(&mut fields, policy, None);
-    let verification = verification(&mut fields, None);
-    fields.forbid_rest();
+    let retry = parse_retry(&mut fields, None);
+    let on_failure = parse_on_failure(&mut fields, policy, None);
+    let verification = parse_verification(&mut fields, None);
+    fields.forbid_unknown();
     fields.finish()?;
     Ok(CuePatch {
         status: status
@@ -120,21 +120,21 @@ pub fn cue_change(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<
     })
 }
 
-/// Reads the `schedule` of a preview.
+/// Parses the `schedule` of a preview.
 ///
 /// # Errors
-/// As for a create.
-pub fn schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
+/// As [`new_cue`].
+pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
     let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
-    let parts = schedule_parts(&mut schedule);
-    Some(parts.schedule(kind?))
+    let patch = parse_schedule(&mut schedule);
+    Some(patch.schedule(kind?))
 }
 
-fn schedule_parts(fields: &mut JsonFields<'_>) -> SchedulePatch {
+fn parse_schedule(fields: &mut JsonFields<'_>) -> SchedulePatch {
     SchedulePatch {
         kind: None,
-        // However long: the domain says what is wrong with them.
+        // Without a length limit: the domain returns a more helpful error for a long text.
         cron: fields.string("cron", 0..=usize::MAX),
         at: fields.string("at", 0..=usize::MAX),
         timezone: fields.string("timezone", 0..=usize::MAX),
@@ -142,35 +142,35 @@ fn schedule_parts(fields: &mut JsonFields<'_>) -> SchedulePatch {
     }
 }
 
-/// The callback of a create: a webhook cue needs a URL, a worker cue's is left aside.
-fn callback(
+/// Parses the callback of a create: required for a webhook cue, ignored for a worker cue.
+fn parse_new_callback(
     fields: &mut JsonFields<'_>,
-    worker: bool,
-    webhook: bool,
+    is_worker: bool,
+    is_webhook: bool,
     policy: &AddressPolicy,
     unknown: &mut Vec<String>,
 ) -> std::result::Result<CallbackPatch, Refusal> {
-    if worker {
+    if is_worker {
         if fields.any("callback").is_some() {
-            unknown.push("callback (a worker cue has none)".to_owned());
+            unknown.push("callback (not used by a worker cue)".to_owned());
         }
         return Ok(CallbackPatch::default());
     }
     let Some(mut callback) = fields.object("callback") else {
-        if webhook && fields.any("callback").is_none() {
-            fields.missing("callback");
+        if is_webhook && fields.any("callback").is_none() {
+            fields.add_missing("callback");
         }
         return Ok(CallbackPatch::default());
     };
     if callback.any("url").is_none() {
-        callback.missing("url");
+        callback.add_missing("url");
     }
-    let parts = callback_parts(&mut callback, policy);
-    note_unknown(&callback, "callback", unknown);
-    parts
+    let patch = parse_callback(&mut callback, policy);
+    add_unknown(&callback, "callback", unknown);
+    patch
 }
 
-fn callback_parts(
+fn parse_callback(
     fields: &mut JsonFields<'_>,
     policy: &AddressPolicy,
 ) -> std::result::Result<CallbackPatch, Refusal> {
@@ -187,19 +187,19 @@ fn callback_parts(
     Ok(CallbackPatch { url, method, headers })
 }
 
-fn retry_parts(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> RetryPatch {
+fn parse_retry(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> RetryPatch {
     let Some(mut retry) = fields.object("retry") else { return RetryPatch::default() };
     let max_attempts =
         retry.integer("max_attempts", 1..=10).and_then(|attempts| u32::try_from(attempts).ok());
     let backoff_minutes = retry.numbers("backoff_minutes", 1..=10);
-    if backoff_minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF).contains(minutes)) {
-        retry.refuse("backoff_minutes", "minutes should be from 0 to 525600, a year");
+    if backoff_minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
+        retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
     }
-    note_or_forbid(&retry, "retry", unknown);
+    add_or_forbid_unknown(&retry, "retry", unknown);
     RetryPatch { max_attempts, backoff_minutes }
 }
 
-fn on_failure_parts(
+fn parse_on_failure(
     fields: &mut JsonFields<'_>,
     policy: &AddressPolicy,
     unknown: Option<&mut Vec<String>>,
@@ -211,17 +211,17 @@ fn on_failure_parts(
         _ => Some(on_failure.string("webhook", 0..=usize::MAX)),
     };
     let pause = on_failure.boolean("pause");
-    note_or_forbid(&on_failure, "on_failure", unknown);
+    add_or_forbid_unknown(&on_failure, "on_failure", unknown);
     if let Some(Some(url)) = &webhook {
         check_url_of("on_failure.webhook", url, policy)?;
     }
     Ok(OnFailurePatch { email, webhook, pause })
 }
 
-/// Checks the URL in a field that is like a callback's (contract §4), but has no headers beside it.
+/// Checks a URL by the rules of a callback (contract §4), in a field without headers next to it.
 ///
 /// # Errors
-/// `invalid_callback_url`, naming the field.
+/// `invalid_callback_url` with the name of the field.
 pub(in crate::http) fn check_url_of(
     field: &str,
     url: &str,
@@ -230,8 +230,8 @@ pub(in crate::http) fn check_url_of(
     let named = |error: UrlError| {
         let message = match &error {
             UrlError::UserInfo => format!(
-                "{field} must not hold a user name or password: what is sent there is signed, and its receiver \
-                 knows it by that"
+                "{field} must not contain a user name or password; remove them: the request is signed, and its \
+                 receiver can verify the signature"
             ),
             other => other.to_string().replacen("callback.url", field, 1),
         };
@@ -240,27 +240,30 @@ pub(in crate::http) fn check_url_of(
     check_url(url, policy).map(|_| ()).map_err(named)
 }
 
-fn verification(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> Option<VerificationMode> {
+fn parse_verification(
+    fields: &mut JsonFields<'_>,
+    unknown: Option<&mut Vec<String>>,
+) -> Option<VerificationMode> {
     let mut verification = fields.object("verification")?;
     let mode =
         verification.required_one_of("mode", &VerificationMode::WORDS).and_then(VerificationMode::parse);
-    note_or_forbid(&verification, "verification", unknown);
+    add_or_forbid_unknown(&verification, "verification", unknown);
     mode
 }
 
-fn note_or_forbid(fields: &JsonFields<'_>, within: &str, unknown: Option<&mut Vec<String>>) {
+fn add_or_forbid_unknown(fields: &JsonFields<'_>, parent: &str, unknown: Option<&mut Vec<String>>) {
     match unknown {
-        Some(unknown) => note_unknown(fields, within, unknown),
-        None => fields.forbid_rest(),
+        Some(unknown) => add_unknown(fields, parent, unknown),
+        None => fields.forbid_unknown(),
     }
 }
 
-fn note_unknown(fields: &JsonFields<'_>, within: &str, unknown: &mut Vec<String>) {
-    unknown.extend(fields.rest().into_iter().map(|name| format!("{within}.{name}")));
+fn add_unknown(fields: &JsonFields<'_>, parent: &str, unknown: &mut Vec<String>) {
+    unknown.extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
 }
 
-fn warning(unknown: &[String]) -> Option<String> {
-    // A body can hold very many names; the first tell the caller enough.
-    let named: String = unknown.join(", ").chars().take(500).collect();
-    (!unknown.is_empty()).then(|| format!("Fields that were ignored: {named}"))
+fn ignored_fields_warning(unknown: &[String]) -> Option<String> {
+    // A body of 2 MB can contain a very long list of names.
+    let names: String = unknown.join(", ").chars().take(500).collect();
+    (!unknown.is_empty()).then(|| format!("Ignored fields: {names}"))
 }

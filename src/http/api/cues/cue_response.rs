@@ -1,4 +1,4 @@
-//! A cue as answers write it.
+//! The JSON of a cue.
 
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
@@ -10,8 +10,8 @@ use crate::domain::webhook::callback::{Callback, Method};
 use crate::http::api::executions::execution_response::ExecutionView;
 use crate::http::response::{JsonTimestamp, instant_with_offset};
 
-/// A cue with all its fields (contract §4). Written from a struct and not by way of a tree of values: it is the answer to
-/// every create and every look.
+/// All fields of a cue (contract §4). Serialized directly, without building a `serde_json::Value` first, because every
+/// create and every read returns it.
 #[derive(Debug, Serialize)]
 pub struct CueView<'a> {
     id: &'a str,
@@ -32,29 +32,29 @@ pub struct CueView<'a> {
     warning: Option<&'a str>,
     created_at: JsonTimestamp,
     updated_at: JsonTimestamp,
-    /// Every answer but the list shows it.
+    /// `None` in a list, `Some(None)` for a cue without a payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Option<&'a Value>>,
     #[serde(flatten)]
     history: Option<HistoryView<'a>>,
 }
 
-/// The newest executions of a cue, a page of them.
+/// One page of the executions of a cue, newest first.
 #[derive(Debug, Serialize)]
 pub struct HistoryView<'a> {
     pub executions: Vec<ExecutionView<'a>>,
     pub execution_total: i64,
-    pub execution_limit: i64,
-    pub execution_offset: i64,
+    pub execution_limit: u32,
+    pub execution_offset: u64,
 }
 
-/// A page of a list of cues.
+/// One page of a list of cues.
 #[derive(Debug, Serialize)]
 pub struct CueListView<'a> {
     pub cues: Vec<CueView<'a>>,
     pub total: i64,
-    pub limit: i64,
-    pub offset: i64,
+    pub limit: u32,
+    pub offset: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,9 +82,8 @@ struct VerificationView {
 struct CallbackView<'a>(Option<&'a Callback>);
 
 impl<'a> CueView<'a> {
-    /// A cue as a list shows it: without its payload.
-    #[must_use]
-    pub fn listed(cue: &'a Cue) -> Self {
+    /// The form in a list, without the payload.
+    pub fn without_payload(cue: &'a Cue) -> Self {
         let (r#type, cron, at) = match &cue.schedule.when {
             ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None),
             ScheduleSpec::Once(at) => ("once", None, Some(JsonTimestamp(*at))),
@@ -117,13 +116,10 @@ impl<'a> CueView<'a> {
         }
     }
 
-    /// A cue with its payload.
-    #[must_use]
-    pub fn whole(shown: &'a CueWithPayload) -> Self {
-        Self { payload: Some(shown.payload.as_ref()), ..Self::listed(&shown.cue) }
+    pub fn with_payload(cue: &'a CueWithPayload) -> Self {
+        Self { payload: Some(cue.payload.as_ref()), ..Self::without_payload(&cue.cue) }
     }
 
-    /// The same with a page of its executions.
     #[must_use]
     pub fn with_history(self, history: HistoryView<'a>) -> Self {
         Self { history: Some(history), ..self }
@@ -131,16 +127,16 @@ impl<'a> CueView<'a> {
 }
 
 impl Serialize for CallbackView<'_> {
-    /// Of a worker cue the shape without a URL.
+    /// A worker cue has no callback; its `url` is `null`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (url, method) =
             self.0.map_or((None, Method::default()), |callback| (Some(&callback.url), callback.method));
         let headers = self.0.map_or(&[][..], |callback| &callback.headers);
-        let mut shown = serializer.serialize_struct("callback", 3)?;
-        shown.serialize_field("url", &url)?;
-        shown.serialize_field("method", method.as_str())?;
-        shown.serialize_field("headers", &HeadersView(headers))?;
-        shown.end()
+        let mut object = serializer.serialize_struct("callback", 3)?;
+        object.serialize_field("url", &url)?;
+        object.serialize_field("method", method.as_str())?;
+        object.serialize_field("headers", &HeadersView(headers))?;
+        object.end()
     }
 }
 
@@ -148,24 +144,24 @@ struct HeadersView<'a>(&'a [(String, String)]);
 
 impl Serialize for HeadersView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut shown = serializer.serialize_map(Some(self.0.len()))?;
+        let mut object = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in self.0 {
-            shown.serialize_entry(name, value)?;
+            object.serialize_entry(name, value)?;
         }
-        shown.end()
+        object.end()
     }
 }
 
-/// A whole number as an integer (contract §4).
+/// Serializes whole numbers as integers (contract §4).
 fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut shown = serializer.serialize_seq(Some(minutes.len()))?;
+    let mut list = serializer.serialize_seq(Some(minutes.len()))?;
     for minutes in minutes {
-        // Bounded by a year when it was read, so that the integer holds it.
+        // At most the minutes of a year (see `MAX_BACKOFF_MINUTES`), so the integer cannot overflow.
         if minutes.fract() == 0.0 {
-            shown.serialize_element(&(*minutes as i64))?;
+            list.serialize_element(&(*minutes as i64))?;
         } else {
-            shown.serialize_element(minutes)?;
+            list.serialize_element(minutes)?;
         }
     }
-    shown.end()
+    list.end()
 }

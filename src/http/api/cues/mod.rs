@@ -14,84 +14,76 @@ use crate::actions::manual_runs::{FireRequest, ManualRun};
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::CueStatus;
-use crate::domain::execution::ExecutionStatus;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::{cue_change, new_cue, schedule};
+use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
 use crate::http::api::cues::cue_response::{CueListView, CueView, HistoryView};
-use crate::http::api::executions::execution_response::ExecutionView;
+use crate::http::api::executions::execution_response::{ExecutionView, render_run};
+use crate::http::input::query::Pagination;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, text_of};
+use crate::http::response::{Response, instant, to_json};
 use crate::store::cues::due_cues;
 use crate::store::executions::execution_list;
 use crate::store::{ReadTx, cues};
 
-/// A cue that ran more often has a history that takes a while to count.
+/// A cue with more runs is read on the thread for slow reads: counting its executions takes longer than a short read
+/// may block the thread of the connection. A larger value saves thread switches; a smaller one protects other requests.
 const SHORT_HISTORY: i64 = 1_000;
 
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
-    let call = idempotent_call(&request, "POST /v1/cues")?;
-    Ok(answered(actions::create(&request.app, &caller, new, call, created)?.await?))
+    let call = idempotency_request(&request, "POST /v1/cues")?;
+    Ok(from_stored(actions::create(&request.app, &caller, new, call, created)?.await?))
 }
 
 /// `GET /v1/cues?status&limit&offset`
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let status = query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse);
-    let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
+    let pagination = query.pagination(20);
     query.finish()?;
     let (page, total) = request
         .app
         .store
-        .read(move |read| {
-            cues::list(
-                read,
-                caller.user_key,
-                status,
-                u32::try_from(limit).unwrap_or(100),
-                offset.unsigned_abs(),
-            )
-        })
+        .read(move |read| cues::list(read, caller.user_key, status, pagination.limit, pagination.offset))
         .await?;
-    let cues = page.iter().map(CueView::listed).collect();
-    Response::from_body(&CueListView { cues, total, limit, offset })
+    let cues = page.iter().map(CueView::without_payload).collect();
+    Response::from_body(&CueListView { cues, total, limit: pagination.limit, offset: pagination.offset })
 }
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
-    let limit = query.integer("execution_limit", 1..=100, 10);
-    let offset = query.integer("execution_offset", 0..=i64::MAX, 0);
+    let Pagination { limit, offset } = query.pagination_of("execution_limit", "execution_offset", 10);
     query.finish()?;
     let store = &request.app.store;
     let found = store.read_inline_single(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
     let (cue, payload) = found.ok_or_else(not_found)?;
-    let (key, most) = (cue.key, u32::try_from(limit).unwrap_or(100));
-    let look = move |read: &ReadTx<'_>| execution_list::list_of_cue(read, key, most, offset.unsigned_abs());
+    let key = cue.key;
+    let list = move |read: &ReadTx<'_>| execution_list::list_of_cue(read, key, limit, offset);
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
-        1..=SHORT_HISTORY => store.read_inline(look).await?,
-        _ => store.read_slow(look).await?,
+        1..=SHORT_HISTORY => store.read_inline(list).await?,
+        _ => store.read_slow(list).await?,
     };
-    let shown = CueWithPayload { cue, payload };
+    let cue = CueWithPayload { cue, payload };
     let history = HistoryView {
         executions: page.iter().map(ExecutionView::from).collect(),
         execution_total: total,
         execution_limit: limit,
         execution_offset: offset,
     };
-    Response::from_body(&CueView::whole(&shown).with_history(history))
+    Response::from_body(&CueView::with_payload(&cue).with_history(history))
 }
 
 /// `PATCH /v1/cues/{cue_id}`
 pub async fn update(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let change = cue_change(request.fields()?, &request.app.config.callbacks)?;
+    let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
     let id = request.param("cue_id").to_owned();
-    let updated = actions::update(&request.app, &caller, id, change)?.await?;
-    Response::from_body(&CueView::whole(&updated))
+    let updated = actions::update(&request.app, &caller, id, patch)?.await?;
+    Response::from_body(&CueView::with_payload(&updated))
 }
 
 /// `DELETE /v1/cues/{cue_id}`
@@ -108,16 +100,16 @@ pub async fn fire(request: Request) -> Result<Response> {
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override").cloned().map(Value::Object);
     let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
-    // A misspelt `send_at` would run the cue at once.
-    fields.forbid_rest();
+    // Ignoring a misspelled `send_at` would run the cue immediately.
+    fields.forbid_unknown();
     fields.finish()?;
     let fire = FireRequest { send_at, payload_override, replace };
-    let call = idempotent_call(&request, &format!("POST /v1/cues/{id}/fire"))?;
+    let call = idempotency_request(&request, &format!("POST /v1/cues/{id}/fire"))?;
     let render = |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
-    Ok(answered(manual_runs::fire(&request.app, &caller, id, fire, call, render).await?))
+    Ok(from_stored(manual_runs::fire(&request.app, &caller, id, fire, call, render).await?))
 }
 
-/// `GET /v1/cues/{cue_id}/upcoming?limit`: none while no run is planned.
+/// `GET /v1/cues/{cue_id}/upcoming?limit`: an empty list if no run is scheduled.
 pub async fn upcoming(request: Request) -> Result<Response> {
     let (caller, id, limit) =
         (request.caller()?, request.param("cue_id").to_owned(), upcoming_limit(&request)?);
@@ -137,7 +129,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
 pub async fn preview(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let limit = fields.integer("limit", 1..=100).unwrap_or(10);
-    let parsed = schedule(&mut fields);
+    let parsed = preview_schedule(&mut fields);
     fields.finish()?;
     let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
     let schedule = schedule?;
@@ -150,14 +142,14 @@ pub async fn preview(request: Request) -> Result<Response> {
 /// `GET /v1/cues/{cue_id}/missed?limit&offset`
 pub async fn missed(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
-    let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
+    let pagination = query.pagination(20);
     query.finish()?;
     let (rows, total) = request
         .app
         .store
         .read(move |read| {
             let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-            due_cues::list_missed(read, cue.key, u32::try_from(limit).unwrap_or(100), offset.unsigned_abs())
+            due_cues::list_missed(read, cue.key, pagination.limit, pagination.offset)
         })
         .await?;
     let rows: Vec<Value> = rows
@@ -169,21 +161,9 @@ pub async fn missed(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"missed": rows, "total": total})))
 }
 
-/// A cue as the answer to its creation, which an `Idempotency-Key` keeps.
-fn created(shown: &CueWithPayload) -> Result<StoredResponse> {
-    Ok(StoredResponse { status: 201, body: text_of(&CueView::whole(shown))? })
-}
-
-/// A run that was asked for, as `fire` and `replay` answer.
-pub(in crate::http) fn render_run(run: &ManualRun) -> Value {
-    json!({
-        "id": run.execution_id.to_string(),
-        "execution_id": run.execution_id.to_string(),
-        "cue_id": run.cue_id,
-        "scheduled_for": instant(run.scheduled_for),
-        "status": ExecutionStatus::Pending.as_str(),
-        "triggered_by": run.triggered_by.as_str(),
-    })
+/// Renders the response to a create. An `Idempotency-Key` stores it for a repetition of the request.
+fn created(cue: &CueWithPayload) -> Result<StoredResponse> {
+    Ok(StoredResponse { status: 201, body: to_json(&CueView::with_payload(cue))? })
 }
 
 fn upcoming_limit(request: &Request) -> Result<usize> {
@@ -193,14 +173,15 @@ fn upcoming_limit(request: &Request) -> Result<usize> {
     Ok(usize::try_from(limit).unwrap_or(10))
 }
 
-/// The `Idempotency-Key` of a request to `route`, with what tells it from another request.
-fn idempotent_call(request: &Request, route: &str) -> Result<Option<IdempotencyRequest>> {
+/// Returns the `Idempotency-Key` of a request, with a fingerprint of its route and body: the same key on a different
+/// request is a conflict.
+fn idempotency_request(request: &Request, route: &str) -> Result<Option<IdempotencyRequest>> {
     const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
     let Some(value) = request.headers.get(HEADER) else { return Ok(None) };
     match value.to_str() {
         Ok(key) if (1..=255).contains(&key.len()) => {
-            let asked = [route.as_bytes(), b"\n", request.body()].concat();
-            Ok(Some(IdempotencyRequest { key: key.to_owned(), fingerprint: sha256(&asked) }))
+            let content = [route.as_bytes(), b"\n", request.body()].concat();
+            Ok(Some(IdempotencyRequest { key: key.to_owned(), fingerprint: sha256(&content) }))
         }
         _ => Err(Refusal::invalid(vec![FieldError {
             kind: "value_error",
@@ -212,6 +193,6 @@ fn idempotent_call(request: &Request, route: &str) -> Result<Option<IdempotencyR
     }
 }
 
-fn answered(answer: StoredResponse) -> Response {
-    Response::json(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK), answer.body)
+fn from_stored(stored: StoredResponse) -> Response {
+    Response::json(StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK), stored.body)
 }

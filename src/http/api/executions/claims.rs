@@ -1,4 +1,4 @@
-//! Work for workers over HTTP: what can be claimed, with a long poll, and the claim.
+//! Executions for workers: the list of claimable ones, with long polling, and the claim.
 
 use std::time::Duration;
 
@@ -8,10 +8,9 @@ use crate::actions::executions::{self as actions, ClaimedExecution};
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
-use crate::http::api::executions::execution_id;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
-use crate::http::server::connection::within;
+use crate::http::timeout::within;
 use crate::store::executions::claims;
 use crate::store::executions::claims::{ClaimFilter, ClaimableExecution};
 
@@ -27,23 +26,23 @@ pub async fn list(request: Request) -> Result<Response> {
     query.finish()?;
     let (limit, wait) = (u32::try_from(limit).unwrap_or(1), u64::try_from(wait).unwrap_or(0));
     let found = match wait {
-        0 => look(&request, &filter, limit).await?,
+        0 => list_claimable(&request, &filter, limit).await?,
         seconds => {
             let found = within(Duration::from_secs(seconds), await_work(request, filter, limit)).await;
             found.unwrap_or_else(|| Ok(Vec::new()))?
         }
     };
-    Ok(Response::ok(&json!({"executions": found.into_iter().map(claimable).collect::<Vec<_>>()})))
+    Ok(Response::ok(&json!({"executions": found.into_iter().map(render_claimable).collect::<Vec<_>>()})))
 }
 
 /// `POST /v1/executions/{execution_id}/claim`.
 pub async fn claim(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
-    let claimed = actions::claim(&request.app, caller.user_key, id, named(worker)).await?;
-    Ok(Response::ok(&claim_answer(claimed)))
+    let claimed = actions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
+    Ok(Response::ok(&render_claim(claimed)))
 }
 
 /// `POST /v1/executions/claim`.
@@ -53,33 +52,37 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     let worker = fields.string("worker_id", 1..=255);
     let task = fields.string("task", 0..=1_048_576);
     fields.finish()?;
-    let claimed = actions::claim_next(&request.app, caller.user_key, task, named(worker)).await?;
-    Ok(Response::ok(&claim_answer(claimed)))
+    let claimed = actions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
+    Ok(Response::ok(&render_claim(claimed)))
 }
 
-/// Looks until there is work or the server stops.
+/// Waits until an execution is claimable or the server stops.
 async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
     let mut stopping = request.stopping.clone();
-    // Taken before the first look, so that work that comes during it is not missed.
+    // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
     loop {
-        let found = look(&request, &filter, limit).await?;
+        let found = list_claimable(&request, &filter, limit).await?;
         if !found.is_empty() {
             return Ok(found);
         }
         tokio::select! {
-            rung = notifier.changed() => if rung.is_err() { return Ok(found) },
+            changed = notifier.changed() => if changed.is_err() { return Ok(found) },
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(found),
         }
     }
 }
 
-async fn look(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
+async fn list_claimable(
+    request: &Request,
+    filter: &ClaimFilter,
+    limit: u32,
+) -> Result<Vec<ClaimableExecution>> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
     request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
-fn claimable(it: ClaimableExecution) -> Value {
+fn render_claimable(it: ClaimableExecution) -> Value {
     let id = it.id.to_string();
     json!({
         "id": id,
@@ -89,11 +92,11 @@ fn claimable(it: ClaimableExecution) -> Value {
         "task": it.task,
         "attempt": it.attempt,
         "scheduled_for": instant(it.scheduled_for),
-        "payload": payload(it.payload),
+        "payload": payload_or_empty(it.payload),
     })
 }
 
-fn claim_answer(it: ClaimedExecution) -> Value {
+fn render_claim(it: ClaimedExecution) -> Value {
     json!({
         "claimed": true,
         "execution_id": it.id.to_string(),
@@ -102,15 +105,15 @@ fn claim_answer(it: ClaimedExecution) -> Value {
         "scheduled_for": instant(it.scheduled_for),
         "attempt": it.attempt,
         "lease_seconds": LEASE.as_secs(),
-        "payload": payload(it.payload),
+        "payload": payload_or_empty(it.payload),
     })
 }
 
-/// Workers are promised an object (spec §4).
-fn payload(payload: Option<Value>) -> Value {
+/// A worker always receives an object (contract §7).
+fn payload_or_empty(payload: Option<Value>) -> Value {
     payload.unwrap_or_else(|| json!({}))
 }
 
-fn named(worker: Option<String>) -> String {
+fn worker_id(worker: Option<String>) -> String {
     worker.unwrap_or_else(|| ANONYMOUS.to_owned())
 }

@@ -1,14 +1,16 @@
-//! An execution as answers write it.
+//! The JSON of an execution.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::actions::manual_runs::ManualRun;
+use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
-use crate::http::response::JsonTimestamp;
+use crate::http::response::{JsonTimestamp, instant};
 use crate::store::executions::ExecutionDetails;
 
-/// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.
+/// All fields of an execution (contract §5). `outcome` and `verdict` are absent until they exist.
 #[derive(Debug, Serialize)]
 pub struct ExecutionView<'a> {
     id: String,
@@ -37,7 +39,7 @@ pub struct ExecutionView<'a> {
     verdict: Option<VerdictView<'a>>,
 }
 
-/// What a worker reported.
+/// The outcome that a worker reported.
 #[derive(Debug, Serialize)]
 pub struct OutcomeView<'a> {
     success: bool,
@@ -48,7 +50,7 @@ pub struct OutcomeView<'a> {
     error: Option<&'a str>,
 }
 
-/// What a person said of an outcome.
+/// The verdict of a person about an outcome.
 #[derive(Debug, Serialize)]
 pub struct VerdictView<'a> {
     valid: bool,
@@ -57,11 +59,11 @@ pub struct VerdictView<'a> {
 }
 
 impl<'a> From<&'a ExecutionDetails> for ExecutionView<'a> {
-    fn from(listed: &'a ExecutionDetails) -> Self {
-        let (it, outcome) = (&listed.execution, listed.outcome.as_ref());
+    fn from(details: &'a ExecutionDetails) -> Self {
+        let (it, outcome) = (&details.execution, details.outcome.as_ref());
         Self {
             id: it.id.to_string(),
-            cue_id: &listed.cue_id,
+            cue_id: &details.cue_id,
             status: it.status.as_str(),
             scheduled_for: JsonTimestamp(it.scheduled_for),
             triggered_by: it.triggered_by.as_str(),
@@ -106,4 +108,16 @@ impl<'a> From<&'a Verdict> for VerdictView<'a> {
             verified_at: JsonTimestamp(verdict.verified_at),
         }
     }
+}
+
+/// Renders a manual run as `fire` and `replay` return it.
+pub fn render_run(run: &ManualRun) -> Value {
+    json!({
+        "id": run.execution_id.to_string(),
+        "execution_id": run.execution_id.to_string(),
+        "cue_id": run.cue_id,
+        "scheduled_for": instant(run.scheduled_for),
+        "status": ExecutionStatus::Pending.as_str(),
+        "triggered_by": run.triggered_by.as_str(),
+    })
 }

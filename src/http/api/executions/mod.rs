@@ -1,5 +1,5 @@
-//! Executions over HTTP: reading one, reporting on it, and how one is written as JSON. Claims are in `claims`, what
-//! follows a report in `verification`.
+//! `/v1/executions`: reading, replay, outcome and lease. Claims are in `claims`, the steps after a reported outcome in
+//! `verification`.
 
 pub mod claims;
 pub(in crate::http) mod execution_response;
@@ -12,11 +12,9 @@ use crate::actions::manual_runs;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
-use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::http::api::cues::render_run;
-use crate::http::api::executions::execution_response::{ExecutionView, OutcomeView};
-use crate::http::api::executions::verification::{read_evidence, text};
+use crate::http::api::executions::execution_response::{ExecutionView, OutcomeView, render_run};
+use crate::http::api::executions::verification::{read_bounded_text, read_evidence};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
@@ -26,7 +24,7 @@ use crate::store::executions::execution_list::ExecutionFilter;
 
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
         request.app.store.read_inline_single(move |read| executions::find(read, caller.user_key, id)).await?;
     Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
@@ -35,21 +33,19 @@ pub async fn show(request: Request) -> Result<Response> {
 /// `GET /v1/executions?cue_id&status&status__in&outcome_state&worker_id&triggered_by&limit&offset`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
-    let (limit, offset) = (query.integer("limit", 1..=100, 20), query.integer("offset", 0..=i64::MAX, 0));
-    let (one, some) = (
-        query.one_of("status", &ExecutionStatus::WORDS),
-        query.some_of("status__in", &ExecutionStatus::WORDS),
-    );
-    let words = some.unwrap_or_else(|| one.into_iter().collect());
-    if one.is_some_and(|one| !words.contains(&one)) {
-        query.refuse("status", "is none of status__in: give one of the two");
+    let pagination = query.pagination(20);
+    let status = query.one_of("status", &ExecutionStatus::WORDS);
+    let status_in = query.some_of("status__in", &ExecutionStatus::WORDS);
+    let allowed = status_in.unwrap_or_else(|| status.into_iter().collect());
+    if status.is_some_and(|status| !allowed.contains(&status)) {
+        query.reject("status", "status is not in status__in; send only one of the two");
     }
-    let mut words = one.map_or(words, |one| vec![one]);
-    words.sort_unstable();
-    words.dedup();
+    let mut statuses = status.map_or(allowed, |status| vec![status]);
+    statuses.sort_unstable();
+    statuses.dedup();
     let filter = ExecutionFilter {
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
-        statuses: words.into_iter().filter_map(ExecutionStatus::parse).collect(),
+        statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
         outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
         worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
@@ -59,17 +55,16 @@ pub async fn list(request: Request) -> Result<Response> {
         .app
         .store
         .read_slow(move |read| {
-            let limit = u32::try_from(limit).unwrap_or(100);
-            execution_list::list(read, caller.user_key, &filter, limit, offset.unsigned_abs())
+            execution_list::list(read, caller.user_key, &filter, pagination.limit, pagination.offset)
         })
         .await?;
     let page: Vec<ExecutionView<'_>> = page.iter().map(ExecutionView::from).collect();
-    Response::page("executions", &page, total, limit, offset)
+    Response::page("executions", &page, total, pagination)
 }
 
 /// `POST /v1/executions/{execution_id}/replay`.
 pub async fn replay(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
     body["replayed_from"] = id.to_string().into();
     Ok(Response::ok(&body))
@@ -77,7 +72,7 @@ pub async fn replay(request: Request) -> Result<Response> {
 
 /// `POST /v1/executions/{execution_id}/outcome`.
 pub async fn report(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let report = read_report(request.fields()?)?;
     let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
     Ok(Response::ok(&json!({
@@ -89,8 +84,8 @@ pub async fn report(request: Request) -> Result<Response> {
 }
 
 /// `POST /v1/executions/{execution_id}/heartbeat`.
-pub async fn extend(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+pub async fn extend_lease(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let worker = request.header("x-worker-id").map(str::to_owned);
     let until = actions::extend(&request.app, caller.user_key, id, worker).await?;
     Ok(Response::ok(&json!({
@@ -100,18 +95,13 @@ pub async fn extend(request: Request) -> Result<Response> {
     })))
 }
 
-/// The execution that the path names. What is no UUID names none.
-pub(in crate::http) fn execution_id(request: &Request) -> Result<ExecutionId> {
-    Ok(ExecutionId::parse(request.param("execution_id")).ok_or_else(actions::not_found)?)
-}
-
 fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport> {
     let success = fields.required_boolean("success");
-    let result = text(&mut fields, "result");
-    let error = text(&mut fields, "error");
+    let result = read_bounded_text(&mut fields, "result");
+    let error = read_bounded_text(&mut fields, "error");
     let metadata = fields.dictionary("metadata").cloned();
     let evidence = read_evidence(&mut fields);
     fields.finish()?;
-    // `finish` has refused a report without it.
+    // `finish` has returned an error if `success` is missing.
     Ok(OutcomeReport { success: success.unwrap_or_default(), result, error, metadata, evidence })
 }

@@ -1,4 +1,4 @@
-//! What follows a report, over HTTP: a verdict, its withdrawal, further evidence; and how evidence is read.
+//! The steps after a reported outcome: verdict, return to pending, more evidence.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,6 @@ use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
 use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
 use crate::error::Result;
-use crate::http::api::executions::execution_id;
 use crate::http::api::executions::execution_response::VerdictView;
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
@@ -14,12 +13,12 @@ use crate::http::response::Response;
 
 /// `POST /v1/executions/{execution_id}/verify`.
 pub async fn verify(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
     let valid = fields.boolean("valid").unwrap_or(true);
-    let reason = text(&mut fields, "reason");
-    // A misspelt `valid` must not pass for the approval that its absence means.
-    fields.forbid_rest();
+    let reason = read_bounded_text(&mut fields, "reason");
+    // An absent `valid` means approval, so a misspelled one must be an error.
+    fields.forbid_unknown();
     fields.finish()?;
     let recorded = actions::verify(&request.app, caller.user_key, id, valid, reason).await?;
     Ok(Response::ok(&json!({
@@ -30,10 +29,10 @@ pub async fn verify(request: Request) -> Result<Response> {
 }
 
 /// `POST /v1/executions/{execution_id}/verification-pending`.
-pub async fn make_pending(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+pub async fn set_pending(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let fields = request.optional_fields()?;
-    fields.forbid_rest();
+    fields.forbid_unknown();
     fields.finish()?;
     let recorded = actions::make_pending(&request.app, caller.user_key, id).await?;
     Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
@@ -41,13 +40,13 @@ pub async fn make_pending(request: Request) -> Result<Response> {
 
 /// `PATCH /v1/executions/{execution_id}/evidence`.
 pub async fn append_evidence(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, execution_id(&request)?);
+    let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.fields()?;
     let evidence = read_evidence(&mut fields);
     for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
-        fields.refuse(field, "evidence is not taken away: leave the field out, or give what it shows");
+        fields.reject(field, "evidence cannot be removed; omit the field or send a value");
     }
-    fields.forbid_rest();
+    fields.forbid_unknown();
     fields.finish()?;
     let updated = evidence.fields().is_some();
     let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
@@ -59,29 +58,29 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     })))
 }
 
-/// The evidence among the fields of a report, or of a body of its own.
+/// Reads the evidence from the fields of an outcome report or of a PATCH.
 pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     let mut evidence = Map::new();
     for name in TEXTS {
-        if let Some(text) = text(fields, name) {
+        if let Some(text) = read_bounded_text(fields, name) {
             evidence.insert(name.to_owned(), text.into());
         }
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
         if compact_object(&artifacts).len() > TEXT_BYTES {
-            fields.refuse(ARTIFACTS, &format!("at most {TEXT_BYTES} bytes of JSON are kept"));
+            fields.reject(ARTIFACTS, &format!("artifacts should have at most {TEXT_BYTES} bytes of JSON"));
         }
         evidence.extend(artifacts);
     }
     evidence.into()
 }
 
-/// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
-pub(in crate::http) fn text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
+/// Reads a text of at most [`TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
+pub(in crate::http) fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
     let text = fields.string(name, 0..=TEXT_BYTES)?;
     if text.len() > TEXT_BYTES {
-        fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));
+        fields.reject(name, &format!("text should have at most {TEXT_BYTES} bytes of UTF-8"));
     }
     Some(text)
 }

@@ -1,4 +1,4 @@
-//! `/health` and `/status`: how the service is, for people and for load balancers.
+//! `/health` for people and `/status` for load balancers.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::store::db::hold;
 use crate::store::maintenance::queue_stats;
 use crate::store::maintenance::queue_stats::QueueStats;
 
-/// What is said from the first answer on that damage spoilt until the next start, which looks at the file anew.
-const DAMAGED: &str = "the database file is damaged: stop cued, run cued check";
+/// Returned from the first read that meets the damage until the next start, which checks the file again.
+const DAMAGED: &str = "the database file is damaged: stop cued, then run `cued check`";
 
-/// `GET /health`: 200 whatever it finds.
+/// `GET /health`: always 200.
 pub async fn health(request: Request) -> Result<Response> {
     let (app, now) = (&request.app, request.now);
-    let look =
+    let found =
         app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::held_since(read)?))).await;
-    if let Err(error) = &look {
-        tracing::error!(request_id = request.id, "health cannot read the database: {error}");
+    if let Err(error) = &found {
+        tracing::error!(request_id = request.id, error = %error, "could not read the database");
     }
-    let cycle = app.engine_stats.cycle();
-    let database = database_word(app, look.is_ok());
-    let (queue, held_since) = look.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
-    let poller = poller_word(app, &cycle, held_since.is_some());
+    let pass = app.engine_stats.cycle();
+    let database = database_status(app, found.is_ok());
+    let (queue, held_since) = found.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
+    let poller = poller_status(app, &pass, held_since.is_some());
     let mut body = json!({
         "status": if database == "ok" && poller == "ok" { "healthy" } else { "degraded" },
         "version": env!("CARGO_PKG_VERSION"),
         "timestamp": instant_without_zone(now),
-        "services": {"database": database, "cache": "ok", "poller": poller, "worker": worker_word(queue.as_ref())},
-        "poller": render_cycle(&cycle, now),
+        "services": {"database": database, "cache": "ok", "poller": poller, "worker": worker_status(queue.as_ref())},
+        "poller": render_pass(&pass, now),
         "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
         "queue": queue.map(render_queue),
     });
@@ -48,31 +48,31 @@ pub async fn health(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
-/// `GET /status`: 503 only when the service cannot do its job.
+/// `GET /status`: 503 only if the database cannot be read.
 pub async fn status(request: Request) -> Result<Response> {
     let app = &request.app;
     let is_held = match app.store.read_inline_single(hold::is_held).await {
         Ok(is_held) => is_held,
         Err(error) => {
-            tracing::error!(request_id = request.id, "the database cannot be read: {error}");
+            tracing::error!(request_id = request.id, error = %error, "could not read the database");
             let reason = if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
             let body = json!({"status": "down", "reason": reason});
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
-    let well =
-        database_word(app, true) == "ok" && poller_word(app, &app.engine_stats.cycle(), is_held) == "ok";
-    let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
+    let is_healthy =
+        database_status(app, true) == "ok" && poller_status(app, &app.engine_stats.cycle(), is_held) == "ok";
+    let mut body = json!({"status": if is_healthy { "healthy" } else { "degraded" }});
     if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
     } else if is_held {
-        body["reason"] = json!("held: a restored copy fires nothing until `cued promote`");
+        body["reason"] = json!("held: a restored copy fires no cue until you run `cued promote`");
     }
     Ok(Response::ok(&body))
 }
 
-fn database_word(app: &App, readable: bool) -> &'static str {
-    match (readable, app.store.is_writable()) {
+fn database_status(app: &App, is_readable: bool) -> &'static str {
+    match (is_readable, app.store.is_writable()) {
         (true, _) if app.store.is_corrupt() => "damaged",
         (true, true) => "ok",
         (true, false) => "not writable",
@@ -80,20 +80,19 @@ fn database_word(app: &App, readable: bool) -> &'static str {
     }
 }
 
-fn poller_word(app: &App, cycle: &SchedulerPass, is_held: bool) -> &'static str {
+fn poller_status(app: &App, pass: &SchedulerPass, is_held: bool) -> &'static str {
     if is_held {
-        // Its monitor is to say so: what should fire does not.
+        // Not `ok`: monitoring should notice that due cues do not fire.
         return "held";
     }
-    word_after(app.clock.monotonic().saturating_sub(cycle.turned))
+    scheduler_status(app.clock.monotonic().saturating_sub(pass.turned))
 }
 
-/// What is said of a scheduler whose last pass ended so long ago.
-fn word_after(standing: Duration) -> &'static str {
-    if standing > DOWN_AFTER { "down" } else { "ok" }
+fn scheduler_status(since_last_pass: Duration) -> &'static str {
+    if since_last_pass > DOWN_AFTER { "down" } else { "ok" }
 }
 
-fn worker_word(queue: Option<&QueueStats>) -> &'static str {
+fn worker_status(queue: Option<&QueueStats>) -> &'static str {
     match queue {
         Some(queue) if queue.active_workers > 0 => "ok",
         Some(queue) if queue.any_workers => "stale",
@@ -101,12 +100,12 @@ fn worker_word(queue: Option<&QueueStats>) -> &'static str {
     }
 }
 
-fn render_cycle(cycle: &SchedulerPass, now: Timestamp) -> Value {
+fn render_pass(pass: &SchedulerPass, now: Timestamp) -> Value {
     json!({
-        "last_run": cycle.last_run.map(instant),
-        "seconds_ago": cycle.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
-        "cues_last_cycle": cycle.cues,
-        "cycle_duration_ms": u64::try_from(cycle.took.as_millis()).unwrap_or(u64::MAX),
+        "last_run": pass.last_run.map(instant),
+        "seconds_ago": pass.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
+        "cues_last_cycle": pass.cues,
+        "cycle_duration_ms": u64::try_from(pass.took.as_millis()).unwrap_or(u64::MAX),
     })
 }
 
@@ -124,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poller_is_down_when_it_has_stood_still_for_more_than_thirty_seconds() {
-        assert_eq!(word_after(Duration::from_secs(30)), "ok");
-        assert_eq!(word_after(Duration::from_millis(30_001)), "down");
+    fn the_poller_is_down_after_more_than_thirty_seconds_without_a_pass() {
+        assert_eq!(scheduler_status(Duration::from_secs(30)), "ok");
+        assert_eq!(scheduler_status(Duration::from_millis(30_001)), "down");
     }
 }

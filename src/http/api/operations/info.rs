@@ -1,4 +1,4 @@
-//! `/v1/info`: which program this is and how it was set up, for whoever is about to use it. No secrets.
+//! `/v1/info`: version and public configuration of the server, without secrets.
 
 use serde_json::json;
 

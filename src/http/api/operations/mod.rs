@@ -1,4 +1,4 @@
-//! Health, version, metrics and the test clock.
+//! Endpoints for operators: health, version, metrics and the test clock.
 
 pub mod health;
 pub mod info;

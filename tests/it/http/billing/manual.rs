@@ -98,7 +98,7 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
         &["pro, monthly", "100", "5000", "Request this plan"],
     );
     assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0), "looking changes nothing");
-    shows(&confirm(&server, &token), 200, &["on its way"]);
+    shows(&confirm(&server, &token), 200, &["was sent"]);
     assert_eq!(plan(&user), "free", "the operator has yet to decide");
     let printed = decide(&server, "approve");
     assert!(printed.contains("is on plan pro, monthly"), "{printed}");
@@ -117,7 +117,7 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
     shows(
         &submit(&server, "/billing/portal", &form),
         200,
-        &["Cancel the plan?", "3 of yours", "Yes, cancel"],
+        &["Cancel the plan?", "3 of your active cues", "Yes, cancel"],
     );
     assert_eq!(plan(&user), "pro", "asking changes nothing");
     let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
@@ -184,7 +184,7 @@ fn a_link_can_be_used_once_and_for_a_day() {
     let user = server.user();
     let first = checkout(&server, &user, "pro", "monthly");
     confirm(&server, &first);
-    shows(&confirm(&server, &first), 200, &["on its way"]);
+    shows(&confirm(&server, &first), 200, &["was sent"]);
     assert_eq!(waiting(&server).len(), 1, "confirming twice asks once");
     decide(&server, "decline");
     shows(&confirm(&server, &first), 200, &["was declined"]);
@@ -310,7 +310,7 @@ fn cancelling_takes_back_a_request_that_waits() {
     decide(&server, "approve");
     confirm(&server, &checkout(&server, &user, "scale", "monthly"));
     let token = portal(&server, &user);
-    shows(&see(&server, "/billing/portal", &token), 200, &["Your request for scale, monthly waits"]);
+    shows(&see(&server, "/billing/portal", &token), 200, &["Your request for scale, monthly is waiting"]);
     submit(&server, "/billing/portal", &format!("token={token}&confirmed=yes"));
     assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0));
 }

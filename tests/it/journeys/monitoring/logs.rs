@@ -136,7 +136,7 @@ fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
         let secrets = whole_life(&server, &mailbox, &receiver);
         assert_eq!(server.stop(), Some(0));
         let told = server.log();
-        for shown in ["a request was answered", "an attempt has ended", "a mail was sent", "unknown_name"] {
+        for shown in ["request completed", "an attempt has ended", "a mail was sent", "unknown_name"] {
             assert!(told.contains(shown), "the level is not the most talkative: {shown}: {told}");
         }
         assert!(!told.to_lowercase().contains("secret-") && !told.contains("SECRET"), "{told}");
@@ -181,7 +181,7 @@ fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
     let me = user.get("/v1/auth/me").expect(200);
     user.call("GET", "/v1/cues/cue_000000000000", &[("X-Request-Id", "mine-1")], b"").unwrap();
     server.client().send(b"nonsense\r\n\r\n").unwrap();
-    let answered = || Some(with_message(&server, "a request was answered")).filter(|lines| lines.len() == 4);
+    let answered = || Some(with_message(&server, "request completed")).filter(|lines| lines.len() == 4);
     let requests = until("four requests are logged", answered);
     let common = ["timestamp", "level", "message", "request_id", "route", "status", "duration_ms"];
     let with = |more: &[&'static str]| -> BTreeSet<&str> { common.iter().chain(more).copied().collect() };
@@ -233,9 +233,7 @@ fn as_text_the_same_is_a_line_of_names_and_values() {
     let server = Server::start(&[ALONE, &["--log-level", "debug"]].concat());
     server.client().get("/health").expect(200);
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));
-    for part in
-        ["DEBUG a request was answered request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"]
-    {
+    for part in ["DEBUG request completed request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"] {
         assert!(line.contains(part), "{part} in {line}");
     }
 }

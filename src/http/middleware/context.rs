@@ -1,0 +1,114 @@
+//! The facts about one request that its response and its log line need.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, HeaderName};
+use hyper::{Method, StatusCode};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::domain::account::client_ip::client_address;
+use crate::domain::account::credentials::may_hold_a_secret;
+use crate::domain::account::sliding_window::RateLimitStatus;
+use crate::error::Error;
+use crate::http::middleware::access_log::{self, AccessLogEntry};
+use crate::http::middleware::state::ServerState;
+use crate::http::pages;
+use crate::http::response::Response;
+use crate::http::router::{Access, Route};
+
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Complete enough for a response at every stage: a request that fails early keeps the defaults of the later fields.
+pub struct RequestContext {
+    pub id: String,
+    pub now: Timestamp,
+    /// The address of the peer, or the one that a trusted proxy forwards.
+    pub client_ip: IpAddr,
+    pub rate_limit: RateLimitStatus,
+    /// `None` until a route matches.
+    pub route: Option<&'static Route>,
+    /// `None` without a valid API key.
+    pub user_id: Option<String>,
+    /// The user has used 80 % of the monthly executions.
+    pub near_quota: bool,
+    /// The body has not been read to its end.
+    pub body_unread: bool,
+}
+
+impl RequestContext {
+    pub fn new(server: &ServerState, id: String, client_ip: IpAddr, body_unread: bool) -> Self {
+        let now = server.app.clock.now();
+        let rate_limit = server.rate_limiter.status(client_ip, now);
+        Self { id, now, client_ip, rate_limit, route: None, user_id: None, near_quota: false, body_unread }
+    }
+
+    pub fn is_page(&self) -> bool {
+        self.route.is_some_and(|route| route.access == Access::Page)
+    }
+
+    /// Renders an error as HTML for a page, and as JSON for everything else.
+    pub fn error_response(&self, error: Error) -> Response {
+        if self.is_page() { pages::error_response(error, &self.id) } else { Response::error(error, &self.id) }
+    }
+
+    /// Counts the finished request and writes its log line.
+    pub fn record(
+        &self,
+        server: &ServerState,
+        method: Option<&Method>,
+        status: StatusCode,
+        duration: Duration,
+    ) {
+        let (request_id, route, user_id) = (&self.id, self.route, self.user_id.as_deref());
+        let entry = AccessLogEntry { request_id, route, method, user_id, status, duration };
+        access_log::record(server, &entry);
+    }
+}
+
+pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    // A header that is not text becomes an invalid hop, so that no hop before it is trusted.
+    let hops = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or("-"));
+    client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies)
+}
+
+/// Returns the `X-Request-Id` of the client if it is safe to log, otherwise a new id.
+pub fn request_id(headers: &HeaderMap) -> String {
+    let is_safe = |id: &&str| {
+        // Clients do send API keys in the wrong header; the log must not store them.
+        !may_hold_a_secret(id)
+            && (1..=128).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+    };
+    let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_safe);
+    sent.map_or_else(new_request_id, str::to_owned)
+}
+
+pub fn new_request_id() -> String {
+    Uuid::new_v4().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_request_id_of_the_client_is_kept_only_if_it_is_safe() {
+        let id = |value: &str| {
+            let value = HeaderValue::from_str(value).unwrap();
+            request_id(&HeaderMap::from_iter([(REQUEST_ID, value)]))
+        };
+        assert_eq!(id("Req-1_a.b"), "Req-1_a.b");
+        assert_eq!(id(&"a".repeat(128)).len(), 128);
+        let secrets = ["cue_sk_0123456789abcdef0123456789abcdef", "whsec_0", "Bearer-cue_sk_0"];
+        for unsafe_id in
+            ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)].into_iter().chain(secrets)
+        {
+            assert!(Uuid::parse_str(&id(unsafe_id)).is_ok(), "{unsafe_id}");
+        }
+    }
+}
