@@ -11,3 +11,4 @@ pub mod notification;
 pub mod schedule;
 pub mod text;
 pub mod webhook;
+pub mod word_enum;

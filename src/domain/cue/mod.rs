@@ -14,65 +14,31 @@ use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
 use crate::domain::webhook::callback::Callback;
+use crate::domain::word_enum::word_enum;
 
-/// Where a cue stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CueStatus {
-    /// Its schedule runs, or its only run is under way.
-    Active,
-    /// Its schedule rests until it is resumed.
-    Paused,
-    /// Its only run succeeded.
-    Completed,
-    /// Its only run failed, or its next instant cannot be computed.
-    Failed,
-}
-
-impl CueStatus {
-    /// The words of the spec, in its order.
-    pub const WORDS: [&'static str; 4] = ["active", "paused", "completed", "failed"];
-
-    /// The word of the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Active, Self::Paused, Self::Completed, Self::Failed].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// Where a cue stands.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CueStatus {
+        /// Its schedule runs, or its only run is under way.
+        Active = "active",
+        /// Its schedule rests until it is resumed.
+        Paused = "paused",
+        /// Its only run succeeded.
+        Completed = "completed",
+        /// Its only run failed, or its next instant cannot be computed.
+        Failed = "failed",
     }
 }
 
-/// How a run reaches whoever does the work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// The payload is sent to the callback's URL.
-    Webhook,
-    /// A worker claims the execution.
-    Worker,
-}
-
-impl Transport {
-    /// The word of the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Webhook => "webhook",
-            Self::Worker => "worker",
-        }
-    }
-
-    /// The transport that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Webhook, Self::Worker].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// How a run reaches whoever does the work.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Transport {
+        /// The payload is sent to the callback's URL.
+        Webhook = "webhook",
+        /// A worker claims the execution.
+        Worker = "worker",
     }
 }
 

@@ -9,6 +9,7 @@ use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};
 use crate::domain::webhook::callback::{Callback, Method};
+use crate::domain::word_enum::word_enum;
 
 /// What a PATCH may ask of a cue's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,27 +37,14 @@ pub struct CuePatch {
     pub verification: Option<VerificationMode>,
 }
 
-/// The two types of a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScheduleKind {
-    /// By a cron line.
-    Recurring,
-    /// At one instant.
-    Once,
-}
-
-impl ScheduleKind {
-    /// The words of the spec.
-    pub const WORDS: [&'static str; 2] = ["recurring", "once"];
-
-    /// The type that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "recurring" => Some(Self::Recurring),
-            "once" => Some(Self::Once),
-            _ => None,
-        }
+word_enum! {
+    /// The two types of a schedule.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ScheduleKind {
+        /// By a cron line.
+        Recurring = "recurring",
+        /// At one instant.
+        Once = "once",
     }
 }
 

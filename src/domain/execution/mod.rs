@@ -12,49 +12,29 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::FRESH;
 use crate::domain::ids::ExecutionId;
+use crate::domain::word_enum::word_enum;
 
 /// How long a claim holds without a sign of life (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
 
-/// Where an execution stands (`contract.md` §5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ExecutionStatus {
-    /// Made; nobody has taken it up.
-    Pending,
-    /// A delivery is under way, or a worker holds a claim.
-    Delivering,
-    /// An attempt failed; another one follows.
-    Retrying,
-    /// Over: delivered, or reported as a success.
-    Success,
-    /// Over: given up, or reported as a failure.
-    Failed,
+word_enum! {
+    /// Where an execution stands (`contract.md` §5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum ExecutionStatus {
+        /// Made; nobody has taken it up.
+        Pending = "pending",
+        /// A delivery is under way, or a worker holds a claim.
+        Delivering = "delivering",
+        /// An attempt failed; another one follows.
+        Retrying = "retrying",
+        /// Over: delivered, or reported as a success.
+        Success = "success",
+        /// Over: given up, or reported as a failure.
+        Failed = "failed",
+    }
 }
 
 impl ExecutionStatus {
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] = ["pending", "delivering", "retrying", "success", "failed"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivering => "delivering",
-            Self::Retrying => "retrying",
-            Self::Success => "success",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Pending, Self::Delivering, Self::Retrying, Self::Success, Self::Failed]
-            .into_iter()
-            .find(|status| status.as_str() == word)
-    }
-
     /// Whether nothing more happens to it by itself.
     #[must_use]
     pub fn is_over(self) -> bool {
@@ -62,35 +42,16 @@ impl ExecutionStatus {
     }
 }
 
-/// What made an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// The cue's schedule.
-    Schedule,
-    /// A call of `fire`.
-    ManualFire,
-    /// A replay of an earlier execution.
-    Replay,
-}
-
-impl Trigger {
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 3] = ["schedule", "manual_fire", "replay"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Schedule => "schedule",
-            Self::ManualFire => "manual_fire",
-            Self::Replay => "replay",
-        }
-    }
-
-    /// The trigger that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Schedule, Self::ManualFire, Self::Replay].into_iter().find(|trigger| trigger.as_str() == word)
+word_enum! {
+    /// What made an execution.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Trigger {
+        /// The cue's schedule.
+        Schedule = "schedule",
+        /// A call of `fire`.
+        ManualFire = "manual_fire",
+        /// A replay of an earlier execution.
+        Replay = "replay",
     }
 }
 
@@ -294,29 +255,13 @@ pub struct NewExecution {
 mod tests {
     use super::*;
 
-    const ALL: [ExecutionStatus; 5] = [
-        ExecutionStatus::Pending,
-        ExecutionStatus::Delivering,
-        ExecutionStatus::Retrying,
-        ExecutionStatus::Success,
-        ExecutionStatus::Failed,
-    ];
-
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
     #[test]
-    fn words_and_statuses_name_each_other() {
-        for status in ALL {
-            assert_eq!(ExecutionStatus::parse(status.as_str()), Some(status));
-        }
-        assert_eq!(ExecutionStatus::parse("claimed"), None);
-    }
-
-    #[test]
     fn only_a_pending_worker_execution_may_be_claimed() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             for is_worker in [true, false] {
                 let allowed = is_worker && status == ExecutionStatus::Pending;
                 let code = may_claim(is_worker, status).map_err(|refusal| refusal.code);
@@ -327,7 +272,7 @@ mod tests {
 
     #[test]
     fn only_a_held_execution_may_be_extended_and_only_by_its_holder() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             for (holder, worker) in [
                 (None, None),
                 (None, Some("a")),
@@ -348,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_report_ends_every_worker_execution_and_no_webhook_one() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             assert_eq!(after_outcome(true, status, true), ExecutionStatus::Success);
             assert_eq!(after_outcome(true, status, false), ExecutionStatus::Failed);
             assert_eq!(after_outcome(false, status, true), status);

@@ -9,50 +9,27 @@ use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
+use crate::domain::word_enum::word_enum;
 
-/// Who or what verifies the successes of a cue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum VerificationMode {
-    /// Nobody: the report stands as it is.
-    #[default]
-    None,
-    /// An `external_id` that is given.
-    RequireExternalId,
-    /// A `result_url` that can be opened.
-    RequireResultUrl,
-    /// At least one entry in `artifacts`.
-    RequireArtifacts,
-    /// A person, by `verify`.
-    Manual,
+word_enum! {
+    /// Who or what verifies the successes of a cue.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum VerificationMode {
+        /// Nobody: the report stands as it is.
+        #[default]
+        None = "none",
+        /// An `external_id` that is given.
+        RequireExternalId = "require_external_id",
+        /// A `result_url` that can be opened.
+        RequireResultUrl = "require_result_url",
+        /// At least one entry in `artifacts`.
+        RequireArtifacts = "require_artifacts",
+        /// A person, by `verify`.
+        Manual = "manual",
+    }
 }
 
 impl VerificationMode {
-    /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::RequireExternalId, Self::RequireResultUrl, Self::RequireArtifacts, Self::Manual];
-
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] =
-        ["none", "require_external_id", "require_result_url", "require_artifacts", "manual"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::RequireExternalId => "require_external_id",
-            Self::RequireResultUrl => "require_result_url",
-            Self::RequireArtifacts => "require_artifacts",
-            Self::Manual => "manual",
-        }
-    }
-
-    /// The mode that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
-    }
-
     /// Whether `evidence` holds what this mode asks for. Modes that ask for no evidence are never satisfied by any.
     #[must_use]
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
@@ -80,56 +57,20 @@ pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     format!("its evidence has no {missing}")
 }
 
-/// Where the outcome of an execution stands (`outcome_state`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutcomeState {
-    /// A success that nobody has to verify.
-    ReportedSuccess,
-    /// A failure.
-    ReportedFailure,
-    /// A success by its evidence, or by a person's verdict.
-    VerifiedSuccess,
-    /// It waits for a person's verdict, or for the evidence that the mode asks for.
-    VerificationPending,
-    /// The evidence is missing, or a person found it wrong.
-    VerificationFailed,
-}
-
-impl OutcomeState {
-    /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] = [
-        Self::ReportedSuccess,
-        Self::ReportedFailure,
-        Self::VerifiedSuccess,
-        Self::VerificationPending,
-        Self::VerificationFailed,
-    ];
-
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] = [
-        "reported_success",
-        "reported_failure",
-        "verified_success",
-        "verification_pending",
-        "verification_failed",
-    ];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReportedSuccess => "reported_success",
-            Self::ReportedFailure => "reported_failure",
-            Self::VerifiedSuccess => "verified_success",
-            Self::VerificationPending => "verification_pending",
-            Self::VerificationFailed => "verification_failed",
-        }
-    }
-
-    /// The state that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
+word_enum! {
+    /// Where the outcome of an execution stands (`outcome_state`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum OutcomeState {
+        /// A success that nobody has to verify.
+        ReportedSuccess = "reported_success",
+        /// A failure.
+        ReportedFailure = "reported_failure",
+        /// A success by its evidence, or by a person's verdict.
+        VerifiedSuccess = "verified_success",
+        /// It waits for a person's verdict, or for the evidence that the mode asks for.
+        VerificationPending = "verification_pending",
+        /// The evidence is missing, or a person found it wrong.
+        VerificationFailed = "verification_failed",
     }
 }
 
@@ -214,13 +155,6 @@ mod tests {
 
     fn evidence(fields: Value) -> Evidence {
         fields.as_object().unwrap().clone().into()
-    }
-
-    #[test]
-    fn words_and_what_they_name_name_each_other() {
-        assert_eq!(VerificationMode::WORDS.map(VerificationMode::parse), VerificationMode::ALL.map(Some));
-        assert_eq!(OutcomeState::WORDS.map(OutcomeState::parse), OutcomeState::ALL.map(Some));
-        assert_eq!((VerificationMode::parse("psychic"), OutcomeState::parse("success")), (None, None));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::word_enum::word_enum;
+
 /// How long a worker counts as alive after its last heartbeat.
 pub const FRESH: SignedDuration = SignedDuration::from_secs(180);
 
@@ -24,15 +26,17 @@ pub struct Worker {
     pub registered_since: Timestamp,
 }
 
-/// How alive a worker is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeartbeatStatus {
-    /// Heard of within [`FRESH`].
-    Active,
-    /// Silent, and not yet given up.
-    Stale,
-    /// Silent for [`DEAD`] or longer.
-    Dead,
+word_enum! {
+    /// How alive a worker is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum HeartbeatStatus {
+        /// Heard of within [`FRESH`].
+        Active = "active",
+        /// Silent, and not yet given up.
+        Stale = "stale",
+        /// Silent for [`DEAD`] or longer.
+        Dead = "dead",
+    }
 }
 
 impl HeartbeatStatus {
@@ -44,16 +48,6 @@ impl HeartbeatStatus {
             silence if silence < FRESH => Self::Active,
             silence if silence < DEAD => Self::Stale,
             _ => Self::Dead,
-        }
-    }
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Stale => "stale",
-            Self::Dead => "dead",
         }
     }
 }

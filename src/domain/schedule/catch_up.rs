@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::{CatchUp, Occurrences, Schedule, ScheduleRule};
+use crate::domain::word_enum::word_enum;
 
 /// How many missed runs `catch_up: all` still fires.
 const NEWEST: usize = 100;
@@ -10,23 +11,14 @@ const NEWEST: usize = 100;
 /// How far the wall clock may run ahead of the monotonic one before it counts as a jump.
 const JUMP: SignedDuration = SignedDuration::from_secs(60);
 
-/// Why nothing fired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissReason {
-    /// The server did not run.
-    Downtime,
-    /// The wall clock jumped over the time.
-    Clock,
-}
-
-impl MissReason {
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Downtime => "downtime",
-            Self::Clock => "clock",
-        }
+word_enum! {
+    /// Why nothing fired.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MissReason {
+        /// The server did not run.
+        Downtime = "downtime",
+        /// The wall clock jumped over the time.
+        Clock = "clock",
     }
 }
 

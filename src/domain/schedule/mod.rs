@@ -15,6 +15,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
 use crate::domain::schedule::time_zone::{UnknownZone, Zone};
+use crate::domain::word_enum::word_enum;
 
 pub use self::instant::parse_instant;
 
@@ -38,16 +39,18 @@ pub enum ScheduleRule {
     Once(Timestamp),
 }
 
-/// Which of the runs that were missed still fire (contract §4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CatchUp {
-    /// The newest, once.
-    #[default]
-    Latest,
-    /// The newest 100, oldest first.
-    All,
-    /// None of them.
-    None,
+word_enum! {
+    /// Which of the runs that were missed still fire (contract §4).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum CatchUp {
+        /// The newest, once.
+        #[default]
+        Latest = "latest",
+        /// The newest 100, oldest first.
+        All = "all",
+        /// None of them.
+        None = "none",
+    }
 }
 
 /// The runs of a schedule within a span of time.
@@ -160,24 +163,6 @@ impl Schedule {
         };
         runs.reverse();
         runs
-    }
-}
-
-impl CatchUp {
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Latest => "latest",
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
-
-    /// The choice that a word of the contract stands for.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Latest, Self::All, Self::None].into_iter().find(|choice| choice.as_str() == text)
     }
 }
 

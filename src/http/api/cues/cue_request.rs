@@ -29,9 +29,9 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
     let description = fields.string("description", 0..=MAX_DESCRIPTION);
-    let transport = fields.one_of("transport", &["webhook", "worker"]);
-    let worker = transport == Some("worker");
-    let webhook = transport == Some("webhook") || fields.any("transport").is_none();
+    let transport = fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse);
+    let worker = transport == Some(Transport::Worker);
+    let webhook = transport == Some(Transport::Webhook) || fields.any("transport").is_none();
     let schedule = fields.required_object("schedule").and_then(|mut schedule| {
         let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
         let parts = schedule_parts(&mut schedule);
@@ -138,7 +138,7 @@ fn schedule_parts(fields: &mut JsonFields<'_>) -> SchedulePatch {
         cron: fields.string("cron", 0..=usize::MAX),
         at: fields.string("at", 0..=usize::MAX),
         timezone: fields.string("timezone", 0..=usize::MAX),
-        catch_up: fields.one_of("catch_up", &["latest", "all", "none"]).and_then(CatchUp::parse),
+        catch_up: fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse),
     }
 }
 
@@ -180,7 +180,7 @@ fn callback_parts(
     if let Some(url) = &url {
         check_url(url, policy)?;
     }
-    let method = method.map(|method| Method::parse(&method)).transpose()?;
+    let method = method.map(|method| Method::from_request(&method)).transpose()?;
     if let Some(headers) = &headers {
         check_headers(headers)?;
     }
