@@ -115,7 +115,7 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
             Some(user) => Some(user.key),
             None => users::insert(tx, &NewUser { email, ..new })?,
         };
-        let user_key = user_key.ok_or_else(|| Error::Fault("a new user's address is taken".to_owned()))?;
+        let user_key = user_key.ok_or_else(|| Error::fault("a new user's address is taken"))?;
         Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
     }))
 }

@@ -32,7 +32,7 @@ impl Engine {
         if returned > 0 {
             tracing::info!("{returned} deliveries were cut short by the last stop and are sent again");
         }
-        let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
+        let failed = |error: std::io::Error| Error::fault_from("the delivery threads cannot start", error);
         let escalation = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
         let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
         Ok(Self { scheduler_thread: SchedulerThread::start(app, delivery.desk())?, delivery, escalation })

@@ -47,9 +47,7 @@ pub struct Request {
 impl Request {
     /// Who calls. There is always one behind `Door::Key`.
     pub fn caller(&self) -> Result<Caller> {
-        self.caller
-            .clone()
-            .ok_or_else(|| Error::Fault("a handler behind an open door asked for its caller".to_owned()))
+        self.caller.clone().ok_or_else(|| Error::fault("a handler behind an open door asked for its caller"))
     }
 
     /// A parameter of the path, decoded; empty if the route's path does not have it.

@@ -51,7 +51,7 @@ impl<T: Serialize> Serialize for PageView<'_, T> {
 /// # Errors
 /// [`Error::Fault`] when `body` has no form in JSON.
 pub fn text_of(body: &impl Serialize) -> Result<String> {
-    serde_json::to_string(body).map_err(|error| Error::Fault(format!("an answer cannot be written: {error}")))
+    serde_json::to_string(body).map_err(|error| Error::fault_from("an answer cannot be written", error))
 }
 
 impl Response {
@@ -150,14 +150,14 @@ impl Response {
 pub fn refusal_of(error: Error, request_id: &str) -> Refusal {
     match error {
         Error::Refused(refusal) => refusal,
-        Error::Storage(what) => {
-            tracing::error!(request_id, error = what, "the database file cannot be used");
+        Error::Storage(error) => {
+            tracing::error!(request_id, %error, "the database file cannot be used");
             let message = "The service cannot store anything at the moment; try again";
             let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
-        Error::Fault(what) | Error::Damaged(what) => {
-            tracing::error!(request_id, error = what, "a request failed");
+        Error::Fault(error) | Error::Damaged(error) => {
+            tracing::error!(request_id, %error, "a request failed");
             Refusal::new(ErrorCode::InternalError, "Internal error")
         }
     }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_answered_without_its_reason() {
-        let reply = Response::failed(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
+        let reply = Response::failed(Error::fault("SQLite: no such table: cues"), "id");
         assert_eq!(reply.status, 500);
         let body = r#"{"error":{"code":"internal_error","message":"Internal error","status":500}}"#;
         assert_eq!(reply.body, body);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn storage_that_fails_is_503_with_a_time_to_come_back() {
-        let reply = Response::failed(Error::Storage("disk full".to_owned()), "id");
+        let reply = Response::failed(Error::storage("disk full"), "id");
         assert_eq!(reply.status, 503);
         assert_eq!(reply.headers[header::RETRY_AFTER], "5");
         assert!(!String::from_utf8_lossy(&reply.body).contains("disk"));

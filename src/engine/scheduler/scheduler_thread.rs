@@ -38,7 +38,7 @@ impl SchedulerThread {
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
             .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &desk, &stopped))
-            .map_err(|error| Error::Fault(format!("the scheduler cannot start: {error}")))?;
+            .map_err(|error| Error::fault_from("the scheduler thread cannot start", error))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
 
@@ -120,7 +120,7 @@ fn turn(
 /// What `pass` answers; a panic in it is a fault like others. A thread that it ended would end all that it does for
 /// ever, with nobody told.
 pub(in crate::engine) fn caught<T>(pass: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(pass)).unwrap_or_else(|_| Err(Error::Fault("the pass panicked".to_owned())))
+    catch_unwind(AssertUnwindSafe(pass)).unwrap_or_else(|_| Err(Error::fault("the pass panicked")))
 }
 
 #[cfg(test)]

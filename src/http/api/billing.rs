@@ -39,5 +39,5 @@ pub async fn webhook(request: Request) -> Result<Response> {
 /// Runs what may wait for the payment provider on a thread that may wait.
 async fn apart(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| Error::Fault(format!("billing was not asked: {error}")))?
+    done.map_err(|error| Error::fault_from("billing was not asked", error))?
 }

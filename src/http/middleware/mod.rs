@@ -86,7 +86,7 @@ pub async fn answer(
     let reply = match caught(handle(server, peer, head, body, deadline, &mut visit)).await {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => visit.failed(error),
-        Err(panic) => visit.failed(Error::Fault(format!("a handler panicked: {}", said(&*panic)))),
+        Err(panic) => visit.failed(Error::fault(format!("a handler panicked: {}", said(&*panic)))),
     };
     let mut response = with_common_headers(reply, &visit);
     // The rest of this body is not worth reading, and what comes after it cannot be found.
@@ -268,7 +268,7 @@ fn fresh_id() -> String {
 }
 
 fn method_not_allowed(allow: &str, id: &str) -> Result<Response> {
-    let value = HeaderValue::from_str(allow).map_err(|error| Error::Fault(format!("Allow: {error}")))?;
+    let value = HeaderValue::from_str(allow).map_err(|error| Error::fault_from("Allow", error))?;
     let message = format!("This path takes {allow}");
     Ok(Response::failed(Error::refused(ErrorCode::MethodNotAllowed, message), id).with(header::ALLOW, value))
 }

@@ -260,7 +260,7 @@ mod tests {
             (429, &"7".parse().unwrap())
         );
         assert!(body(&reply).contains("Too many &lt;b&gt;"));
-        let fault = failed(Error::Fault("the reason".to_owned()), "id");
+        let fault = failed(Error::fault("the reason"), "id");
         assert_eq!(fault.status, 500);
         assert!(!body(&fault).contains("the reason"));
     }

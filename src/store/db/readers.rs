@@ -91,7 +91,7 @@ impl<T> Future for Pending<T> {
 }
 
 pub(in crate::store) fn ended() -> Error {
-    Error::Storage("the store has been closed".to_owned())
+    Error::storage("the store has been closed")
 }
 
 /// The pool of read-only connections.
@@ -155,7 +155,7 @@ fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
 /// What `job` answers; a panic in it is a fault like others.
 pub(in crate::store) fn caught<T>(job: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(job))
-        .unwrap_or_else(|panic| Err(Error::Fault(format!("a read panicked: {}", panic_text(&*panic)))))
+        .unwrap_or_else(|panic| Err(Error::fault(format!("a read panicked: {}", panic_text(&*panic)))))
 }
 
 /// Runs `job` on a free connection of `pool`, on the calling thread.

@@ -169,5 +169,5 @@ fn render_key(entry: &ApiKeyInfo, current: bool) -> Value {
 
 /// For what has been made sure of and is not there all the same.
 fn lost(what: &str) -> Error {
-    Error::Fault(format!("the {what} of a request is gone"))
+    Error::fault(format!("the {what} of a request is gone"))
 }

@@ -51,7 +51,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
     });
     fields.finish()?;
     let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::Fault("a field of a request is gone".to_owned()));
+        return Err(Error::fault("a field of a request is gone"));
     };
     send_link(&request, &code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
@@ -167,7 +167,7 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
         app.post.hand_over(pending.await?);
         Ok(())
     });
-    sent.await.map_err(|error| Error::Fault(format!("a mail was not handed over: {error}")))?
+    sent.await.map_err(|error| Error::fault_from("a mail was not handed over", error))?
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {

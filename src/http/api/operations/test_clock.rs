@@ -50,7 +50,7 @@ pub async fn advance(request: Request) -> Result<Response> {
     let moved =
         tokio::task::spawn_blocking(move || test_clock::advance_to(&app, target, &|| *stopping.borrow()))
             .await;
-    let moved = moved.map_err(|error| Error::Fault(format!("the clock was not moved: {error}")))??;
+    let moved = moved.map_err(|error| Error::fault_from("the clock was not moved", error))??;
     Ok(Response::ok(&json!({"now": instant(moved.now), "fired": moved.fired, "delivered": moved.delivered})))
 }
 
