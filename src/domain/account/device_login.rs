@@ -7,7 +7,8 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::sha256;
-use crate::domain::ids::hex;
+use crate::domain::hex;
+use crate::domain::time::saturating_add;
 use crate::domain::word_enum::word_enum;
 
 /// How long a code, and any link that was mailed for it, can be used.
@@ -102,7 +103,7 @@ impl LinkToken {
     /// The token made of 32 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(hex(&random))
+        Self(hex::encode(&random))
     }
 
     /// The whole token, for the link.
@@ -179,7 +180,7 @@ impl DeviceLogin {
     /// When the code and its link can no longer be used.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        self.created_at.checked_add(LIFETIME).unwrap_or(Timestamp::MAX)
+        saturating_add(self.created_at, LIFETIME)
     }
 
     /// The state at `now`; `None` when it has expired. What was claimed stays so.

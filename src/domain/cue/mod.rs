@@ -1,20 +1,23 @@
 //! A cue: what it is, and what creating, changing, firing and ending does to its state (contract §4).
 
+pub mod on_failure;
 pub mod patch;
 pub mod retention;
+pub mod stored_schedule;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
-use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
+use crate::domain::schedule::Schedule;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::word_enum::word_enum;
+
+pub use self::on_failure::OnFailure;
+pub use self::stored_schedule::{ScheduleSpec, StoredSchedule};
 
 word_enum! {
     /// Where a cue stands.
@@ -39,69 +42,6 @@ word_enum! {
         Webhook = "webhook",
         /// A worker claims the execution.
         Worker = "worker",
-    }
-}
-
-/// The schedule as it is stored and shown; [`StoredSchedule::read`] makes it able to compute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredSchedule {
-    /// What it runs on.
-    pub when: ScheduleSpec,
-    /// The zone's name.
-    pub timezone: String,
-    /// What becomes of runs that were missed.
-    pub catch_up: CatchUp,
-}
-
-/// A cron line, or one instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ScheduleSpec {
-    /// The cron line as the user wrote it.
-    Recurring(String),
-    /// The only instant.
-    Once(Timestamp),
-}
-
-impl StoredSchedule {
-    /// The schedule behind the text.
-    ///
-    /// # Errors
-    /// When the zone or the cron line is not known (any more).
-    pub fn read(&self) -> Result<Schedule, ScheduleError> {
-        match &self.when {
-            ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
-            ScheduleSpec::Once(at) => {
-                let zone = Zone::find(&self.timezone)?;
-                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
-            }
-        }
-    }
-
-    /// The text of `schedule`.
-    #[must_use]
-    pub fn from_schedule(schedule: &Schedule) -> Self {
-        let when = match &schedule.timing {
-            ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
-            ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
-        };
-        Self { when, timezone: schedule.zone.name().to_owned(), catch_up: schedule.catch_up }
-    }
-}
-
-/// What follows an execution's last failure (contract §6). Its JSON form is the contract's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnFailure {
-    /// Mail to the account's address.
-    pub email: bool,
-    /// A signed POST to this URL.
-    pub webhook: Option<String>,
-    /// Pause of a recurring cue.
-    pub pause: bool,
-}
-
-impl Default for OnFailure {
-    fn default() -> Self {
-        Self { email: true, webhook: None, pause: false }
     }
 }
 

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{OnFailure, ScheduleSpec, StoredSchedule};
-use crate::domain::execution::RetryPolicy;
+use crate::domain::cue::on_failure::OnFailure;
+use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
+use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};

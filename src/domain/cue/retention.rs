@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::time::saturating_sub;
+
 /// The longest age that can be asked for: a century.
 const LONGEST: i64 = 36_525;
 
@@ -31,7 +33,7 @@ impl Retention {
     /// What was over at this instant or before is not kept; none where age does not count.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
-        self.age.map(|age| now.checked_sub(age).unwrap_or(Timestamp::MIN))
+        self.age.map(|age| saturating_sub(now, age))
     }
 
     /// When that which was made at `made` can expire at the earliest.

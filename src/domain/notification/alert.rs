@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::one_line;
-use crate::domain::webhook::request::instant;
+use crate::domain::time::rfc3339;
 use crate::domain::word_enum::word_enum;
 
 /// Executions of a cue in a row that have to fail; each further one raises the alert again.
@@ -134,7 +134,7 @@ impl Alert {
             "execution_id": self.execution_id.to_string(),
             "message": self.message,
             "metadata": self.metadata,
-            "created_at": instant(self.created_at),
+            "created_at": rfc3339(self.created_at),
         })
     }
 }

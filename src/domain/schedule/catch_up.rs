@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::{CatchUp, Occurrences, Schedule, ScheduleRule};
+use crate::domain::time::just_before;
 use crate::domain::word_enum::word_enum;
 
 /// How many missed runs `catch_up: all` still fires.
@@ -35,7 +36,7 @@ impl Outage {
     /// The gap that ends just before `now`.
     #[must_use]
     pub fn before(now: Timestamp, reason: MissReason) -> Self {
-        Self { until: now.checked_sub(SignedDuration::from_millis(1)).unwrap_or(now), reason }
+        Self { until: just_before(now), reason }
     }
 }
 
@@ -88,10 +89,6 @@ fn catch_up(schedule: &Schedule, due: Timestamp, until: Timestamp) -> FirePlan {
     let missed_until = runs.first().map_or(until, |oldest| just_before(*oldest));
     let missed = schedule.occurrences(before_due, missed_until);
     FirePlan { runs, missed, next_run: schedule.next_after(until) }
-}
-
-fn just_before(at: Timestamp) -> Timestamp {
-    at.checked_sub(SignedDuration::from_millis(1)).unwrap_or(at)
 }
 
 #[cfg(test)]

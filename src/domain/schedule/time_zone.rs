@@ -8,6 +8,8 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::time::saturating_sub;
+
 /// A time zone: its IANA name, or `UTC`, and its rules. Cheap to clone and to find again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
@@ -73,7 +75,7 @@ impl Zone {
     pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
         // Two readings differ by less than the widest offsets do: an older change is overtaken by now.
         const WIDEST: SignedDuration = SignedDuration::from_hours(52);
-        let horizon = at.checked_sub(WIDEST).unwrap_or(Timestamp::MIN);
+        let horizon = saturating_sub(at, WIDEST);
         self.changes_after(horizon)
             .take_while(|change| *change <= at)
             .map(|change| self.reading(last_nanosecond(change)))

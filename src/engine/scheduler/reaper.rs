@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use crate::domain::account::device_login::RATE_WINDOW;
 use crate::domain::execution::{ExecutionStatus, after_lost_claim};
 use crate::domain::notification::alert::NewAlert;
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
@@ -39,7 +40,7 @@ pub fn return_lost_claims(store: &Store, now: Timestamp) -> Result<usize> {
 /// # Errors
 /// When the file cannot be read or written.
 pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
-    let expired = now.checked_sub(RETENTION_TIME).unwrap_or(Timestamp::MIN);
+    let expired = saturating_sub(now, RETENTION_TIME);
     while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
         store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
     }
@@ -51,7 +52,7 @@ pub fn forget_answers(store: &Store, now: Timestamp) -> Result<()> {
 /// # Errors
 /// When the file cannot be read or written.
 pub fn forget_logins(store: &Store, now: Timestamp) -> Result<()> {
-    let over = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    let over = saturating_sub(now, RATE_WINDOW);
     while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
         store.write(move |tx| device_logins::delete(tx, over, FORGET_BATCH)).wait()?;
     }

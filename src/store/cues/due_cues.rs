@@ -1,11 +1,12 @@
 //! What the scheduler asks of cues: which are due, and what a run leaves behind.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::cue::{Cue, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
+use crate::domain::time::just_before;
 use crate::error::Result;
 use crate::store::cues::read_schedule;
 use crate::store::db::columns::{RowReader, instant, millis, read_instant};
@@ -173,8 +174,7 @@ pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason
 /// When the file cannot be written.
 pub fn account_for_overdue(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
     let (Some(due), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
-    let before = due.checked_sub(SignedDuration::from_millis(1)).unwrap_or(due);
-    let missed = schedule.occurrences(before, now);
+    let missed = schedule.occurrences(just_before(due), now);
     insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     if count > 0 {

@@ -12,7 +12,7 @@ use crate::domain::notification::failure_report::{
     FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
 };
 use crate::domain::notification::{NotificationKind, notice_id};
-use crate::domain::webhook::request::instant;
+use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::cues::pause;
 use crate::store::db::columns::{millis, read_instant};
@@ -116,10 +116,10 @@ fn mail(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()
     let held: Option<u32> = tx.prepare_cached(HELD)?.query_row([user_key], |row| row.get(0)).optional()?;
     // With this one it is the tenth newest.
     let tenth = mail_before(tx, user_key, MAX_MAILS - 2)?;
-    let counted_since = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    let counted_since = saturating_sub(now, RATE_WINDOW);
     tx.prepare_cached(FORGET_MAILS)?.execute(params![user_key, millis(counted_since)])?;
     tx.prepare_cached(COUNT_MAIL)?.execute(params![user_key, millis(now)])?;
-    let held_until = held_until(tenth, now).map(instant);
+    let held_until = held_until(tenth, now).map(rfc3339);
     let body = FailureMail { failure: facts(failed, now), held: held.unwrap_or(0), held_until }.body();
     outbox::insert(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
@@ -141,7 +141,7 @@ fn facts(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         attempts: failed.attempts,
         last_http_status: failed.http_status,
         last_error: failed.error.as_deref().map(told),
-        failed_at: instant(now),
+        failed_at: rfc3339(now),
     }
 }
 
