@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::cue::Cue;
 use crate::domain::cue::retention::Retention;
-use crate::domain::schedule::catch_up::{Outage, gap_of};
+use crate::domain::schedule::catch_up::{Outage, outage_at};
 use crate::error::Result;
 use crate::random::ExecutionIdSource;
 use crate::store::WriteTx;
@@ -60,7 +60,7 @@ impl OverdueFirer {
         let firing = CueFirer { retention: &self.retention, next_id: &|| self.ids.next(now), now };
         let mut has_fired = false;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let gap = if self.is_test { self.gap } else { gap_of(self.gap, due.next_run, now) };
+            let gap = if self.is_test { self.gap } else { outage_at(self.gap, due.next_run, now) };
             let Ok(step) = plan(&due, gap) else { break };
             firing.fire(tx, &due, &step, gap, &mut quota)?;
             has_fired = true;

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 /// Every error code that a caller can meet (`spec.md` §7 and `contract.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum ErrorCode {
     AlreadyClaimed,
     BadRequest,

@@ -37,7 +37,6 @@ pub struct Caller {
 
 /// A stored user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct User {
     /// Its row.
     pub key: i64,
@@ -55,7 +54,6 @@ pub struct User {
 
 /// An API key as it may be shown: the key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ApiKeyInfo {
     /// Its row.
     pub key: i64,

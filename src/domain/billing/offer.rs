@@ -16,7 +16,6 @@ pub const LINK_LIFE: SignedDuration = SignedDuration::from_hours(24);
 word_enum! {
     /// A plan that costs something. A dearer one is greater.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[allow(missing_docs)]
     pub enum PaidPlan {
         Pro = "pro",
         Scale = "scale",
@@ -26,7 +25,6 @@ word_enum! {
 word_enum! {
     /// How often a plan is paid for.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[allow(missing_docs)]
     pub enum Interval {
         Monthly = "monthly",
         Annual = "annual",
@@ -35,7 +33,6 @@ word_enum! {
 
 /// What is bought: a plan, paid for at an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub struct Offer {
     pub plan: PaidPlan,
     pub interval: Interval,

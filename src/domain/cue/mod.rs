@@ -1,4 +1,4 @@
-//! A cue: what it is, and what creating, changing, firing and ending does to its state (contract §4).
+//! Cues: their fields, and the effect of creating, changing and ending on their state (contract §4).
 
 pub mod on_failure;
 pub mod patch;
@@ -20,22 +20,21 @@ pub use self::on_failure::OnFailure;
 pub use self::stored_schedule::{ScheduleSpec, StoredSchedule};
 
 word_enum! {
-    /// Where a cue stands.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueStatus {
-        /// Its schedule runs, or its only run is under way.
+        /// The schedule is running, or the only run has not ended.
         Active = "active",
-        /// Its schedule rests until it is resumed.
+        /// The schedule is suspended until the cue is resumed.
         Paused = "paused",
-        /// Its only run succeeded.
+        /// The only run succeeded.
         Completed = "completed",
-        /// Its only run failed, or its next instant cannot be computed.
+        /// The only run failed, or the next instant cannot be computed.
         Failed = "failed",
     }
 }
 
 word_enum! {
-    /// How a run reaches whoever does the work.
+    /// How an execution reaches the program that does the work.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Transport {
         /// The payload is sent to the callback's URL.
@@ -45,11 +44,9 @@ word_enum! {
     }
 }
 
-/// A stored cue, but for its payload, which has a row of its own.
+/// A stored cue without its payload, which has a row of its own.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct Cue {
-    /// Its row.
     pub key: i64,
     pub id: String,
     /// The owner's row.
@@ -63,23 +60,20 @@ pub struct Cue {
     pub missed_count: i64,
     pub schedule: StoredSchedule,
     pub transport: Transport,
-    /// None for worker cues.
+    /// `None` for worker cues.
     pub callback: Option<Callback>,
-    /// The row of its payload.
     pub payload_key: Option<i64>,
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
-    /// Who or what verifies the successes of its runs.
     pub verification: VerificationMode,
-    /// What the owner should know: unknown fields of its creation, or why it failed.
+    /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// The fields of a cue that its creation gives.
+/// A validated create request.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewCue {
     pub name: String,
     pub description: Option<String>,
@@ -94,10 +88,10 @@ pub struct NewCue {
 }
 
 impl NewCue {
-    /// The active cue that this makes at `now`; its row is not known yet.
+    /// The active cue created at `now`, and its payload. The row key is set by the store.
     ///
     /// # Errors
-    /// `invalid_schedule` when the schedule is never due after `now`.
+    /// `invalid_schedule` when the schedule has no run after `now`.
     pub fn into_cue(
         self,
         id: String,
@@ -132,10 +126,10 @@ impl NewCue {
 }
 
 impl Cue {
-    /// Applies `change`, but for the payload. A changed schedule of an ended cue makes it active again.
+    /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
     ///
     /// # Errors
-    /// `invalid_schedule` when the cue would be active and never due, `invalid_state` for the pause of an ended one,
+    /// `invalid_schedule` when the cue would be active without a next run, `invalid_state` for pausing an ended cue,
     /// `invalid_callback` for a callback of a worker cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         if let Some(name) = &change.name {
@@ -167,18 +161,18 @@ impl Cue {
         let rescheduled = !change.schedule.is_empty();
         if rescheduled {
             let schedule = change.schedule.applied_to(&self.schedule)?;
-            // A paused cue takes no instant either that it could never run at.
+            // An instant in the past is rejected for a paused cue too, because it could never run.
             if change.schedule.at.is_some() {
                 schedule.first_run(now)?;
             }
             self.schedule = StoredSchedule::from_schedule(&schedule);
         }
-        let over = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
-        let revived = over && rescheduled;
+        let has_ended = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
+        let revived = has_ended && rescheduled;
         match change.status {
-            Some(RequestedStatus::Paused) if over && !revived => Err(Refusal::new(
+            Some(RequestedStatus::Paused) if has_ended && !revived => Err(Refusal::new(
                 ErrorCode::InvalidState,
-                "The cue is over: give it a new schedule to make it run again",
+                "The cue has ended; give it a new schedule to run it again",
             )),
             Some(RequestedStatus::Paused) => {
                 self.status = CueStatus::Paused;
@@ -193,7 +187,6 @@ impl Cue {
         }
     }
 
-    /// Makes the schedule run from `now`.
     fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
         self.next_run = Some(self.schedule.read()?.first_run(now)?);
         self.status = CueStatus::Active;
@@ -201,8 +194,8 @@ impl Cue {
     }
 }
 
-/// The status of a `once` cue of the instant `at` whose execution, due at `scheduled_for` by schedule, has ended;
-/// `None` where the end of that execution says nothing about the cue: it has been given another instant since.
+/// The status of a `once` cue at `at` after its scheduled execution of `scheduled_for` has ended. `None` if that
+/// execution is not the current run: the cue has been given another instant since.
 #[must_use]
 pub fn after_only_run(
     at: Timestamp,
@@ -210,6 +203,6 @@ pub fn after_only_run(
     scheduled_for: Timestamp,
     success: bool,
 ) -> Option<CueStatus> {
-    let its_only_run = at == scheduled_for && !is_due;
-    its_only_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
+    let is_current_run = at == scheduled_for && !is_due;
+    is_current_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
 }

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What follows an execution's last failure (contract §6). Its JSON form is the contract's.
+/// The reactions to an execution's final failure (contract §6). Serializes to the contract's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnFailure {
-    /// Mail to the account's address.
+    /// Send mail to the account's address.
     pub email: bool,
-    /// A signed POST to this URL.
+    /// Send a signed POST to this URL.
     pub webhook: Option<String>,
-    /// Pause of a recurring cue.
+    /// Pause a recurring cue.
     pub pause: bool,
 }
 

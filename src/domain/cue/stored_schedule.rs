@@ -5,31 +5,27 @@ use jiff::Timestamp;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
 
-/// The schedule as it is stored and shown; [`StoredSchedule::read`] makes it able to compute.
+/// A schedule as text. [`Self::read`] parses it for computing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSchedule {
-    /// What it runs on.
     pub when: ScheduleSpec,
-    /// The zone's name.
+    /// The IANA name.
     pub timezone: String,
-    /// What becomes of runs that were missed.
     pub catch_up: CatchUp,
 }
 
-/// A cron line, or one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleSpec {
-    /// The cron line as the user wrote it.
+    /// The cron expression as the user wrote it.
     Recurring(String),
-    /// The only instant.
     Once(Timestamp),
 }
 
 impl StoredSchedule {
-    /// The schedule behind the text.
+    /// The parsed schedule.
     ///
     /// # Errors
-    /// When the zone or the cron line is not known (any more).
+    /// The zone or the cron expression is unknown, which an upgrade of the zone database can cause.
     pub fn read(&self) -> Result<Schedule, ScheduleError> {
         match &self.when {
             ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
@@ -40,7 +36,6 @@ impl StoredSchedule {
         }
     }
 
-    /// The text of `schedule`.
     #[must_use]
     pub fn from_schedule(schedule: &Schedule) -> Self {
         let when = match &schedule.timing {

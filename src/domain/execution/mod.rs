@@ -1,4 +1,4 @@
-//! An execution: one run of a cue, its states and what may move it between them (contract §5 to §7).
+//! Executions: one run of a cue, its states and the rules for changing them (contract §5 to §7).
 
 pub mod evidence;
 pub mod outcome;
@@ -11,35 +11,35 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::verification::OutcomeState;
-use crate::domain::execution::worker::FRESH;
+use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::saturating_add;
 use crate::domain::word_enum::word_enum;
 
 pub use self::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 
-/// How long a claim holds without a sign of life (contract §7).
+/// The lease of a claim: the time without a sign of life after which it may be lost (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
 
 word_enum! {
-    /// Where an execution stands (`contract.md` §5).
+    /// The state of an execution (contract §5).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum ExecutionStatus {
-        /// Made; nobody has taken it up.
+        /// Created, not started.
         Pending = "pending",
-        /// A delivery is under way, or a worker holds a claim.
+        /// A delivery is in progress, or a worker holds a claim.
         Delivering = "delivering",
-        /// An attempt failed; another one follows.
+        /// An attempt failed and another one is scheduled.
         Retrying = "retrying",
-        /// Over: delivered, or reported as a success.
+        /// Ended: delivered, or reported as a success.
         Success = "success",
-        /// Over: given up, or reported as a failure.
+        /// Ended: attempts exhausted, or reported as a failure.
         Failed = "failed",
     }
 }
 
 impl ExecutionStatus {
-    /// Whether nothing more happens to it by itself.
+    /// Whether the status is final unless a request changes it.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Success | Self::Failed)
@@ -47,41 +47,41 @@ impl ExecutionStatus {
 }
 
 word_enum! {
-    /// What made an execution.
+    /// The origin of an execution.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Trigger {
         /// The cue's schedule.
         Schedule = "schedule",
-        /// A call of `fire`.
+        /// A `fire` request.
         ManualFire = "manual_fire",
         /// A replay of an earlier execution.
         Replay = "replay",
     }
 }
 
-/// What follows a claim that was lost with attempt number `attempt`, of `max_attempts` (contract §7).
+/// The status after losing the claim of attempt number `attempt` out of `max_attempts` (contract §7).
 #[must_use]
 pub fn after_lost_claim(max_attempts: u32, attempt: u32) -> ExecutionStatus {
     if attempt >= max_attempts { ExecutionStatus::Failed } else { ExecutionStatus::Pending }
 }
 
-/// The first instant at which a claim is lost: its lease is over, and its worker, if it ever sent a heartbeat, has
-/// been silent for longer than [`FRESH`].
+/// The instant at which a claim is lost: its lease has expired, and its worker, if it ever sent a heartbeat, has been
+/// silent for longer than [`ACTIVE_FOR`].
 #[must_use]
 pub fn claim_lost_at(lease_expires_at: Timestamp, last_heartbeat: Option<Timestamp>) -> Timestamp {
-    // Instants are whole milliseconds, so "longer" begins one millisecond later.
-    let grace = FRESH + SignedDuration::from_millis(1);
+    // Instants are whole milliseconds, so "longer" starts one millisecond later.
+    let grace = ACTIVE_FOR + SignedDuration::from_millis(1);
     let silent_at = last_heartbeat.map(|last| saturating_add(last, grace));
     silent_at.map_or(lease_expires_at, |silent_at| silent_at.max(lease_expires_at))
 }
 
-/// When a claim that shows a sign of life at `now` is over.
+/// The expiry of a lease that is taken or renewed at `now`.
 #[must_use]
 pub fn lease_from(now: Timestamp) -> Timestamp {
     saturating_add(now, LEASE)
 }
 
-/// Whether a worker may claim an execution in `status`.
+/// Checks that a worker may claim an execution in `status`.
 ///
 /// # Errors
 /// `already_claimed` unless it is a pending worker execution.
@@ -94,10 +94,10 @@ pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal
     Err(Refusal::new(ErrorCode::AlreadyClaimed, message))
 }
 
-/// Whether `worker`, or a caller who does not say which worker it is, may extend the claim that `holder` has.
+/// Checks that `worker`, or a caller that names no worker, may renew the claim of `holder`.
 ///
 /// # Errors
-/// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another one does.
+/// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another worker holds it.
 pub fn may_extend(
     status: ExecutionStatus,
     holder: Option<&str>,
@@ -112,8 +112,8 @@ pub fn may_extend(
     Ok(())
 }
 
-/// The status after a report: an outcome ends a worker execution, whatever became of the claim meanwhile, and
-/// leaves a webhook one as it is (contract §5, §7).
+/// The status after a report. An outcome ends a worker execution even if its claim has been lost, and leaves a
+/// webhook execution unchanged (contract §5, §7).
 #[must_use]
 pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) -> ExecutionStatus {
     match (is_worker, success) {
@@ -123,22 +123,18 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
     }
 }
 
-/// A stored execution, but for its payload and outcome, which have rows of their own. Fields are the contract's (§5).
+/// A stored execution without its payload and outcome, which have rows of their own. The fields are the contract's
+/// (§5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Execution {
-    /// Its row.
     pub key: i64,
     pub id: ExecutionId,
-    /// The cue's row.
     pub cue_key: i64,
-    /// The owner's row.
     pub user_key: i64,
     pub is_worker: bool,
     pub status: ExecutionStatus,
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
-    /// The row of its payload.
     pub payload_key: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
@@ -158,22 +154,21 @@ pub struct Execution {
     pub updated_at: Timestamp,
 }
 
-/// A run that is being made: what its row starts with.
+/// An execution to create: the initial values of its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct NewExecution {
     pub id: ExecutionId,
     pub cue_key: i64,
     pub user_key: i64,
     pub is_worker: bool,
-    /// Fairness key of the destination; none for worker executions.
+    /// Fairness key of the destination; `None` for worker executions.
     pub lane: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     pub payload_key: Option<i64>,
-    /// The present: when `scheduled_for` is later, the execution waits for it.
+    /// The present. An execution with a later `scheduled_for` waits for it.
     pub now: Timestamp,
 }
 

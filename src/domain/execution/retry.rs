@@ -4,12 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::ExecutionStatus;
 
-/// How often, and after which pauses, a failed attempt is followed by another (contract §4).
+/// How often, and after which back-off, a failed attempt is retried (contract §4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
-    /// All attempts, the first included: 1 to 10.
+    /// All attempts including the first: 1 to 10.
     pub max_attempts: u32,
-    /// Minutes before the second, third, … attempt; the last repeats. Never empty, no entry negative.
+    /// Minutes before the second, third, … attempt; the last entry repeats. Never empty, no entry negative.
     pub backoff_minutes: Vec<f64>,
 }
 
@@ -20,7 +20,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause after the failed attempt number `attempt` (from 1).
+    /// The back-off after failed attempt number `attempt` (from 1).
     #[must_use]
     pub fn backoff(&self, attempt: u32) -> SignedDuration {
         let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -29,33 +29,30 @@ impl RetryPolicy {
     }
 }
 
-/// How an attempt to deliver ended, as far as the rules care.
+/// The result of a delivery attempt, as far as the retry rules need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptResult {
-    /// The receiver answered.
+    /// The receiver sent a response.
     Answered {
-        /// Its HTTP status.
         http_status: u16,
-        /// The pause that it asked for, where its status gives the header a meaning.
+        /// The requested pause, if `Retry-After` applies to the status.
         retry_after: Option<SignedDuration>,
     },
-    /// There was no answer: a time-out or a fault of the connection.
+    /// No response: a timeout or a connection error.
     Unanswered,
 }
 
-/// What follows an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// Delivered.
     Success,
-    /// Another attempt at this instant.
     RetryAt(Timestamp),
-    /// Given up.
+    /// No attempts are left, or the receiver refused for good.
     Failed,
 }
 
 impl NextStep {
-    /// What the execution is then.
+    /// The status of the execution.
     #[must_use]
     pub fn status(self) -> ExecutionStatus {
         match self {
@@ -66,10 +63,10 @@ impl NextStep {
     }
 }
 
-/// What follows attempt number `attempt` (from 1), ended at `now` (contract §6).
+/// The next step after attempt number `attempt` (from 1), which ended at `now` (contract §6).
 #[must_use]
 pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
-    let asked = match ended {
+    let requested = match ended {
         AttemptResult::Answered { http_status: 200..=299, .. } => return NextStep::Success,
         AttemptResult::Answered { http_status: 410, .. } => return NextStep::Failed,
         AttemptResult::Answered { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
@@ -78,8 +75,8 @@ pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, n
     if attempt >= retry.max_attempts {
         return NextStep::Failed;
     }
-    // At the end of representable time there is no later instant: give up rather than wrap.
-    now.checked_add(retry.backoff(attempt).max(asked)).map_or(NextStep::Failed, NextStep::RetryAt)
+    // Past the end of representable time there is no later instant: fail instead of wrapping.
+    now.checked_add(retry.backoff(attempt).max(requested)).map_or(NextStep::Failed, NextStep::RetryAt)
 }
 
 #[cfg(test)]

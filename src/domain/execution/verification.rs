@@ -1,9 +1,9 @@
-//! Verification: whether a reported success is believed, and who decides that (contract §5).
+//! Verification: whether a reported success is accepted, and who decides (contract §5).
 //!
-//! The cue's mode names who verifies: nobody, the evidence, or a person. Evidence only ever raises a success, and
-//! never over a person's verdict: who found an outcome wrong is not overruled by whoever reported it. A person may
-//! judge every outcome, once; to judge again, the outcome is made pending first. A reported failure is for a person
-//! alone to raise: evidence beside it shows what was made before it failed.
+//! The cue's mode names the verifier: nobody, the evidence, or a person. Evidence can only promote a success, and
+//! never overrides a person's verdict: a reporter cannot overrule the person who rejected the outcome. A person may
+//! judge every outcome once; to judge again, the outcome is reopened (made pending) first. Only a person can promote
+//! a reported failure: evidence sent with it shows the work done before the failure.
 
 use jiff::Timestamp;
 
@@ -12,25 +12,24 @@ use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
 use crate::domain::word_enum::word_enum;
 
 word_enum! {
-    /// Who or what verifies the successes of a cue.
+    /// The verification of a cue's successes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum VerificationMode {
-        /// Nobody: the report stands as it is.
+        /// None: the report stands.
         #[default]
         None = "none",
-        /// An `external_id` that is given.
+        /// A non-blank `external_id`.
         RequireExternalId = "require_external_id",
-        /// A `result_url` that can be opened.
+        /// A `result_url` that is an absolute URL.
         RequireResultUrl = "require_result_url",
-        /// At least one entry in `artifacts`.
         RequireArtifacts = "require_artifacts",
-        /// A person, by `verify`.
+        /// A person, with `verify`.
         Manual = "manual",
     }
 }
 
 impl VerificationMode {
-    /// Whether `evidence` holds what this mode asks for. Modes that ask for no evidence are never satisfied by any.
+    /// Whether `evidence` is what this mode requires. False for modes that require none.
     #[must_use]
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
         match self {
@@ -42,7 +41,7 @@ impl VerificationMode {
     }
 }
 
-/// Why an outcome is `verification_failed`, as a clause: a person's reason, or what the mode asks for and did not get.
+/// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
 #[must_use]
 pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     let missing = match (verdict, mode) {
@@ -58,46 +57,42 @@ pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
 }
 
 word_enum! {
-    /// Where the outcome of an execution stands (`outcome_state`).
+    /// `outcome_state`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum OutcomeState {
-        /// A success that nobody has to verify.
+        /// A success without verification.
         ReportedSuccess = "reported_success",
-        /// A failure.
         ReportedFailure = "reported_failure",
-        /// A success by its evidence, or by a person's verdict.
+        /// A success, confirmed by its evidence or by a person.
         VerifiedSuccess = "verified_success",
-        /// It waits for a person's verdict, or for the evidence that the mode asks for.
+        /// Waiting for a person's verdict, or for the evidence that the mode requires.
         VerificationPending = "verification_pending",
-        /// The evidence is missing, or a person found it wrong.
+        /// The evidence is missing, or a person rejected the outcome.
         VerificationFailed = "verification_failed",
     }
 }
 
-/// What a person found of an outcome.
+/// A person's judgement of an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the work was done.
     pub valid: bool,
-    /// Why, in the person's words.
+    /// The reason in the person's words.
     pub reason: Option<String>,
-    /// When it was said.
     pub verified_at: Timestamp,
 }
 
-/// What may befall an outcome after its report.
+/// An event after the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationEvent {
-    /// A person's verdict.
     Verdict {
         /// Whether the work was done.
         valid: bool,
     },
-    /// Whatever was decided is open again.
+    /// The outcome was reopened.
     Reopened,
-    /// Evidence was appended.
     Evidence {
-        /// It brought what the mode asks for and what was missing, to a success that no person has judged.
+        /// The evidence completes what the mode requires, for a success without a verdict.
         proves: bool,
     },
 }

@@ -111,7 +111,6 @@ impl NewAlert {
 
 /// An alert that was raised.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct Alert {
     pub id: String,
     pub alert_type: AlertType,

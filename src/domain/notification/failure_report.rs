@@ -21,7 +21,6 @@ const MAX_MAILED: usize = 500;
 
 /// What failed. Its JSON form is the body of the POST (contract §6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct FailureReport {
     pub event: String,
     pub cue_id: String,

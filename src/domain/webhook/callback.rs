@@ -28,7 +28,6 @@ pub struct Callback {
 word_enum! {
     /// The methods that a callback may use.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    #[allow(missing_docs)]
     pub enum Method {
         #[default]
         Post = "POST",

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::cue::retention::Retention;
-use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
+use crate::domain::schedule::catch_up::{MissReason, Outage, is_clock_jump};
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::scheduler_thread::caught;
 use crate::error::Result;
@@ -146,8 +146,8 @@ impl Scheduler {
         let monotonic = app.clock.monotonic();
         let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock is moved on purpose, instant by instant: what it passes fires.
-        if !app.clock.is_test() && jumped(now.duration_since(self.wall), real) {
-            tracing::warn!("the wall clock jumped from {} to {now}: missed runs catch up", self.wall);
+        if !app.clock.is_test() && is_clock_jump(now.duration_since(self.wall), real) {
+            tracing::warn!("the wall clock is_clock_jump from {} to {now}: missed runs catch up", self.wall);
             self.gap = Outage::before(now, MissReason::Clock);
         } else if self.wall < self.seen && self.seen <= now {
             // What came due while the clock was behind could not fire either.

@@ -8,7 +8,7 @@ use crate::domain::cue::ScheduleSpec;
 use crate::domain::cue::retention::Retention;
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, step};
+use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, fire_plan};
 use crate::error::Result;
 use crate::store::cues::due_cues;
 use crate::store::cues::due_cues::DueCue;
@@ -23,7 +23,7 @@ use crate::store::{WakeSet, WriteTx, cues, executions};
 pub fn plan(cue: &DueCue, gap: Option<Outage>) -> std::result::Result<FirePlan, String> {
     let schedule =
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
-    let step = step(&schedule, cue.next_run, gap);
+    let step = fire_plan(&schedule, cue.next_run, gap);
     if step.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
         return Err("The schedule is not due at any later instant".to_owned());
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
-use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
+use crate::domain::execution::outcome::{MAX_TEXT_BYTES, compact_object};
 use crate::error::Result;
 use crate::http::api::executions::execution_id;
 use crate::http::api::executions::execution_response::VerdictView;
@@ -69,19 +69,19 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
-        if compact_object(&artifacts).len() > TEXT_BYTES {
-            fields.refuse(ARTIFACTS, &format!("at most {TEXT_BYTES} bytes of JSON are kept"));
+        if compact_object(&artifacts).len() > MAX_TEXT_BYTES {
+            fields.refuse(ARTIFACTS, &format!("at most {MAX_TEXT_BYTES} bytes of JSON are kept"));
         }
         evidence.extend(artifacts);
     }
     evidence.into()
 }
 
-/// A text of at most [`TEXT_BYTES`], which is fewer characters where they take more than a byte.
+/// A text of at most [`MAX_TEXT_BYTES`], which is fewer characters where they take more than a byte.
 pub(in crate::http) fn text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
-    let text = fields.string(name, 0..=TEXT_BYTES)?;
-    if text.len() > TEXT_BYTES {
-        fields.refuse(name, &format!("at most {TEXT_BYTES} bytes of UTF-8 are kept"));
+    let text = fields.string(name, 0..=MAX_TEXT_BYTES)?;
+    if text.len() > MAX_TEXT_BYTES {
+        fields.refuse(name, &format!("at most {MAX_TEXT_BYTES} bytes of UTF-8 are kept"));
     }
     Some(text)
 }
