@@ -7,6 +7,7 @@ use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
 use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::lifecycle::plan_limits;
 use crate::random;
@@ -117,7 +118,7 @@ pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
 pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecret, Timestamp)>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let secret = WebhookSecret::from_random(random::bytes()?);
-    let expires = now.checked_add(SECRET_OVERLAP).unwrap_or(Timestamp::MAX);
+    let expires = saturating_add(now, SECRET_OVERLAP);
     Ok(app.store.write(move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
         Ok((secret, expires))

@@ -152,7 +152,7 @@ fn buyer(app: &App, caller: &Caller) -> Result<BillingAccount> {
         Ok((user, customer, requests::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
-    let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
+    let user = user.ok_or_else(|| Error::fault("the user of a request is gone"))?;
     Ok(BillingAccount { user, customer, was_approved })
 }
 

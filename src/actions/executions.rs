@@ -78,7 +78,7 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
         if claims::renew(tx, execution.key, lease_expires_at, now)? {
             Ok(lease_expires_at)
         } else {
-            Err(Error::Fault(format!("the held execution {id} has no lease")))
+            Err(Error::fault(format!("the held execution {id} has no lease")))
         }
     })
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::domain::api_error::ErrorCode;
+use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::store::WriteTx;
 use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, keep};
@@ -37,7 +38,7 @@ pub fn idempotent(
     make: impl FnOnce() -> Result<StoredResponse>,
 ) -> Result<StoredResponse> {
     let Some(call) = call else { return make() };
-    let oldest = now.checked_sub(RETENTION_TIME).unwrap_or(now);
+    let oldest = saturating_sub(now, RETENTION_TIME);
     if let Some(kept) = find(tx, user_key, &call.key, oldest)? {
         if kept.fingerprint != call.fingerprint {
             let message =

@@ -94,7 +94,7 @@ fn is_at_rest(app: &App) -> Result<bool> {
 }
 
 fn stops() -> Error {
-    Error::Storage("the server stops before the clock has been moved".to_owned())
+    Error::storage("the server stops before the clock has been moved")
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {

@@ -93,7 +93,7 @@ pub fn group_commits(
             std::result::Result::<u32, Error>::Ok(done)
         };
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(insert)).collect();
-        let panicked = || Error::Fault("a thread panicked".to_owned());
+        let panicked = || Error::fault("a thread panicked");
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
@@ -180,7 +180,7 @@ async fn read(bare: &Baseline) -> crate::error::Result<String> {
 }
 
 async fn list(bare: &Baseline, user_key: &str) -> crate::error::Result<String> {
-    let user_key = user_key.parse().map_err(|_| Error::Fault("a list of whose cues?".to_owned()))?;
+    let user_key = user_key.parse().map_err(|_| Error::fault("a list of whose cues?"))?;
     let (cues, total) =
         bare.store.read(move |read| cues::list(read, user_key, None, PAGE_OF_CUES, 0)).await?;
     let names: Vec<_> = cues.into_iter().map(|cue| cue.name).collect();

@@ -6,27 +6,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::BenchOptions;
+use crate::domain::word_enum::word_enum;
 
-/// What a figure counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// So many a second.
-    PerSecond,
-    /// Milliseconds.
-    Milliseconds,
-    /// Bytes.
-    Bytes,
+word_enum! {
+    /// What a figure counts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Unit {
+        /// So many a second.
+        PerSecond = "per_second",
+        /// Milliseconds.
+        Milliseconds = "milliseconds",
+        /// Bytes.
+        Bytes = "bytes",
+    }
 }
 
 impl Unit {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::PerSecond => "per_second",
-            Self::Milliseconds => "milliseconds",
-            Self::Bytes => "bytes",
-        }
-    }
-
     fn show(self, figure: f64) -> String {
         match self {
             Self::PerSecond => format!("{figure:.0}/s"),

@@ -3,7 +3,7 @@
 use crate::billing::{BillingAccount, BillingContext};
 use crate::domain::account::credentials::sha256;
 use crate::domain::billing::offer::{LINK_LIFE, Offer};
-use crate::domain::ids::hex;
+use crate::domain::hex;
 use crate::error::Result;
 use crate::random;
 use crate::store::billing::requests;
@@ -34,5 +34,5 @@ pub fn portal(seller: BillingContext<'_>, buyer: &BillingAccount) -> Result<Stri
 }
 
 fn token() -> Result<String> {
-    Ok(hex(&random::bytes::<32>()?))
+    Ok(hex::encode(&random::bytes::<32>()?))
 }

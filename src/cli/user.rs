@@ -143,5 +143,5 @@ pub fn parse(email: &str) -> Result<Email, CliError> {
 /// When there is none.
 pub fn known(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?
-        .ok_or_else(|| crate::error::Error::Fault(format!("there is no user {email}: see `cued user list`")))
+        .ok_or_else(|| crate::error::Error::fault(format!("there is no user {email}: see `cued user list`")))
 }

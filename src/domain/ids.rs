@@ -122,14 +122,6 @@ fn with_tail(millis: u64, tail: u128) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
 }
 
-/// Bytes as lower-case hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]];
-    bytes.iter().flat_map(digits).map(char::from).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -254,10 +246,5 @@ mod tests {
         }
         assert_eq!(ExecutionId::parse(&text.replace('f', "g")), None);
         assert_eq!(ExecutionId::parse(&text.replace('-', "0")), None);
-    }
-
-    #[test]
-    fn hex_is_lower_case_and_has_two_digits_a_byte() {
-        assert_eq!(hex(&[0x00, 0x0A, 0xF0, 0xFF]), "000af0ff");
     }
 }

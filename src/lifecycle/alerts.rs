@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::domain::notification::alert::{Alert, DEDUP_WINDOW, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, notice_id};
+use crate::domain::time::saturating_sub;
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::lifecycle::notify;
@@ -27,7 +28,7 @@ pub(super) fn raise_about(
     now: Timestamp,
 ) -> Result<bool> {
     let alert_type = alert.alert_type();
-    let since = now.checked_sub(DEDUP_WINDOW).unwrap_or(Timestamp::MIN);
+    let since = saturating_sub(now, DEDUP_WINDOW);
     if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
         return Ok(false);
     }

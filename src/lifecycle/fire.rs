@@ -13,7 +13,7 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, ScheduleSpec};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, gap_of, step};
+use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, fire_plan, outage_at};
 use crate::error::Result;
 use crate::lifecycle::finish::{Finish, FinishedExecution, on_execution_finished};
 use crate::panics;
@@ -108,7 +108,8 @@ impl CueFirer {
         let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
         let mut has_fired = false;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let outage = if clock.is_test { clock.outage } else { gap_of(clock.outage, due.next_run, now) };
+            let outage =
+                if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
             let Ok(step) = plan(&due, outage) else { break };
             self.fire(tx, &due, &step, outage, &mut quota)?;
             has_fired = true;
@@ -193,11 +194,11 @@ fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, S
 fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
     let schedule =
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
-    let step = step(&schedule, cue.next_run, outage);
-    if step.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
+    let fire_plan = fire_plan(&schedule, cue.next_run, outage);
+    if fire_plan.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
         return Err("The schedule is not due at any later instant".to_owned());
     }
-    Ok(step)
+    Ok(fire_plan)
 }
 
 fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) -> NewExecution {

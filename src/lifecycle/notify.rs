@@ -7,7 +7,7 @@ use crate::domain::notification::failure_report::{
     FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
 };
 use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind, notice_id};
-use crate::domain::webhook::request::instant;
+use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
 use crate::store::notifications::on_failure::FailedExecution;
@@ -46,10 +46,10 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     let held = on_failure::held_mails(tx, user_key)?;
     // With this mail, it is the tenth newest.
     let tenth = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
-    let counted_since = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    let counted_since = saturating_sub(now, RATE_WINDOW);
     on_failure::delete_mails(tx, user_key, counted_since)?;
     on_failure::insert_mail(tx, user_key, now)?;
-    let held_until = held_until(tenth, now).map(instant);
+    let held_until = held_until(tenth, now).map(rfc3339);
     let body = FailureMail { failure: report(failed, now), held, held_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
@@ -102,7 +102,7 @@ fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         attempts: failed.attempts,
         last_http_status: failed.http_status,
         last_error: failed.error.as_deref().map(told),
-        failed_at: instant(now),
+        failed_at: rfc3339(now),
     }
 }
 

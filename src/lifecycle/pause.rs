@@ -1,9 +1,10 @@
 //! A pause, and the runs that a cue was due for and has not fired when its next instant is taken away.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::domain::cue::Cue;
 use crate::domain::schedule::catch_up::MissReason;
+use crate::domain::time::just_before;
 use crate::error::Result;
 use crate::store::cues::{due_cues, pauses};
 use crate::store::{WriteTx, cues};
@@ -19,7 +20,7 @@ pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()
 /// Called before a change takes its `next_run` away. Returns the number of runs.
 pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
     let (Some(due), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
-    let before = due.checked_sub(SignedDuration::from_millis(1)).unwrap_or(due);
+    let before = just_before(due);
     let missed = schedule.occurrences(before, now);
     due_cues::insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);

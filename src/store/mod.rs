@@ -137,7 +137,7 @@ impl Store {
     /// // A write that returns an error changes nothing.
     /// let failed = store.write(|tx| {
     ///     users::set_plan(tx, 1, "pro")?;
-    ///     Err::<(), _>(Error::Fault("no".to_owned()))
+    ///     Err::<(), _>(Error::fault("no"))
     /// });
     /// assert!(failed.wait().is_err());
     /// let user = store.read(|read| users::find(read, 1)).wait()?;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use ring::digest;
 
-use crate::domain::ids::hex;
+use crate::domain::hex;
 
 const KEY_PREFIX: &str = "cue_sk_";
 const KEY_DIGITS: usize = 32;
@@ -28,7 +28,7 @@ impl ApiKey {
     /// The key made of 16 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 16]) -> Self {
-        Self(format!("{KEY_PREFIX}{}", hex(&random)))
+        Self(format!("{KEY_PREFIX}{}", hex::encode(&random)))
     }
 
     /// The key in this text, or nothing when it has not the form of one.
@@ -73,7 +73,7 @@ impl WebhookSecret {
     /// The secret made of 32 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(format!("{SECRET_PREFIX}{}", hex(&random)))
+        Self(format!("{SECRET_PREFIX}{}", hex::encode(&random)))
     }
 
     /// The whole secret.
@@ -198,7 +198,7 @@ mod tests {
     fn a_key_is_stored_as_the_sha256_of_its_whole_text() {
         // Computed with Python's hashlib.
         let expected = "795d1941197e206fa28c388260b9337689734f8722701492007e6d76907f23c0";
-        assert_eq!(hex(&ApiKey::from_random(COUNTING).hash()), expected);
+        assert_eq!(hex::encode(&ApiKey::from_random(COUNTING).hash()), expected);
     }
 
     #[test]

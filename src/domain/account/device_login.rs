@@ -7,7 +7,9 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::sha256;
-use crate::domain::ids::hex;
+use crate::domain::hex;
+use crate::domain::time::saturating_add;
+use crate::domain::word_enum::word_enum;
 
 /// How long a code, and any link that was mailed for it, can be used.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
@@ -101,7 +103,7 @@ impl LinkToken {
     /// The token made of 32 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(hex(&random))
+        Self(hex::encode(&random))
     }
 
     /// The whole token, for the link.
@@ -129,38 +131,18 @@ impl fmt::Debug for LinkToken {
     }
 }
 
-/// How far a stored login came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginState {
-    /// Nobody has given an address.
-    Pending,
-    /// An address was given.
-    EmailSent,
-    /// The link was followed and confirmed; the key waits for the next poll.
-    Approved,
-    /// The key was handed out.
-    Claimed,
-}
-
-impl LoginState {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::EmailSent, Self::Approved, Self::Claimed];
-
-    /// The state as a poll answers it and as it is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::EmailSent => "email_sent",
-            Self::Approved => "approved",
-            Self::Claimed => "claimed",
-        }
-    }
-
-    /// The state of this word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
+word_enum! {
+    /// How far a stored login came.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LoginState {
+        /// Nobody has given an address.
+        Pending = "pending",
+        /// An address was given.
+        EmailSent = "email_sent",
+        /// The link was followed and confirmed; the key waits for the next poll.
+        Approved = "approved",
+        /// The key was handed out.
+        Claimed = "claimed",
     }
 }
 
@@ -198,7 +180,7 @@ impl DeviceLogin {
     /// When the code and its link can no longer be used.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        self.created_at.checked_add(LIFETIME).unwrap_or(Timestamp::MAX)
+        saturating_add(self.created_at, LIFETIME)
     }
 
     /// The state at `now`; `None` when it has expired. What was claimed stays so.

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::domain::account::plan::PlanLimits;
+use crate::domain::word_enum::word_enum;
 
 /// How long the old webhook secret signs beside the new one (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
@@ -63,28 +64,20 @@ pub struct ApiKeyInfo {
     pub created_at: Timestamp,
 }
 
-/// Who may register over HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegistrationPolicy {
-    /// Anyone, until one user exists.
-    FirstUser,
-    /// Anyone.
-    Open,
-    /// Nobody: users are added with `cued user add`.
-    Closed,
+word_enum! {
+    /// Who may register over HTTP.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RegistrationPolicy {
+        /// Anyone, until one user exists.
+        FirstUser = "first-user",
+        /// Anyone.
+        Open = "open",
+        /// Nobody: users are added with `cued user add`.
+        Closed = "closed",
+    }
 }
 
 impl RegistrationPolicy {
-    /// The word for it, as `--registration` takes it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FirstUser => "first-user",
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
-
     /// Whether someone may register.
     #[must_use]
     pub fn admits(self, users_exist: bool) -> bool {

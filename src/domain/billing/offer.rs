@@ -5,6 +5,7 @@
 use jiff::SignedDuration;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::word_enum::word_enum;
 
 /// The plan that every account falls back to.
 pub const FREE: &str = "free";
@@ -12,51 +13,21 @@ pub const FREE: &str = "free";
 /// How long the link to a page of manual billing can be used.
 pub const LINK_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
-/// A plan that costs something. A dearer one is greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PaidPlan {
-    Pro,
-    Scale,
-}
-
-impl PaidPlan {
-    /// The plan's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pro => "pro",
-            Self::Scale => "scale",
-        }
-    }
-
-    /// The plan of this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Pro, Self::Scale].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// A plan that costs something. A dearer one is greater.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum PaidPlan {
+        Pro = "pro",
+        Scale = "scale",
     }
 }
 
-/// How often a plan is paid for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Interval {
-    Monthly,
-    Annual,
-}
-
-impl Interval {
-    /// The word for it in requests, answers and columns.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Monthly => "monthly",
-            Self::Annual => "annual",
-        }
-    }
-
-    /// The interval that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Monthly, Self::Annual].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// How often a plan is paid for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Interval {
+        Monthly = "monthly",
+        Annual = "annual",
     }
 }
 
@@ -123,37 +94,18 @@ impl Prices {
     }
 }
 
-/// Where a request of manual billing stands: offered → requested → approved or declined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestStatus {
-    /// Its page was asked for; the user has not confirmed it.
-    Offered,
-    /// The user has confirmed it; the operator decides.
-    Requested,
-    /// The plan was given.
-    Approved,
-    /// It was not.
-    Declined,
-}
-
-impl RequestStatus {
-    /// The word for it in a column.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Offered => "offered",
-            Self::Requested => "requested",
-            Self::Approved => "approved",
-            Self::Declined => "declined",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Offered, Self::Requested, Self::Approved, Self::Declined]
-            .into_iter()
-            .find(|it| it.as_str() == word)
+word_enum! {
+    /// Where a request of manual billing stands: offered → requested → approved or declined.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RequestStatus {
+        /// Its page was asked for; the user has not confirmed it.
+        Offered = "offered",
+        /// The user has confirmed it; the operator decides.
+        Requested = "requested",
+        /// The plan was given.
+        Approved = "approved",
+        /// It was not.
+        Declined = "declined",
     }
 }
 

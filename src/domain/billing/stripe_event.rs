@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::Offer;
 use crate::domain::billing::subscription::SubscriptionUpdate;
+use crate::domain::hex;
 use crate::domain::json;
 
 /// How far the time in a signature may be from the present, in seconds (contract §8).
@@ -68,7 +69,7 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let message = [time.as_bytes(), b".", body].concat();
     // `hmac::verify` takes as long for a wrong tag as for the right one.
-    let genuine = values("v1").filter_map(unhex).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
+    let genuine = values("v1").filter_map(hex::decode).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
     if !genuine {
         return refusal("The signature does not fit the body");
     }
@@ -132,16 +133,6 @@ fn news(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
 
 fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer)?.as_str().map(str::to_owned)
-}
-
-/// The bytes that hexadecimal digits stand for.
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(byte).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! News arrive in any order: which of them counts is decided here. Reading them is in `payment_event`.
 
 use crate::domain::billing::offer::{Offer, Prices};
+use crate::domain::word_enum::word_enum;
 
 /// What is known of one subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,32 +20,16 @@ pub struct Subscription {
     pub as_of: Option<i64>,
 }
 
-/// Whether a subscription gives its plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubscriptionState {
-    /// It does.
-    Live,
-    /// It does not, but may again.
-    Lapsed,
-    /// It has ended for good: no news bring it back.
-    Over,
-}
-
-impl SubscriptionState {
-    /// The word for it in a column.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Lapsed => "lapsed",
-            Self::Over => "over",
-        }
-    }
-
-    /// The standing that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Live, Self::Lapsed, Self::Over].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// Whether a subscription gives its plan.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum SubscriptionState {
+        /// It does.
+        Live = "live",
+        /// It does not, but may again.
+        Lapsed = "lapsed",
+        /// It has ended for good: no news bring it back.
+        Over = "over",
     }
 }
 

@@ -1,19 +1,21 @@
-//! How much of a cue's history is kept: until executions that are over reach an age, and a number of executions.
+//! Retention of a cue's history: by age and by number of executions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest age that can be asked for: a century.
-const LONGEST: i64 = 36_525;
+use crate::domain::time::saturating_sub;
 
-/// What is kept; whichever of the two keeps less decides. What waits or is under way stays in any case.
+/// The longest age, in days: a century.
+const MAX_DAYS: i64 = 36_525;
+
+/// The limits of the history; the stricter one decides. Unfinished executions are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How long an execution is kept after it was over; none: for ever.
+    /// Time since the end of an execution; `None` keeps it forever.
     pub age: Option<SignedDuration>,
-    /// How many executions of a cue are kept, the newest; none: all.
+    /// The newest executions per cue; `None` keeps all.
     pub runs: Option<u32>,
 }
 
@@ -23,26 +25,26 @@ impl Default for Retention {
     }
 }
 
-/// A text that says nothing about what to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseRetentionError;
 
 impl Retention {
-    /// What was over at this instant or before is not kept; none where age does not count.
+    /// Executions that ended at or before this instant are deleted; `None` without an age limit.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
-        self.age.map(|age| now.checked_sub(age).unwrap_or(Timestamp::MIN))
+        self.age.map(|age| saturating_sub(now, age))
     }
 
-    /// When that which was made at `made` can expire at the earliest.
+    /// The earliest expiry of something created at `created`.
     #[must_use]
-    pub fn expires(&self, made: Timestamp) -> Option<Timestamp> {
-        self.age.and_then(|age| made.checked_add(age).ok())
+    pub fn expires(&self, created: Timestamp) -> Option<Timestamp> {
+        self.age.and_then(|age| created.checked_add(age).ok())
     }
 
-    /// Whether a cue's history is to be looked at now that its count of runs goes from `before` to `after`. A look
-    /// takes a walk over what is kept, so it comes with every thirtieth part of that; and each cue has another turn,
-    /// so that a herd that was created together is not looked at together.
+    /// Whether to sweep a cue's history when its run count goes from `before` to `after`.
+    ///
+    /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
+    /// that cues created together are not swept together.
     #[must_use]
     pub fn looks_at(&self, cue_key: i64, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
@@ -55,7 +57,7 @@ impl Retention {
 impl FromStr for Retention {
     type Err = ParseRetentionError;
 
-    /// Reads `90d,1000`, one of the two alone, or `off`. Hours are written `12h`.
+    /// Parses `90d,1000`, either part alone, or `off`. Hours are written as `12h`.
     fn from_str(text: &str) -> Result<Self, ParseRetentionError> {
         let mut retention = Self { age: None, runs: None };
         if text == "off" {
@@ -87,10 +89,10 @@ impl std::error::Error for ParseRetentionError {}
 
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
-    if hours > LONGEST * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
+    if hours > MAX_DAYS * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
 }
 
-/// A number of at least one.
+/// A number of at least 1.
 fn whole(text: &str) -> Result<u32, ParseRetentionError> {
     match text.parse() {
         Ok(number) if number > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),

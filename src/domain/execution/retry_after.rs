@@ -1,26 +1,26 @@
-//! What a receiver asks for by `Retry-After` (contract §6): how to read the header, and when it is followed.
+//! The `Retry-After` header of a response (contract §6).
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest wait that a receiver can ask for.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// The longest pause that a receiver can request. A longer one would keep an execution from ending.
+pub const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long the text of a `Retry-After` header asks to wait, from `now` on: never negative, 24 hours at most.
-/// `None` if it is neither a number of seconds nor an HTTP date.
+/// The pause requested by a `Retry-After` header, counted from `now`: zero to 24 hours. `None` if the text is neither
+/// a number of seconds nor an HTTP date.
 #[must_use]
 pub fn retry_after(text: &str, now: Timestamp) -> Option<SignedDuration> {
     let text = text.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that no integer holds is longer than a day too.
-        let wait = text.parse().map_or(LONGEST, SignedDuration::from_secs);
-        return Some(wait.min(LONGEST));
+        // A number too large for an integer is longer than a day.
+        let pause = text.parse().map_or(MAX_PAUSE, SignedDuration::from_secs);
+        return Some(pause.min(MAX_PAUSE));
     }
     let date = DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(date.duration_since(now).clamp(SignedDuration::ZERO, LONGEST))
+    Some(date.duration_since(now).clamp(SignedDuration::ZERO, MAX_PAUSE))
 }
 
-/// The wait that an answer asks for where it is followed: only with 429 and 503.
+/// The pause requested by a response; the header counts with status 429 and 503 only.
 #[must_use]
 pub fn honoured_retry_after(status: u16, header: Option<&str>, now: Timestamp) -> Option<SignedDuration> {
     header.filter(|_| matches!(status, 429 | 503)).and_then(|text| retry_after(text, now))

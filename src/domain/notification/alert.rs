@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::one_line;
-use crate::domain::webhook::request::instant;
+use crate::domain::time::rfc3339;
+use crate::domain::word_enum::word_enum;
 
 /// Executions of a cue in a row that have to fail; each further one raises the alert again.
 pub const FAILURES_IN_A_ROW: i64 = 3;
@@ -21,39 +22,20 @@ pub const MAX_KEPT: u32 = 1_000;
 /// The most characters of somebody else's text in a message.
 const MAX_QUOTED_BYTES: usize = 500;
 
-/// What an alert is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlertType {
-    /// The executions of a cue fail, one after the other.
-    ConsecutiveFailures,
-    /// An outcome does not have what the cue's verification asks for.
-    VerificationFailed,
-    /// A worker went silent with an execution in its hands.
-    ClaimLost,
+word_enum! {
+    /// What an alert is about.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum AlertType {
+        /// The executions of a cue fail, one after the other.
+        ConsecutiveFailures = "consecutive_failures",
+        /// An outcome does not have what the cue's verification asks for.
+        VerificationFailed = "verification_failed",
+        /// A worker went silent with an execution in its hands.
+        ClaimLost = "claim_lost",
+    }
 }
 
 impl AlertType {
-    /// The words of `alert_type`.
-    pub const WORDS: [&'static str; 3] = ["consecutive_failures", "verification_failed", "claim_lost"];
-
-    /// The word of `alert_type`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ConsecutiveFailures => "consecutive_failures",
-            Self::VerificationFailed => "verification_failed",
-            Self::ClaimLost => "claim_lost",
-        }
-    }
-
-    /// The type that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::ConsecutiveFailures, Self::VerificationFailed, Self::ClaimLost]
-            .into_iter()
-            .find(|alert_type| alert_type.as_str() == word)
-    }
-
     /// How bad it is: `critical` where nothing of the cue works any more.
     #[must_use]
     pub fn severity(self) -> &'static str {
@@ -151,7 +133,7 @@ impl Alert {
             "execution_id": self.execution_id.to_string(),
             "message": self.message,
             "metadata": self.metadata,
-            "created_at": instant(self.created_at),
+            "created_at": rfc3339(self.created_at),
         })
     }
 }
@@ -159,14 +141,6 @@ impl Alert {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_and_types_name_each_other() {
-        for word in AlertType::WORDS {
-            assert_eq!(AlertType::parse(word).unwrap().as_str(), word);
-        }
-        assert_eq!(AlertType::parse("consecutive_failure"), None);
-    }
 
     #[test]
     fn a_message_stays_one_line_of_bounded_length_whatever_it_quotes() {

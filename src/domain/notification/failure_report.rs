@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::domain::json;
 use crate::domain::text::one_line;
+use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
 
 /// Mails about failures that a user gets in [`RATE_WINDOW`] (contract §6).
@@ -121,7 +122,7 @@ pub fn told(error: &str) -> String {
 /// `tenth`.
 #[must_use]
 pub fn held_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    let until = tenth?.checked_add(RATE_WINDOW).unwrap_or(Timestamp::MAX);
+    let until = saturating_add(tenth?, RATE_WINDOW);
     (now < until).then_some(until)
 }
 

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::word_enum::word_enum;
 
 /// The most headers of its own that a callback may have.
 pub const MAX_HEADERS: usize = 32;
@@ -24,15 +25,17 @@ pub struct Callback {
     pub headers: Vec<(String, String)>,
 }
 
-/// The methods that a callback may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Method {
-    #[default]
-    Post,
-    Put,
-    Patch,
-    Get,
-    Delete,
+word_enum! {
+    /// The methods that a callback may use.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum Method {
+        #[default]
+        Post = "POST",
+        Put = "PUT",
+        Patch = "PATCH",
+        Get = "GET",
+        Delete = "DELETE",
+    }
 }
 
 /// Why a method or a set of headers cannot be a callback's.
@@ -53,27 +56,12 @@ pub enum CallbackError {
 }
 
 impl Method {
-    /// The method as it stands in a request and in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Get => "GET",
-            Self::Delete => "DELETE",
-        }
-    }
-
-    /// Reads a method, in either case.
+    /// Reads the method of a request, in upper or lower case.
     ///
     /// # Errors
-    /// The text is none of the five methods.
-    pub fn parse(text: &str) -> Result<Self, CallbackError> {
-        [Self::Post, Self::Put, Self::Patch, Self::Get, Self::Delete]
-            .into_iter()
-            .find(|method| method.as_str().eq_ignore_ascii_case(text))
-            .ok_or_else(|| CallbackError::Method(text.to_owned()))
+    /// [`CallbackError::Method`] for any other text than the five methods.
+    pub fn from_request(text: &str) -> Result<Self, CallbackError> {
+        Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| CallbackError::Method(text.to_owned()))
     }
 
     /// Whether a delivery with this method carries the payload (contract §6).
@@ -199,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn the_five_methods_are_read_in_either_case() {
+    fn the_five_methods_are_read_in_upper_and_lower_case() {
         for text in ["POST", "PUT", "PATCH", "GET", "DELETE"] {
-            assert_eq!(Method::parse(text).unwrap().as_str(), text);
-            assert_eq!(Method::parse(&text.to_lowercase()).unwrap().as_str(), text);
+            assert_eq!(Method::from_request(text).unwrap().as_str(), text);
+            assert_eq!(Method::from_request(&text.to_lowercase()).unwrap().as_str(), text);
         }
         for text in ["", "HEAD", "OPTIONS", "CONNECT", "TRACE", "POST ", "POST\r\n", "PÖST"] {
-            assert_eq!(Method::parse(text), Err(CallbackError::Method(text.to_owned())));
+            assert_eq!(Method::from_request(text), Err(CallbackError::Method(text.to_owned())));
         }
     }
 

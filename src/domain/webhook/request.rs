@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::ExecutionId;
+use crate::domain::time::rfc3339;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
@@ -65,7 +66,7 @@ pub fn message(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> Sig
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("X-CueAPI-Cue-Id", order.cue_id.clone()),
         ("X-CueAPI-Execution-Id", id),
-        ("X-CueAPI-Scheduled-For", instant(ticket.scheduled_for)),
+        ("X-CueAPI-Scheduled-For", rfc3339(ticket.scheduled_for)),
         ("X-CueAPI-Attempt", ticket.attempt.to_string()),
     ];
     headers.extend(signatures);
@@ -82,12 +83,6 @@ fn body(order: &DeliverySpec) -> Vec<u8> {
 
 fn secrets(order: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
     SigningSecrets::at(now, &order.secret, order.previous_secret.as_deref(), order.previous_secret_expires)
-}
-
-/// UTC, to the millisecond only where there is a fraction (contract §2).
-#[must_use]
-pub fn instant(at: Timestamp) -> String {
-    if at.subsec_nanosecond() == 0 { at.to_string() } else { format!("{at:.3}") }
 }
 
 #[cfg(test)]

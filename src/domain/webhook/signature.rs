@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ring::hmac;
 
-use crate::domain::ids::hex;
+use crate::domain::hex;
 
 /// The secrets that sign now: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ pub fn signature_headers(
 pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let tag = hmac_sha256(secret.as_bytes(), &[timestamp.as_bytes(), b".", body]);
-    format!("v1={}", hex(&tag))
+    format!("v1={}", hex::encode(&tag))
 }
 
 /// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, current one first.

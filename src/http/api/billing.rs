@@ -39,5 +39,5 @@ pub async fn webhook(request: Request) -> Result<Response> {
 /// Runs a job on a thread that may block: a call to the payment provider waits for its response.
 async fn run_blocking(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| Error::Fault(format!("the job that calls the payment provider failed: {error}")))?
+    done.map_err(|error| Error::fault_from("the job that calls the payment provider failed", error))?
 }

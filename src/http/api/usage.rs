@@ -18,7 +18,7 @@ pub async fn usage(request: Request) -> Result<Response> {
         .store
         .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
-    let user = user.ok_or_else(|| Error::Fault("the user of a request does not exist".to_owned()))?;
+    let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let limits = request.app.config.plans.limits(&user.plan);
     let (start, end) = month_around(now);
     Ok(Response::ok(&json!({

@@ -255,7 +255,7 @@ mod tests {
             (429, &"7".parse().unwrap())
         );
         assert!(body(&response).contains("Too many &lt;b&gt;"));
-        let fault = error_response(Error::Fault("the reason".to_owned()), "id");
+        let fault = error_response(Error::fault("the reason"), "id");
         assert_eq!(fault.status, 500);
         assert!(!body(&fault).contains("the reason"));
     }

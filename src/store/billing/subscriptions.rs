@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::billing::subscription::{Subscription, SubscriptionState};
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::billing::requests::read_offer;
 use crate::store::db::columns::{millis, word};
@@ -19,7 +20,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 /// # Errors
 /// When the file cannot be written.
 pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
-    let forgotten = now.checked_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
+    let forgotten = saturating_sub(now, EVENT_RETENTION);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
     )?

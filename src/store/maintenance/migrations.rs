@@ -75,7 +75,7 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
     let is_sound = all.prepare("PRAGMA foreign_key_check")?.query([])?.next()?.is_none();
     if at != target || !is_sound {
         let what = if is_sound { "a step is missing" } else { "rows refer to rows that are not there" };
-        return Err(Error::Fault(what.to_owned()));
+        return Err(Error::fault(what));
     }
     all.pragma_update(None, "user_version", target)?;
     Ok(all.commit()?)

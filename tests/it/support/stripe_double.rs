@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use cued::domain::ids::hex;
+use cued::domain::hex;
 use cued::domain::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
 
@@ -296,7 +296,7 @@ pub fn send_signed(client: &Client, event: &Value, secret: &str, signed_at: i64)
 pub fn signature(body: &str, secret: &str, signed_at: i64) -> String {
     let time = signed_at.to_string();
     let tag = hmac_sha256(secret.as_bytes(), &[time.as_bytes(), b".", body.as_bytes()]);
-    format!("t={time},v1={},v0={}", hex(&tag), "0".repeat(64))
+    format!("t={time},v1={},v0={}", hex::encode(&tag), "0".repeat(64))
 }
 
 /// Sends a body with a signature header as it stands.

@@ -164,5 +164,5 @@ fn render_key(key: &ApiKeyInfo, current: bool) -> Value {
 
 /// For a value that the validation guarantees.
 fn missing(what: &str) -> Error {
-    Error::Fault(format!("the {what} of a request is missing after validation"))
+    Error::fault(format!("the {what} of a request is missing after validation"))
 }

@@ -44,7 +44,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
     let email = required_email(&mut fields);
     fields.finish()?;
     let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::Fault("a field of a request is missing after validation".to_owned()));
+        return Err(Error::fault("a field of a request is missing after validation"));
     };
     send_link(&request, &code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
@@ -162,7 +162,7 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
         app.post.hand_over(pending.await?);
         Ok(())
     });
-    task.await.map_err(|error| Error::Fault(format!("a mail could not be queued: {error}")))?
+    task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {

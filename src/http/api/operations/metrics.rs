@@ -26,7 +26,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
     if let Err(error) = &look {
         tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
     }
-    let closed = || Error::Storage("the store has been closed".to_owned());
+    let closed = || Error::storage("the store has been closed");
     let page = page(app, look.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
     Ok(Response::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
 }
