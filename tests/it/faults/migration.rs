@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 use super::disk::{assert_sound, refused_start};
 use super::mount::Disk;
