@@ -76,6 +76,7 @@ impl Store {
             migrations::bring_up_to_date(path)?;
         } else if version != 0 {
             schema_check::check(path)?;
+            migrations::settle_copies(path, version);
         }
         Self::start(path, ring, Some(lock))
     }

@@ -126,18 +126,23 @@ pub fn restore(
     Ok(kept)
 }
 
-/// A copy of the connection's file beside it, as it is now, held since `now`; answers where it is.
+/// Copies the connection's file, as it is now, to `to`, which nobody else uses. The copy is held since `now`, or for
+/// longer where the file is.
 ///
 /// # Errors
 /// See [`CopyError`].
-pub(in crate::store) fn snapshot(
-    source: &Connection,
-    path: &Path,
-    suffix: &str,
-    now: Timestamp,
-) -> Result<PathBuf, CopyError> {
+pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp) -> Result<(), CopyError> {
+    refuse_taken(to)?;
+    PartialCopy::fill(source, to, now, Box::new(|_, _| ()))?.publish()?;
+    Ok(())
+}
+
+/// Renames `from` to `path` with `suffix`, and a number where that name is taken, in a way that outlives a power cut.
+/// Returns the new name.
+pub(in crate::store) fn rename_beside(from: &Path, path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let to = free_name(path, suffix);
-    PartialCopy::fill(source, &to, now, Box::new(|_, _| ()))?.publish()?;
+    std::fs::rename(from, &to)?;
+    sync_folder(&to)?;
     Ok(to)
 }
 

@@ -34,6 +34,16 @@
 //! - somebody else's, or of a later version: `journeys::stops::a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was`,
 //!   `cli::administration::a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was`
 //! - of another schema than its version says: `faults::files::a_file_of_another_schema_is_refused_whatever_version_it_says`
+//! - of an earlier version, which cannot be migrated, or whose migration is cut short: the data as it was, and one copy:
+//!   `faults::migration::a_file_that_cannot_be_migrated_is_refused_and_left_as_it_was`,
+//!   `faults::migration::a_migration_killed_while_it_copies_the_file_is_made_again`,
+//!   `faults::migration::a_migration_killed_between_its_copy_and_its_commit_is_made_again`,
+//!   `faults::migration::a_migration_killed_while_it_changes_the_file_is_made_again`,
+//!   `faults::migration::a_migration_killed_right_after_its_commit_keeps_its_copy`,
+//!   `faults::migration::a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_as_it_was`,
+//!   `faults::migration::a_copy_of_an_earlier_migration_is_never_replaced`
+//! - with a rollback journal that a killed writer left: it is rolled back:
+//!   `faults::migration::a_file_with_a_rollback_journal_is_rolled_back_and_migrated`
 //! - of two names: `faults::files::a_file_of_two_names_is_refused_and_a_symbolic_link_is_none`
 //! - another server has it: `journeys::stops::a_second_server_on_the_same_file_is_refused_and_told_who_has_it`
 //! - another program writes to it: waited for, then 503:
@@ -92,8 +102,9 @@
 mod clock;
 mod commits;
 mod crowd;
-mod disk;
+pub mod disk;
 mod files;
+mod migration;
 pub mod mount;
 mod receivers;
 

@@ -45,6 +45,11 @@ impl Disk {
 
     /// Leaves not a byte free.
     pub fn fill(&self) {
+        self.fill_but(0);
+    }
+
+    /// Leaves so many bytes free, rounded to the pages of memory.
+    pub fn fill_but(&self, free: u64) {
         let mut filler = File::options().create(true).append(true).open(self.filler()).unwrap();
         for size in [65_536, 4_096, 1] {
             loop {
@@ -55,6 +60,8 @@ impl Disk {
                 }
             }
         }
+        let filled = filler.metadata().unwrap().len();
+        filler.set_len(filled.saturating_sub(free)).unwrap();
     }
 
     /// Frees what [`Disk::fill`] took.

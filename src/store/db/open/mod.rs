@@ -7,7 +7,8 @@ pub(in crate::store) mod server_lock;
 
 pub use crate::store::db::open::schema::SCHEMA_VERSION;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,10 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     if there.is_file() && there.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
     }
-    let version = version(path, &open_to_look(path)?)?;
+    let version = match open_to_look(path).and_then(|file| version(path, &file)) {
+        Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => version_after_rollback(path)?,
+        version => version?,
+    };
     // A file that was empty when it was found may be anybody's to read, and so would be the log beside it.
     if version == 0 && there.is_file() && there.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -87,6 +91,23 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
         }
         opened => opened,
     }
+}
+
+/// Whether a database of ours has a rollback journal beside it. A restored file has one while it is first written.
+fn has_rollback_journal(path: &Path) -> bool {
+    let mut header = [0; 72];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok()
+        && header[68..] == APPLICATION_ID.to_be_bytes()[4..]
+        && beside(&resolved(path), "-journal").exists()
+}
+
+/// The version of a file whose last writer was killed: only a connection that may write can apply the journal.
+fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, &error))?;
+    version(path, &connection)
 }
 
 fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
@@ -243,7 +264,7 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
 }
 
 /// Puts the file into WAL mode. SQLite lets that switch fail where any other write would wait for its turn.
-fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
+pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
     let switch = || connection.pragma_update(None, "journal_mode", "WAL");
     for _ in 0..WAL_TURNS {
         match switch() {

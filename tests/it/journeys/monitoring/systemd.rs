@@ -180,9 +180,14 @@ fn a_disk_that_fails_is_no_reason_to_be_started_again() {
 fn the_unit_in_the_examples_is_one_that_systemd_takes() {
     let unit =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
-    for line in
-        ["Type=notify", "WatchdogSec=", "DynamicUser=yes", "StateDirectory=cued", "ProtectSystem=strict"]
-    {
+    for line in [
+        "Type=notify",
+        "TimeoutStartSec=infinity",
+        "WatchdogSec=",
+        "DynamicUser=yes",
+        "StateDirectory=cued",
+        "ProtectSystem=strict",
+    ] {
         assert!(unit.lines().any(|it| it.starts_with(line)), "{line}");
     }
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
