@@ -5,7 +5,7 @@
 //! - `main.rs` parses, runs, sets the exit code; `cli` has a file per command, and `serve`'s flags are the
 //!   configuration; `logging` is what is written to standard error.
 //! - `server` is the assembly: it opens the store, starts the engine, opens the port, and the same backwards to stop.
-//! - `app` is what the rooms share: store, `clock`, bells, settings.
+//! - `app` is what the rooms share: store, `clock`, bells; `config` the settings.
 //! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
 //! - `billing` takes the money: one interface, the operator or a payment provider behind it.
 //! - `metrics` is what is counted, by the engine too, and how it is written for Prometheus; `systemd` is what the service manager is told.
@@ -30,6 +30,7 @@ pub mod bench;
 pub mod billing;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod error;

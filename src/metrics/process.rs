@@ -10,7 +10,7 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// How many files the process may have open.
 #[must_use]
-pub fn descriptors() -> Option<usize> {
+pub fn max_open_files() -> Option<usize> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -35,6 +35,6 @@ mod tests {
     #[test]
     fn the_figures_of_this_process_are_read() {
         assert!(!cfg!(target_os = "linux") || resident_bytes().is_some_and(|bytes| bytes > 100_000));
-        assert!(!cfg!(target_os = "linux") || descriptors().is_some_and(|limit| limit > 16));
+        assert!(!cfg!(target_os = "linux") || max_open_files().is_some_and(|limit| limit > 16));
     }
 }

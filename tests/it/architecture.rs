@@ -8,7 +8,7 @@ const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
 /// Which rooms the files of a room may use, beside their own. `serve` and `cli` put the program together.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("domain", &[]),
     ("error", &["domain"]),
     ("clock", &[]),
@@ -18,11 +18,12 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("mail", &["clock"]),
     ("store", &["domain", "error", "metrics"]),
     ("billing", &["domain", "error", "random", "store"]),
-    ("app", &["billing", "clock", "domain", "mail", "metrics", "random", "store"]),
+    ("config", &["billing", "domain", "mail"]),
+    ("app", &["billing", "clock", "config", "domain", "mail", "metrics", "random", "store"]),
     ("bench", &["actions", "clock", "domain", "engine", "error", "random", "store"]),
     ("actions", &["app", "billing", "domain", "error", "mail", "random", "store"]),
     ("engine", &["app", "clock", "domain", "error", "mail", "metrics", "random", "store"]),
-    ("http", &["actions", "app", "domain", "error", "metrics", "store"]),
+    ("http", &["actions", "app", "config", "domain", "error", "metrics", "store"]),
     ("systemd", &["app"]),
 ];
 

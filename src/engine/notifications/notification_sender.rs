@@ -57,8 +57,8 @@ pub fn judge(notification: &Notification, outcome: &SendResult, now: Timestamp) 
 /// Why it was not taken.
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
     let mail =
-        write_mail(base, notification).ok_or(SmtpError::lasting("what is stored of it cannot be read"))?;
-    caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
+        write_mail(base, notification).ok_or(SmtpError::permanent("what is stored of it cannot be read"))?;
+    caught(|| Ok(route.send(&mail))).unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
 }
 
 /// What a mail that was taken or refused at `now` means for its notice.
@@ -71,7 +71,7 @@ pub fn judge_mail(
     let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
-        Err(fault) if fault.passes => after_mail(attempt, notification.created_at, now),
+        Err(fault) if fault.is_transient => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
     if let Err(fault) = sent {
@@ -120,9 +120,9 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
         to: notification.email.clone(),
         subject: mail.subject(),
         text: mail.text(base),
-        gist: format!("{}: {}", mail.subject(), mail.link(base)),
+        log_line: format!("{}: {}", mail.subject(), mail.link(base)),
         at: notification.created_at,
-        stays: false,
+        log_only: false,
     })
 }
 

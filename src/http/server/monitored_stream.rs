@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::app::HttpLimits;
+use crate::config::HttpLimits;
 
 /// Writes our answer for a status that hyper wanted to answer by itself.
 pub type ErrorRenderer = Box<dyn Fn(u16) -> Vec<u8> + Send>;

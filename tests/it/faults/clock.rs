@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::account::plan::Plans;
 use cued::engine::Engine;
 use jiff::Timestamp;

@@ -161,7 +161,7 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     let pending = actions::submit_email(&app, code, email, request.now)?;
     // A task of its own: a caller that hangs up between the commit and the hand-over must not cost the mail.
     let sent = tokio::spawn(async move {
-        app.post.hand_over(pending.await?);
+        app.login_mailer.enqueue(pending.await?);
         Ok(())
     });
     sent.await.map_err(|error| Error::Fault(format!("a mail was not handed over: {error}")))?
