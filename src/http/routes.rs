@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use hyper::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::error::Result;
@@ -10,7 +11,6 @@ use crate::http::api::account::{auth, device_login};
 use crate::http::api::executions::{claims, verification};
 use crate::http::api::operations::{health, info, metrics, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
-use crate::http::input::query::percent_decoded;
 use crate::http::pages::manual_billing;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -208,7 +208,7 @@ fn match_path(pattern: &'static str, path: &str) -> Option<PathParams> {
         match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some(_) if segment.is_empty() => return None,
             // What is no UTF-8 names nothing that we could hold.
-            Some(name) => params.push((name, String::from_utf8(percent_decoded(segment)).ok()?)),
+            Some(name) => params.push((name, percent_decode_str(segment).decode_utf8().ok()?.into_owned())),
             None if segment == expected => {}
             None => return None,
         }

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
@@ -103,17 +104,10 @@ fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, 
 
 /// The URI by which SQLite takes a file for one that nobody changes.
 fn unchanging(path: &Path) -> PathBuf {
-    let mut uri = "file:".to_owned();
-    for byte in resolved(path).as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                uri.push(char::from(*byte))
-            }
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri.push_str("?immutable=1");
-    PathBuf::from(uri)
+    const SPECIAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
+    let path = resolved(path);
+    let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
+    PathBuf::from(format!("file:{path}?immutable=1"))
 }
 
 /// Opens the connection that writes, and makes the schema in a new file.
