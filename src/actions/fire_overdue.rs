@@ -41,7 +41,7 @@ impl OverdueFirer {
             retention: app.config.retention,
             gap: app.outage(),
             is_test: app.clock.is_test(),
-            seen: app.engine_stats.seen(),
+            seen: app.engine_stats.last_seen(),
             now,
         }
     }

@@ -160,7 +160,7 @@ fn start_pool(
         if let Some((now, monotonic, app)) = reading() {
             let attempt = classify(&taken, outcome, now);
             let took = monotonic.saturating_sub(begun.1);
-            app.engine_stats.deliveries.durations.note_time(took);
+            app.engine_stats.deliveries.durations.observe_duration(took);
             log(&taken, &attempt, took);
             // Who finds others there need not ring: the dispatcher, which takes them all, has not come since they did.
             if hand_in(&returned, attempt) {
@@ -174,7 +174,10 @@ fn start_pool(
 fn note_lateness(app: &App, taken: &ClaimedDelivery, now: Timestamp) {
     if taken.ticket.attempt == 1 {
         let late = now.duration_since(taken.ticket.scheduled_for);
-        app.engine_stats.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
+        app.engine_stats
+            .deliveries
+            .lateness
+            .observe_duration(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }
 

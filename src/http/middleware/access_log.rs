@@ -33,7 +33,7 @@ pub struct AccessLogEntry<'a> {
 pub fn note(server: &ServerState, entry: &AccessLogEntry<'_>) {
     // `HEAD` counts as what it is answered like.
     let (method, route) = entry.route.map_or((NONE, NONE), |row| (row.method.as_str(), row.path));
-    server.app.requests.with([method, route, class(entry.status)]).note_time(entry.took);
+    server.app.requests.with([method, route, class(entry.status)]).observe_duration(entry.took);
     tracing::debug!(
         request_id = entry.id,
         method = entry.method.map(known),

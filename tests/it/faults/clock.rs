@@ -44,11 +44,11 @@ impl Machine {
     fn set(&self, to: &str) {
         let (app, to) = (&self.api.world.app, to.parse::<Timestamp>().unwrap());
         app.clock.set(to);
-        let turns = app.engine_stats.turns();
+        let turns = app.engine_stats.passes();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
             // The first may have begun before the clock was set.
-            (app.engine_stats.turns() > turns + 1).then_some(())
+            (app.engine_stats.passes() > turns + 1).then_some(())
         });
     }
 

@@ -132,14 +132,14 @@ fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() 
     }
     let status = || user.get("/status").expect(200);
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
     user.get("/v1/alerts").refused(500, "internal_error");
     let reason = "the database file is damaged: stop cued, run cued check";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
     assert_eq!(health["services"]["database"], "damaged");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 1.0);
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
     user.get("/v1/cues").expect(200);
     assert_eq!(status()["status"], "degraded", "an answer that is right tells nothing of the rest");
 

@@ -26,7 +26,7 @@ pub async fn health(request: Request) -> Result<Response> {
     if let Err(error) = &look {
         tracing::error!(request_id = request.id, "health cannot read the database: {error}");
     }
-    let cycle = app.engine_stats.cycle();
+    let cycle = app.engine_stats.last_pass();
     let database = database_word(app, look.is_ok());
     let (queue, held_since) = look.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
     let poller = poller_word(app, &cycle, held_since.is_some());
@@ -61,7 +61,7 @@ pub async fn status(request: Request) -> Result<Response> {
         }
     };
     let well =
-        database_word(app, true) == "ok" && poller_word(app, &app.engine_stats.cycle(), is_held) == "ok";
+        database_word(app, true) == "ok" && poller_word(app, &app.engine_stats.last_pass(), is_held) == "ok";
     let mut body = json!({"status": if well { "healthy" } else { "degraded" }});
     if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
@@ -85,7 +85,7 @@ fn poller_word(app: &App, cycle: &SchedulerPass, is_held: bool) -> &'static str 
         // Its monitor is to say so: what should fire does not.
         return "held";
     }
-    word_after(app.clock.monotonic().saturating_sub(cycle.turned))
+    word_after(app.clock.monotonic().saturating_sub(cycle.ended))
 }
 
 /// What is said of a scheduler whose last pass ended so long ago.
