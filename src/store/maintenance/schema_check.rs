@@ -32,7 +32,7 @@ const PARTS: &str = "
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let file = open_to_look(path)?;
     let compared = parts(&file).and_then(|there| Ok((there, wanted()?)));
-    let (there, wanted) = compared.map_err(|error| OpenError::from_sqlite(path, &error))?;
+    let (there, wanted) = compared.map_err(|error| OpenError::from_sqlite(path, error))?;
     let lacking = wanted.difference(&there).next().map(|part| lacks(part));
     let asking = || there.difference(&wanted).find(|part| asks_more(part, &wanted)).map(|part| is_more(part));
     match lacking.or_else(asking) {

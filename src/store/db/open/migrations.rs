@@ -36,8 +36,8 @@ pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
 fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, &error))?;
-    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
+    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
     if from == target {
         return Ok(());
     }
@@ -181,7 +181,7 @@ mod tests {
             ([NEXT[0], Migration { to: SCHEMA_VERSION + 1, ..NEXT[1] }], "a step is missing"),
         ] {
             let stuck = run(&path, &steps, SCHEMA_VERSION + 2).unwrap_err().to_string();
-            assert!(stuck.contains(reason) && stuck.contains("as it was"), "{stuck}");
+            assert!(stuck.contains(reason) && stuck.contains("unchanged"), "{stuck}");
             assert!(std::fs::read(&path).unwrap() == before, "{reason}");
             assert_eq!(names(&folder), ["cued.db"], "{reason}");
         }

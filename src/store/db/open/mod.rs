@@ -48,9 +48,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     create_if_absent(path)?;
     let writable = OpenOptions::new().write(true).open(path);
     if let Err(error) = writable {
-        return Err(OpenError::unusable(path, &error));
+        return Err(OpenError::unusable(path, error));
     }
-    let failed = |error: std::io::Error| OpenError::unusable(path, &error);
+    let failed = |error: std::io::Error| OpenError::unusable(path, error);
     let there = std::fs::metadata(path).map_err(failed)?;
     if there.is_file() && there.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
@@ -72,7 +72,7 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {
             std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
-            _ => OpenError::unusable(path, &error),
+            _ => OpenError::unusable(path, error),
         });
     }
     let log = beside(&resolved(path), "-wal");
@@ -92,7 +92,7 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
 }
 
 fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
-    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let connection =
         Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -119,8 +119,8 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
-    .map_err(|error| OpenError::from_sqlite(path, &error))?;
-    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
+    .map_err(|error| OpenError::from_sqlite(path, error))?;
+    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
     Ok(connection)
 }
 
@@ -142,7 +142,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .test_on_check_out(false)
         .connection_timeout(BUSY_TIMEOUT)
         .build(manager)
-        .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
+        .map_err(|error| OpenError::unusable(path, error))
 }
 
 /// How large the database is, in bytes; nothing where it cannot be seen.
@@ -206,13 +206,13 @@ fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::unusable(path, &error)),
+        Err(error) => Err(OpenError::unusable(path, error)),
     }
 }
 
 /// The schema version of a file that we know, 0 for an empty one.
 fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
-    match marks(connection).map_err(|error| OpenError::from_sqlite(path, &error))? {
+    match marks(connection).map_err(|error| OpenError::from_sqlite(path, error))? {
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
@@ -225,7 +225,7 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
 /// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
 pub(in crate::store) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
     let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, &error))
+    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, error))
 }
 
 /// Application, schema version and number of tables: of one moment, for another process may be making the schema.
