@@ -121,7 +121,11 @@ pub fn not_found() -> Refusal {
 }
 
 fn scheduler_clock(app: &App) -> SchedulerClock {
-    SchedulerClock { outage: app.outage(), last_seen: app.engine_stats.seen(), is_test: app.clock.is_test() }
+    SchedulerClock {
+        outage: app.outage(),
+        last_seen: app.engine_stats.last_seen(),
+        is_test: app.clock.is_test(),
+    }
 }
 
 fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {

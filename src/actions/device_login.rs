@@ -88,8 +88,8 @@ pub fn submit_email(
             return Ok(None);
         }
         device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
-        let stays = hold::is_held(tx)?;
-        Ok(admitted.then_some(Mail { stays, ..mail }))
+        let log_only = hold::is_held(tx)?;
+        Ok(admitted.then_some(Mail { log_only, ..mail }))
     }))
 }
 
@@ -179,8 +179,8 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
              The link works once, and until {minutes} minutes after the code was made.\n\n\
              If you did not ask for this, do nothing: without your confirmation nobody gets in.\n"
         ),
-        gist: link,
+        log_line: link,
         at: now,
-        stays: false,
+        log_only: false,
     }
 }

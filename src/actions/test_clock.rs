@@ -56,7 +56,7 @@ fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result
 fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         let seen = app.notifiers.progress.generation();
-        if app.engine_stats.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
+        if app.engine_stats.last_pass().last_run.is_some_and(|last| last >= app.clock.now()) {
             return wait_until_idle(app, stopping);
         }
         if stopping() {
@@ -81,7 +81,7 @@ fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
 }
 
 fn is_at_rest(app: &App) -> Result<bool> {
-    let (now, seen) = (app.clock.now(), app.engine_stats.seen());
+    let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
     let look = app.store.read(move |read| {
         let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
         if waits || hold::is_held(read)? {
@@ -98,7 +98,7 @@ fn stops() -> Error {
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
-    let seen = app.engine_stats.seen();
+    let seen = app.engine_stats.last_seen();
     app.store.read(move |read| deadline(read, seen)).wait()
 }
 

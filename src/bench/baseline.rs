@@ -192,8 +192,7 @@ pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookR
     let monotonic = Arc::clone(clock);
     let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, ..ClientOptions::default() };
-    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
-        .map_err(|error| BenchError(error.to_string()))?;
+    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))?;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = clock.monotonic();
     thread::scope(|scope| {
@@ -210,6 +209,6 @@ pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookR
     match failed.into_inner() {
         #[allow(clippy::cast_precision_loss)]
         0 => Ok(count as f64 / (clock.monotonic() - began).as_secs_f64()),
-        failed => Err(BenchError(format!("{failed} of {count} bare POSTs failed"))),
+        failed => Err(BenchError::Failed(format!("{failed} of {count} bare POSTs failed"))),
     }
 }

@@ -58,9 +58,7 @@ impl Cleanup {
         let name = u64::from_le_bytes(random::bytes()?);
         let path = parent.join(format!("cued-bench-{name:016x}"));
         let mut left = self.lock();
-        fs::create_dir(&path).map_err(|error| {
-            BenchError(format!("{} cannot be made: {error}; give another --dir", path.display()))
-        })?;
+        fs::create_dir(&path).map_err(|source| BenchError::Folder { path: path.clone(), source })?;
         left.folder = Some(path.clone());
         Ok(Folder { path, traces: Arc::clone(self) })
     }

@@ -111,7 +111,7 @@ pub fn rate(
     })?;
     let took = (clock.monotonic() - began).as_secs_f64();
     if done == 0 {
-        return Err(BenchError("nothing was done in the time".to_owned()));
+        return Err(BenchError::Failed("nothing was done in the time".to_owned()));
     }
     Ok(f64::from(done) / took)
 }

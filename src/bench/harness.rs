@@ -124,7 +124,7 @@ impl Harness {
         };
         client::rate(&self.clock, self.program.address(), 16, PATIENCE, work)?;
         if due.iter().min().is_some_and(|first| self.clock.now() >= *first) {
-            return Err(BenchError("the cues came due while they were made: give fewer".to_owned()));
+            return Err(BenchError::Failed("the cues came due while they were made: give fewer".to_owned()));
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Harness {
     pub fn lateness(&self, count: usize) -> Result<Vec<f64>> {
         let lateness = self.receiver.take(count, PATIENCE);
         if lateness.len() < count {
-            return Err(BenchError(format!("only {} of {count} deliveries came", lateness.len())));
+            return Err(BenchError::Failed(format!("only {} of {count} deliveries came", lateness.len())));
         }
         Ok(lateness)
     }
@@ -179,24 +179,25 @@ fn register(program: &ServerProcess) -> Result<String> {
     let body = json!({"email": "bench@example.com"}).to_string();
     let mut client = Client::connect(program.address())?;
     let answer = client.call(&request("POST", "/v1/auth/register", None, &body))?;
-    text_of(answer, "api_key").ok_or_else(|| BenchError("the program answered without a key".to_owned()))
+    text_of(answer, "api_key")
+        .ok_or_else(|| BenchError::Failed("the program answered without a key".to_owned()))
 }
 
 pub fn open_store(folder: &Folder, name: &str) -> Result<Store> {
-    Store::open(&folder.file(name), Arc::new(|_| ())).map_err(|error| BenchError(error.to_string()))
+    Ok(Store::open(&folder.file(name), Arc::new(|_| ()))?)
 }
 
 pub fn user(store: &Store, clock: &Clock, email: &str) -> Result<i64> {
-    let email = Email::parse(email).map_err(|error| BenchError(error.to_string()))?;
+    let email = Email::parse(email).map_err(|error| BenchError::Failed(error.to_string()))?;
     let made = accounts::register(store, email, "free", RegistrationPolicy::Open, clock.now())?.wait()?;
     let found = store.read(move |read| store_accounts::find_by_email(read, &made.email)).wait()?;
-    found.map(|user| user.key).ok_or_else(|| BenchError("the bare store lost its user".to_owned()))
+    found.map(|user| user.key).ok_or_else(|| BenchError::Failed("the bare store lost its user".to_owned()))
 }
 
 /// The row of such a cue, and its payload; its user and its own id are not known yet.
 fn sample(clock: &Clock, url: &str) -> Result<(Cue, Value)> {
     let text = cue(url, &Value::Null);
-    let invalid = |error: &dyn std::fmt::Display| BenchError(error.to_string());
+    let invalid = |error: &dyn std::fmt::Display| BenchError::Failed(error.to_string());
     let new = NewCue {
         name: text["name"].as_str().unwrap_or_default().to_owned(),
         description: None,

@@ -14,13 +14,16 @@ pub mod report;
 mod scenarios;
 mod server_process;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error as ThisError;
+
 use crate::clock::Clock;
+use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
+use crate::store::OpenError;
 use report::BenchReport;
 
 /// What is measured, and for how long.
@@ -36,26 +39,25 @@ pub struct BenchOptions {
     pub trickle: usize,
 }
 
-/// Why the measuring ended early.
-#[derive(Debug)]
-pub struct BenchError(String);
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<std::io::Error> for BenchError {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<Error> for BenchError {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
+/// A benchmark that ended early.
+#[derive(Debug, ThisError)]
+pub enum BenchError {
+    #[error("{0}")]
+    Failed(String),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Action(#[from] Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("{path} cannot be created: {source}; give another --dir")]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("{scenario}: {source}")]
+    Scenario { scenario: &'static str, source: Box<BenchError> },
+    #[error("{source} (in {folder}; if its disk is full or failing, give another --dir)")]
+    Measurement { folder: PathBuf, source: Box<BenchError> },
 }
 
 type Result<T> = std::result::Result<T, BenchError>;
@@ -69,9 +71,9 @@ pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Res
     let clock = Arc::new(Clock::system());
     let folder = cleanup::Cleanup::watch()?.folder(&options.folder)?;
     let mut report = BenchReport::new(options);
-    measure(options, &clock, folder, &mut report, progress).map_err(|error| {
-        let folder = options.folder.display();
-        BenchError(format!("{error} (in {folder}; if its disk is full or fails, give another --dir)"))
+    measure(options, &clock, folder, &mut report, progress).map_err(|error| BenchError::Measurement {
+        folder: options.folder.clone(),
+        source: Box::new(error),
     })?;
     Ok(report)
 }
@@ -87,7 +89,8 @@ fn measure(
     let mut bench = harness::Harness::start(options.clone(), clock, folder)?;
     for (done, (what, step)) in steps.iter().enumerate() {
         progress(what, done, steps.len());
-        step(&mut bench, report).map_err(|error| BenchError(format!("{what}: {error}")))?;
+        step(&mut bench, report)
+            .map_err(|error| BenchError::Scenario { scenario: what, source: Box::new(error) })?;
     }
     progress("done", steps.len(), steps.len());
     Ok(())

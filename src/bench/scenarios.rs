@@ -108,7 +108,7 @@ fn reads(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let mut client = Client::connect(bench.program.address())?;
     let path = format!("/v1/cues?limit={}", baseline::PAGE_OF_CUES);
     let total = number_of(client.call(&bench.get(&path))?, "total");
-    let total = total.ok_or_else(|| BenchError("a list without its total".to_owned()))?;
+    let total = total.ok_or_else(|| BenchError::Failed("a list without its total".to_owned()))?;
     let bare = format!("/list/{}", bench.another_user_with(total)?);
     let rate = bench.bare_rate(16, &bare)?;
     report.add("bare_lists", "bare server with a list of 20, 16 clients", rate, Unit::PerSecond);
@@ -131,7 +131,7 @@ fn claims(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let began = bench.clock.monotonic();
     while !String::from_utf8_lossy(client.call(&request("GET", "/health", None, ""))?).contains(&waiting) {
         if bench.clock.monotonic() - began > PATIENCE {
-            return Err(BenchError("the executions to claim were not made in time".to_owned()));
+            return Err(BenchError::Failed("the executions to claim were not made in time".to_owned()));
         }
         bench.clock.sleep(Duration::from_millis(20));
     }

@@ -43,7 +43,7 @@ impl ServerProcess {
             None => {
                 // It has ended, or says something else: either way it is of no use.
                 traces.end_child();
-                Err(BenchError("cued serve did not start; try it on its own to see why".to_owned()))
+                Err(BenchError::Failed("cued serve did not start; try it on its own to see why".to_owned()))
             }
         }
     }

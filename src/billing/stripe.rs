@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use thiserror::Error as ThisError;
 use ureq::Agent;
 use ureq::http::Response;
 
@@ -14,6 +15,7 @@ use crate::billing::BillingAccount;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::json;
+use crate::domain::json::JsonError;
 use crate::error::Result;
 use crate::random;
 
@@ -61,8 +63,18 @@ pub struct Stripe {
     calls: AtomicUsize,
 }
 
-/// Why a call brought nothing: for the operator.
-struct StripeError(String);
+/// A failed call of the Stripe API. The text may repeat the secrets of the account: see [`Stripe::without_secrets`].
+#[derive(Debug, ThisError)]
+enum StripeError {
+    #[error(transparent)]
+    Transport(#[from] ureq::Error),
+    #[error("the response is not JSON: {0}")]
+    Json(#[from] JsonError),
+    #[error("{status}: {reason}")]
+    Status { status: ureq::http::StatusCode, reason: String },
+    #[error("the session in the response has no URL")]
+    NoUrl,
+}
 
 impl Stripe {
     /// An account that nothing was asked of yet.
@@ -137,8 +149,9 @@ impl Stripe {
                 Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) }.into()
             );
         };
-        self.post(path, form, &key).map_err(|StripeError(what)| {
-            tracing::error!(path, "the payment provider gave no session: {}", self.without_secrets(&what));
+        self.post(path, form, &key).map_err(|error| {
+            let error = self.without_secrets(&error.to_string());
+            tracing::error!(path, %error, "the payment provider created no session");
             let message = "The payment provider does not answer as it should; try again later";
             Refusal::new(ErrorCode::BillingError, message).into()
         })
@@ -150,18 +163,15 @@ impl Stripe {
             .post(format!("{}{path}", self.config.api_base))
             .header("Authorization", format!("Bearer {}", self.config.secret_key))
             .header("Idempotency-Key", key)
-            .send_form(form.iter().copied())
-            .map_err(|error| StripeError(error.to_string()))?;
-        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec();
-        let body = body.map_err(|error| StripeError(error.to_string()))?;
+            .send_form(form.iter().copied())?;
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
         if !response.status().is_success() {
             return Err(refused(&response, &body));
         }
-        let answer =
-            json::read(&body).map_err(|error| StripeError(format!("the answer is no JSON: {error}")))?;
+        let answer = json::read(&body)?;
         match answer.get("url").and_then(Value::as_str) {
             Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
-            _ => Err(StripeError("the session in the answer has no url".to_owned())),
+            _ => Err(StripeError::NoUrl),
         }
     }
 
@@ -175,7 +185,8 @@ impl Stripe {
 fn refused<B>(response: &Response<B>, body: &[u8]) -> StripeError {
     let said =
         json::read(body).ok().and_then(|answer| Some(answer.pointer("/error/message")?.as_str()?.to_owned()));
-    StripeError(format!("{}: {}", response.status(), said.unwrap_or_else(|| "without a reason".to_owned())))
+    let reason = said.unwrap_or_else(|| "without a reason".to_owned());
+    StripeError::Status { status: response.status(), reason }
 }
 
 /// One of the calls that may be under way.

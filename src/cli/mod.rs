@@ -13,10 +13,10 @@ pub mod serve;
 pub mod stripe;
 pub mod user;
 
-use std::fmt;
 use std::path::Path;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use thiserror::Error as ThisError;
 use tracing::Level;
 
 use crate::domain::account::plan::Plans;
@@ -62,11 +62,13 @@ enum OnOff {
 }
 
 /// Why a command did not do what it was asked for: a sentence for standard error, and the exit code.
-#[derive(Debug)]
+#[derive(Debug, ThisError)]
 pub enum CliError {
     /// The command line asks for something that cannot be: exit code 2.
+    #[error("{0}")]
     Usage(String),
     /// Something stood in the way: exit code 1.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -78,13 +80,6 @@ impl CliError {
             Self::Usage(_) => 2,
             Self::Failed(_) => 1,
         }
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(what) | Self::Failed(what)) = self;
-        f.write_str(what)
     }
 }
 

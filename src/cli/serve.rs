@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use tempfile::TempDir;
 use tracing::Level;
 
-use crate::app::{Config, HttpLimits};
 use crate::cli::stripe::StripeFlags;
 use crate::cli::{CliError, OnOff, plans_from, read};
 use crate::clock::Clock;
+use crate::config::{Config, HttpLimits};
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::retention::Retention;
@@ -184,7 +185,7 @@ impl Serve {
                 "whoever reaches {listen} can move the test clock: POST /v1/test/clock needs no key"
             );
         }
-        let temporary = self.ephemeral.then(server::TemporaryFolder::make).transpose()?;
+        let temporary = self.ephemeral.then(server::temporary_folder).transpose()?;
         let db = match &temporary {
             Some(folder) => folder.path().join("cued.db"),
             None => self.db.clone().unwrap_or_else(|| PathBuf::from("cued.db")),
@@ -193,7 +194,11 @@ impl Serve {
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
         let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
-        server::run(clock, config, listen).map_err(CliError::from)
+        let served = server::run(clock, config, listen).map_err(CliError::from);
+        if let Some(Err(error)) = temporary.map(TempDir::close) {
+            tracing::warn!(%error, "the temporary folder cannot be removed");
+        }
+        served
     }
 
     /// How much is logged, and how.
@@ -263,9 +268,9 @@ impl Serve {
 
     fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
         match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
-            (Some(url), Some(from)) => {
-                Ok(MailTransport::Smtp(Box::new(Smtp::new(url, from).map_err(CliError::Usage)?)))
-            }
+            (Some(url), Some(from)) => Ok(MailTransport::Smtp(Box::new(
+                Smtp::new(url, from).map_err(|error| CliError::Usage(error.to_string()))?,
+            ))),
             _ => Ok(MailTransport::Log { stdout: dev }),
         }
     }

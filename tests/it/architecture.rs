@@ -11,7 +11,7 @@ const LONGEST_FUNCTION: usize = 70;
 const MOST_ENTRIES: usize = 12;
 
 /// Which rooms the files of a room may use, beside their own. `serve` and `cli` put the program together.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("domain", &[]),
     ("error", &["domain"]),
     ("clock", &[]),
@@ -23,11 +23,12 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("store", &["domain", "error", "metrics", "panics"]),
     ("lifecycle", &["domain", "error", "panics", "random", "store"]),
     ("billing", &["domain", "error", "random", "store"]),
-    ("app", &["billing", "clock", "domain", "mail", "metrics", "random", "store"]),
+    ("config", &["billing", "domain", "mail"]),
+    ("app", &["billing", "clock", "config", "domain", "mail", "metrics", "random", "store"]),
     ("bench", &["actions", "clock", "domain", "engine", "error", "random", "store"]),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
     ("engine", &["app", "clock", "domain", "error", "lifecycle", "mail", "metrics", "panics", "store"]),
-    ("http", &["actions", "app", "domain", "error", "metrics", "panics", "store"]),
+    ("http", &["actions", "app", "config", "domain", "error", "metrics", "panics", "store"]),
     ("systemd", &["app"]),
 ];
 

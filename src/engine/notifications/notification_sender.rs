@@ -52,10 +52,10 @@ pub fn result_of_post(
 
 /// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
-    let mail =
-        write_mail(base, notification).ok_or(SmtpError::lasting("the stored notification cannot be read"))?;
+    let mail = write_mail(base, notification)
+        .ok_or(SmtpError::permanent("the stored notification cannot be read"))?;
     panics::catch("the mail transport", || Ok(route.send(&mail)))
-        .unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
+        .unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
 }
 
 /// The next step of a notification whose mail was accepted or refused at `now`.
@@ -68,7 +68,7 @@ pub fn result_of_mail(
     let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
-        Err(error) if error.passes => after_mail(attempt, notification.created_at, now),
+        Err(error) if error.is_transient => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
     if let Err(error) = sent {
@@ -117,9 +117,9 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
         to: notification.email.clone(),
         subject: mail.subject(),
         text: mail.text(base),
-        gist: format!("{}: {}", mail.subject(), mail.link(base)),
+        log_line: format!("{}: {}", mail.subject(), mail.link(base)),
         at: notification.created_at,
-        stays: false,
+        log_only: false,
     })
 }
 

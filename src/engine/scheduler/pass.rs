@@ -72,7 +72,7 @@ impl Scheduler {
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(app.clock.now()),
-            turned: ended,
+            ended,
             ..SchedulerPass::default()
         });
     }
@@ -116,7 +116,7 @@ impl Scheduler {
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(now),
-            turned: ended,
+            ended,
             cues: fired.cues,
             took: ended - started,
         });

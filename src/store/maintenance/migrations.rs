@@ -48,8 +48,8 @@ pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
 fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, &error))?;
-    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
+    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
     settle_copies(path, from);
     if from == target {
         return Ok(());

@@ -31,7 +31,7 @@ const PARTS: &str = "
 /// # Errors
 /// [`OpenError::SchemaMismatch`], among others; the file stays untouched.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
-    match mismatch(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, &error))? {
+    match mismatch(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
         Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),
         None => Ok(()),
     }

@@ -1,8 +1,9 @@
 //! The scheduler's pass on a clock that is set by hand: gaps, jumps, poison, and the plans of its queries.
 
 use cued::actions::cues::update;
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::Caller;
 use cued::domain::cue::CueStatus;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::account::plan::Plans;
 use cued::engine::Engine;
 use jiff::Timestamp;
@@ -43,11 +44,11 @@ impl Machine {
     fn set(&self, to: &str) {
         let (app, to) = (&self.api.world.app, to.parse::<Timestamp>().unwrap());
         app.clock.set(to);
-        let turns = app.engine_stats.turns();
+        let turns = app.engine_stats.passes();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
             // The first may have begun before the clock was set.
-            (app.engine_stats.turns() > turns + 1).then_some(())
+            (app.engine_stats.passes() > turns + 1).then_some(())
         });
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cued::metrics::process::descriptors;
+use cued::metrics::process::max_open_files;
 use serde_json::json;
 
 use crate::support::client::Client;
@@ -23,7 +23,7 @@ const OTHERS: usize = 2_000;
 
 /// As many connections as this process may open, at most `CROWD`.
 fn crowd() -> usize {
-    let allowed = || descriptors().unwrap_or(1_024).saturating_sub(OTHERS).max(500);
+    let allowed = || max_open_files().unwrap_or(1_024).saturating_sub(OTHERS).max(500);
     if allowed() < CROWD {
         let pid = std::process::id().to_string();
         let limit = format!("--nofile={}", CROWD + OTHERS);

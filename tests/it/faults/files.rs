@@ -80,7 +80,7 @@ fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
         fs::write(&db, &sound).unwrap();
         Connection::open(&db).unwrap().execute_batch(&format!("{change}; VACUUM")).unwrap();
         let complaint = refused_start(&db);
-        assert!(complaint.contains(difference) && complaint.contains("some other build"), "{complaint}");
+        assert!(complaint.contains(difference) && complaint.contains("another build"), "{complaint}");
         let checked = run(&["check", db.to_str().unwrap()]);
         let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
         assert!(checked.status.code() == Some(1) && printed.contains(difference), "{printed}");
@@ -132,14 +132,14 @@ fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() 
     }
     let status = || user.get("/status").expect(200);
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
     user.get("/v1/alerts").refused(500, "internal_error");
     let reason = "the database file is damaged: stop cued, then run `cued check`";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
     assert_eq!(health["services"]["database"], "damaged");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 1.0);
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
     user.get("/v1/cues").expect(200);
     assert_eq!(status()["status"], "degraded", "an answer that is right tells nothing of the rest");
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use rusqlite::Connection;
 use serde_json::{Value, json};

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::lane_of;

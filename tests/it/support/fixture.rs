@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use cued::domain::execution::verification::VerificationMode;
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};

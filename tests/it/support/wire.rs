@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cued::app::{App, Config, HttpLimits};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::{Config, HttpLimits};
 use cued::error::Result;
 use cued::http::request::Request;
 use cued::http::response;

@@ -159,7 +159,7 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     let pending = actions::submit_email(&app, code, email, request.now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
-        app.post.hand_over(pending.await?);
+        app.login_mailer.enqueue(pending.await?);
         Ok(())
     });
     task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?

@@ -14,6 +14,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
@@ -47,9 +48,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     create_if_absent(path)?;
     let writable = OpenOptions::new().write(true).open(path);
     if let Err(error) = writable {
-        return Err(OpenError::unusable(path, &error));
+        return Err(OpenError::unusable(path, error));
     }
-    let failed = |error: std::io::Error| OpenError::unusable(path, &error);
+    let failed = |error: std::io::Error| OpenError::unusable(path, error);
     let there = std::fs::metadata(path).map_err(failed)?;
     if there.is_file() && there.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
@@ -74,7 +75,7 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {
             std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
-            _ => OpenError::unusable(path, &error),
+            _ => OpenError::unusable(path, error),
         });
     }
     let log = beside(&resolved(path), "-wal");
@@ -106,12 +107,12 @@ fn has_rollback_journal(path: &Path) -> bool {
 fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
     version(path, &connection)
 }
 
 fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
-    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let connection =
         Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -123,17 +124,10 @@ fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, 
 
 /// The URI by which SQLite takes a file for one that nobody changes.
 fn unchanging(path: &Path) -> PathBuf {
-    let mut uri = "file:".to_owned();
-    for byte in resolved(path).as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                uri.push(char::from(*byte))
-            }
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri.push_str("?immutable=1");
-    PathBuf::from(uri)
+    const SPECIAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
+    let path = resolved(path);
+    let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
+    PathBuf::from(format!("file:{path}?immutable=1"))
 }
 
 /// Opens the connection that writes, and makes the schema in a new file.
@@ -145,8 +139,8 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
-    .map_err(|error| OpenError::from_sqlite(path, &error))?;
-    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
+    .map_err(|error| OpenError::from_sqlite(path, error))?;
+    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
     Ok(connection)
 }
 
@@ -168,7 +162,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .test_on_check_out(false)
         .connection_timeout(BUSY_TIMEOUT)
         .build(manager)
-        .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
+        .map_err(|error| OpenError::unusable(path, error))
 }
 
 /// How large the database is, in bytes; nothing where it cannot be seen.
@@ -232,13 +226,13 @@ fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::unusable(path, &error)),
+        Err(error) => Err(OpenError::unusable(path, error)),
     }
 }
 
 /// The schema version of a file that we know, 0 for an empty one.
 fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
-    match marks(connection).map_err(|error| OpenError::from_sqlite(path, &error))? {
+    match marks(connection).map_err(|error| OpenError::from_sqlite(path, error))? {
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
@@ -251,7 +245,7 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
 /// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
 pub(in crate::store) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
     let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, &error))
+    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, error))
 }
 
 /// Application, schema version and number of tables: of one moment, for another process may be making the schema.

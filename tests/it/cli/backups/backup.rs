@@ -153,7 +153,7 @@ fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
         fs::copy(format!("{}-wal", dead.db().display()), &left).unwrap();
         let before = fs::read(&left).unwrap();
         let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
-        assert!(said.contains(&format!("out{suffix} is there")), "{said}");
+        assert!(said.contains(&format!("out{suffix} is left over")), "{said}");
         assert!(said.contains("Move it away, or give the backup another name"), "{said}");
         assert!(!out.exists() && fs::read(&left).unwrap() == before);
         fs::remove_file(left).unwrap();

@@ -141,7 +141,7 @@ fn without_a_server_for_mail_the_log_names_what_failed_ten_times_an_hour() {
         until("the tenth is in the log", || server.log().contains(&link).then_some(()));
         let log = server.log();
         assert_eq!(log.matches("no --smtp-url").count(), 10, "{log}");
-        assert!(log.contains("ann@example.com: Cue nightly failed"), "{log}");
+        assert!(log.contains("to=ann@example.com summary=Cue nightly failed"), "{log}");
         // A line about a login has the link alone.
         let line = format!("mail to ann@example.com: Cue nightly failed: {link}");
         assert_eq!(server.stdout().lines().any(|it| it == line), printed, "{}", server.stdout());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cued::app::HttpLimits;
+use cued::config::HttpLimits;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cued::app::HttpLimits;
+use cued::config::HttpLimits;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::wire::http1::assert_headers;

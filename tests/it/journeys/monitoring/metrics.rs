@@ -47,35 +47,35 @@ fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
 #[test]
 fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
     let server = watched(&[]);
-    let turned = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_turns_total", &[]) > 0.0);
-    let page = until("the scheduler turns", turned);
+    let passed = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0);
+    let page = until("the scheduler has passed", passed);
     let names: Vec<String> = page.names().map(|(name, kind)| format!("{kind} {name}")).collect();
     let expected = [
         "gauge cued_active_workers",
         "gauge cued_build_info",
+        "counter cued_claims_expired_total",
         "counter cued_claims_total",
+        "histogram cued_commit_batch_size",
         "histogram cued_commit_duration_seconds",
         "counter cued_commit_failures_total",
-        "histogram cued_commit_writes",
-        "gauge cued_database_damaged",
+        "gauge cued_database_corrupt",
         "gauge cued_database_file_bytes",
+        "gauge cued_database_on_hold",
         "gauge cued_database_readable",
         "gauge cued_database_wal_bytes",
         "gauge cued_database_writable",
         "counter cued_deliveries_total",
         "histogram cued_delivery_duration_seconds",
         "histogram cued_delivery_lateness_seconds",
-        "counter cued_executions_made_total",
+        "counter cued_executions_created_total",
         "counter cued_executions_over_quota_total",
-        "gauge cued_held",
         "histogram cued_http_request_duration_seconds",
-        "counter cued_lost_claims_total",
         "counter cued_missed_runs_total",
-        "counter cued_notices_total",
+        "counter cued_notifications_total",
         "gauge cued_queue_depth",
-        "gauge cued_scheduler_last_turn_duration_seconds",
-        "gauge cued_scheduler_last_turn_timestamp_seconds",
-        "counter cued_scheduler_turns_total",
+        "gauge cued_scheduler_last_pass_duration_seconds",
+        "gauge cued_scheduler_last_pass_timestamp_seconds",
+        "counter cued_scheduler_passes_total",
         "gauge cued_stale_executions",
         "gauge process_resident_memory_bytes",
         "gauge process_start_time_seconds",
@@ -114,10 +114,10 @@ fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_5xx"), 1.0);
     assert_eq!(deliveries(&page, "failed", "connection"), 1.0);
-    assert_eq!(page.value("cued_notices_total", &[("result", "success")]), 1.0, "a mail to its owner");
+    assert_eq!(page.value("cued_notifications_total", &[("result", "success")]), 1.0, "a mail to its owner");
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
-    assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "schedule")]), 3.0);
+    assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "schedule")]), 3.0);
     // Second attempts are late because they are to be.
     assert_eq!(page.value("cued_delivery_lateness_seconds_count", &[]), 3.0);
     assert_eq!(page.value("cued_delivery_lateness_seconds_bucket", &[("le", "0.001")]), 3.0);
@@ -159,15 +159,15 @@ fn claims_and_lost_claims_are_counted() {
     user.advance("PT16M");
     let page = scrape(&server);
     assert_eq!(page.value("cued_claims_total", &[]), 2.0);
-    assert_eq!(page.value("cued_lost_claims_total", &[]), 2.0);
-    assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "manual_fire")]), 2.0);
+    assert_eq!(page.value("cued_claims_expired_total", &[]), 2.0);
+    assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "manual_fire")]), 2.0);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "claim")]), 2.0);
 }
 
 #[test]
 fn a_file_that_is_held_is_shown_as_held() {
     let server = watched(&[]);
-    let held = || scrape(&server).value("cued_held", &[]);
+    let held = || scrape(&server).value("cued_database_on_hold", &[]);
     assert_eq!(held(), 0.0);
     server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
     assert_eq!(held(), 1.0);
@@ -183,7 +183,7 @@ fn what_was_rolled_back_is_not_counted() {
         user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap()
     };
     with_key("work").expect(201);
-    let commits = |page: &Exposition| page.value("cued_commit_writes_count", &[]);
+    let commits = |page: &Exposition| page.value("cued_commit_batch_size_count", &[]);
     let before = commits(&scrape(&server));
     with_key("other work").refused(409, "idempotency_conflict");
     user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");

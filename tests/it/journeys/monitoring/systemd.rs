@@ -72,7 +72,7 @@ fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
     assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     TcpStream::connect(addr).unwrap();
     signal("-TERM", server.0.id());
-    assert_eq!(boss.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
+    assert_eq!(boss.hears(), "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     assert!(boss.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
 }
