@@ -20,7 +20,7 @@ const PORTAL: &str = "/billing/portal";
 pub async fn checkout(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let asked = actions::look_at_request(&request.app, token)?.await?;
+    let asked = actions::find_request_by_link(&request.app, token)?.await?;
     Ok(request_page(&request, &asked, token))
 }
 
@@ -36,7 +36,7 @@ pub async fn confirm(request: Request) -> Result<Response> {
 pub async fn portal(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let portal = actions::look_at_plan(&request.app, token)?.await?;
+    let portal = actions::find_plan_by_link(&request.app, token)?.await?;
     Ok(plan_page(&request, &portal, token))
 }
 
@@ -45,7 +45,7 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
     if form.raw("confirmed") != Some("yes") {
-        let portal = actions::look_at_plan(&request.app, token)?.await?;
+        let portal = actions::find_plan_by_link(&request.app, token)?.await?;
         return Ok(question_page(&request, &portal, token));
     }
     let paused = actions::cancel_plan(&request.app, token)?.await?;

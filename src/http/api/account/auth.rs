@@ -108,7 +108,7 @@ pub async fn make_key(request: Request) -> Result<Response> {
     let name = fields.required_string("name", 1..=255);
     fields.finish()?;
     let Some(name) = name else { return Err(lost("name")) };
-    let made = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
+    let made = actions::create_key(&request.app.store, caller.user_key, name, request.now)?.await?;
     Ok(Response::created(&json!({
         "id": made.id,
         "name": made.name,

@@ -355,7 +355,7 @@ fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
     let (code, complaint) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
     assert!(code == Some(2) && complaint.contains("same id"), "{complaint}");
     let (code, complaint) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
-    assert!(code == Some(2) && complaint.contains("no http"), "{complaint}");
+    assert!(code == Some(2) && complaint.contains("not an http"), "{complaint}");
 }
 
 #[test]
