@@ -171,10 +171,10 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
         to: email.as_str().to_owned(),
         subject: "Confirm your device".to_owned(),
         text: format!(
-            "Somebody, most likely you, wants to sign in a device with this code:\n\n    {code}\n\n\
-             If this is the code that your device shows, open this link and confirm:\n\n{link}\n\n\
-             The link works once, and until {minutes} minutes after the code was made.\n\n\
-             If you did not ask for this, do nothing: without your confirmation nobody gets in.\n"
+            "Someone, probably you, is signing in a device with this code:\n\n    {code}\n\n\
+             If your device shows this code, open this link and confirm:\n\n{link}\n\n\
+             The link works once and expires {minutes} minutes after the code was created.\n\n\
+             If you did not request this, ignore this mail: without your confirmation nobody can sign in.\n"
         ),
         gist: link,
         at: now,

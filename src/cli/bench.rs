@@ -39,7 +39,7 @@ impl BenchCommand {
         let cues = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let options = BenchOptions {
             folder: self.dir,
-            each: self.seconds,
+            duration: self.seconds,
             herd: cues(self.herd),
             trickle: cues(self.trickle),
         };

@@ -37,8 +37,8 @@ impl PromoteCommand {
 
 fn overdue_line(OverdueCounts { cues, executions }: OverdueCounts) -> String {
     format!(
-        "overdue: {}, to catch up according to `catch_up`; {}, to send or hand to workers. A running server begins \
-         within 5 seconds, otherwise the next start does",
+        "overdue: {}, to catch up according to `catch_up`; {}, to send or hand to workers\n\
+         a running server begins within 5 seconds, otherwise the next start does",
         count(cues, "cue"),
         count(executions, "execution")
     )
