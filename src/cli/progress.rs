@@ -8,7 +8,7 @@ use crate::store::maintenance::backup::Progress;
 const WIDTH: u64 = 30;
 
 /// Returns a callback that shows the progress of a copy, in bytes.
-pub fn bar(what: &'static str) -> Progress {
+pub fn bar(label: &'static str) -> Progress {
     if !io::stderr().is_terminal() {
         return Box::new(|_, _| ());
     }
@@ -16,7 +16,7 @@ pub fn bar(what: &'static str) -> Progress {
     Box::new(move |done, of| {
         let percent = done.saturating_mul(100).checked_div(of).unwrap_or(100).min(100);
         if shown.replace(percent) != Some(percent) {
-            print(&line(what, percent, &format!("of {}", size(of))));
+            print(&line(label, percent, &format!("of {}", size(of))));
         }
     })
 }
@@ -38,10 +38,10 @@ pub fn end() {
     }
 }
 
-fn line(what: &str, percent: u64, detail: &str) -> String {
+fn line(label: &str, percent: u64, detail: &str) -> String {
     let full = percent * WIDTH / 100;
     let cells: String = (0..WIDTH).map(|cell| if cell < full { '#' } else { '.' }).collect();
-    format!("\r{what} [{cells}] {percent:3} % {detail}\u{1b}[K")
+    format!("\r{label} [{cells}] {percent:3} % {detail}\u{1b}[K")
 }
 
 /// Formats a number of bytes.
