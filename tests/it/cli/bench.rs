@@ -16,10 +16,10 @@ const FIGURES: [&str; 30] = [
     "fsyncs",
     "single_commits",
     "group_commits",
-    "bare_answers",
-    "bare_reads",
-    "bare_inserts_16",
-    "bare_inserts_64",
+    "baseline_responses",
+    "baseline_reads",
+    "baseline_inserts_16",
+    "baseline_inserts_64",
     "creates_1",
     "create_bytes_1",
     "creates_16",
@@ -27,22 +27,22 @@ const FIGURES: [&str; 30] = [
     "creates_64",
     "create_bytes_64",
     "gets",
-    "bare_lists",
+    "baseline_lists",
     "lists",
-    "bare_cycles",
-    "cycles",
-    "bare_posts",
-    "herd",
-    "herd_p50",
-    "herd_p99",
-    "herd_drain",
+    "baseline_claims",
+    "claims",
+    "baseline_posts",
+    "herd_deliveries",
+    "herd_lateness_p50",
+    "herd_lateness_p99",
+    "herd_duration",
     "herd_bytes",
     "memory_start",
     "memory_peak",
-    "trickle_p50",
-    "trickle_p99",
-    "trickle_max",
-    "lone_bytes",
+    "trickle_lateness_p50",
+    "trickle_lateness_p99",
+    "trickle_lateness_max",
+    "trickle_bytes",
 ];
 
 #[test]
@@ -56,26 +56,26 @@ fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind()
     assert!(report["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{report}");
     let conditions = [&report["seconds"], &report["herd"], &report["trickle"]];
     assert_eq!(conditions, [&json!(0.1), &json!(40), &json!(3)]);
-    let figures = report["figures"].as_array().unwrap();
+    let figures = report["results"].as_array().unwrap();
     let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().unwrap()).collect();
     assert_eq!(names, FIGURES);
     for figure in figures {
-        assert!(figure["figure"].as_f64().unwrap() >= 0.0, "{figure}");
+        assert!(figure["value"].as_f64().unwrap() >= 0.0, "{figure}");
         let is_rate_of_service = figure["unit"] == "per_second"
-            && ["creates_", "gets", "lists", "cycles", "herd"]
+            && ["creates_", "gets", "lists", "claims", "herd"]
                 .iter()
                 .any(|it| figure["name"].as_str().unwrap().starts_with(it));
-        assert_eq!(is_rate_of_service, !figure["limit"].is_null(), "{figure}");
+        assert_eq!(is_rate_of_service, !figure["baseline"].is_null(), "{figure}");
         let ratio =
-            figure["limit"]["figure"].as_f64().map(|limit| figure["figure"].as_f64().unwrap() / limit);
+            figure["baseline"]["value"].as_f64().map(|limit| figure["value"].as_f64().unwrap() / limit);
         let close = |ratio: f64| (figure["ratio"].as_f64().unwrap() - ratio).abs() < 0.001;
         assert!(ratio.is_none_or(close), "{figure}");
     }
     let limit = |name: &str| {
         let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
-        figure["limit"]["what"].as_str().unwrap()
+        figure["baseline"]["description"].as_str().unwrap()
     };
-    assert!(limit("lists").contains("with a list"), "{}", limit("lists"));
+    assert!(limit("lists").contains("lists of 20"), "{}", limit("lists"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -112,7 +112,7 @@ fn server_in(folder: &Path) -> bool {
 /// Whether the server in this folder serves: what it stands beside is opened after that.
 fn is_measured_in(folder: &Path) -> bool {
     let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-    server_in(folder) && inside.any(|it| it.join("bare.db").exists())
+    server_in(folder) && inside.any(|it| it.join("baseline.db").exists())
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
     );
     let (ann, bob) = (caller(&world, &ann.api_key).unwrap(), caller(&world, &bob.api_key).unwrap());
     let make = |user_key, name: &str| {
-        let made = actions::make_key(&world.app.store, user_key, name.to_owned(), world.now());
+        let made = actions::create_key(&world.app.store, user_key, name.to_owned(), world.now());
         made.unwrap().wait().unwrap()
     };
     let lost = make(ann.user_key, "laptop");

@@ -34,7 +34,7 @@ pub async fn set_pending(request: Request) -> Result<Response> {
     let fields = request.optional_fields()?;
     fields.forbid_unknown();
     fields.finish()?;
-    let recorded = actions::make_pending(&request.app, caller.user_key, id).await?;
+    let recorded = actions::reopen(&request.app, caller.user_key, id).await?;
     Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
 }
 

@@ -73,7 +73,7 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
     // A report is no call: whoever did the work may say so.
     report(&user, &waiting);
     let printed = run(&["check", server.db().to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&printed.stdout).contains("held        since"));
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("on hold     since"));
     assert_eq!(receiver.count(), 0);
     assert_eq!(user.executions_of(&call)[0]["id"], fired.as_str());
     assert_eq!(user.executions_of(&call).len(), 1, "nothing by schedule");
@@ -107,10 +107,10 @@ fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed()
     fire(&user, &call);
     // The figures of the machine's own time: the copy is of a past year.
     let said = ok(&server.db(), &["promote"]);
-    assert!(said.contains("is promoted") && said.contains("2 cues are overdue"), "{said}");
-    assert!(said.contains("2 executions are due"), "{said}");
+    assert!(said.contains("promoted ") && said.contains("overdue: 2 cues,"), "{said}");
+    assert!(said.contains("2 executions, to send"), "{said}");
     let again = ok(&server.db(), &["promote"]);
-    assert!(again.contains("is not held"), "{again}");
+    assert!(again.contains("is not on hold"), "{again}");
     let moved = user.settle();
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(2), &json!(2)));
     // Due at 11, 12, 13, 14 and 15 o'clock: the newest runs, the others are accounted for.

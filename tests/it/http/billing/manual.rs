@@ -101,7 +101,7 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
     shows(&confirm(&server, &token), 200, &["was sent"]);
     assert_eq!(plan(&user), "free", "the operator has yet to decide");
     let printed = decide(&server, "approve");
-    assert!(printed.contains("is on plan pro, monthly"), "{printed}");
+    assert!(printed.contains("is now on plan pro (monthly)"), "{printed}");
 
     let answer = user.get("/v1/auth/me");
     assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
@@ -264,7 +264,7 @@ fn a_request_is_decided_once() {
     let id = waiting(&server).remove(0);
     assert_eq!(billing(&server, &["decline", &id]).1, Some(0));
     let (printed, code) = billing(&server, &["approve", &id]);
-    assert!(code == Some(1) && printed.contains("was declined before"), "{printed}");
+    assert!(code == Some(1) && printed.contains("is already declined"), "{printed}");
     assert_eq!(plan(&user), "free");
     let (printed, _) = billing(&server, &["list", "--all"]);
     assert!(printed.contains(&id) && printed.contains("declined"), "{printed}");
@@ -282,7 +282,7 @@ fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits
         confirm(&server, &checkout(&server, &user, "pro", "monthly"));
         let id = waiting(&server).remove(0);
         let (printed, code) = billing(&server, &["approve", &id, "--limits", limits]);
-        assert_eq!((code, printed.contains("1 newest")), (Some(0), paused == 1), "{printed}");
+        assert_eq!((code, printed.contains("paused 1 active cue")), (Some(0), paused == 1), "{printed}");
         assert_eq!(active(), json!(101 - paused));
     }
 }

@@ -284,7 +284,7 @@ fn events_that_change_nothing_are_taken_and_logged() {
     send(client, &event("evt_4", "invoice.payment_failed", 4, &json!({"customer": "cus_1"})));
     assert_eq!(account.plan(), "pro");
     let log = server.log();
-    for expected in ["invoice.paid", "sub_1", "nobody", "a payment for a plan has failed"] {
+    for expected in ["invoice.paid", "sub_1", "nobody", "payment failed"] {
         assert!(log.contains(expected), "{expected} in {log}");
     }
     send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").refused(400, "bad_request");
@@ -355,7 +355,7 @@ fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
     let (code, complaint) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
     assert!(code == Some(2) && complaint.contains("same id"), "{complaint}");
     let (code, complaint) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
-    assert!(code == Some(2) && complaint.contains("no http"), "{complaint}");
+    assert!(code == Some(2) && complaint.contains("not an http"), "{complaint}");
 }
 
 #[test]
