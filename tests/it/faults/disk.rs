@@ -228,7 +228,7 @@ fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
     stopped_server_on(&disk);
     disk.fill();
     let complaint = refused_start(&disk.db());
-    assert!(complaint.contains("Its disk is full or fails"), "{complaint}");
+    assert!(complaint.contains("Its disk is full or failing"), "{complaint}");
     disk.free();
     let mut server = Server::start_on(&disk.db(), ALONE);
     assert_eq!(server.stop(), Some(0), "what the refused start left behind is in nobody's way");

@@ -74,13 +74,13 @@ fn a_mail_is_given_up_after_a_day_or_a_lasting_refusal_and_the_log_names_its_not
     };
     desk.mailbox.refuse(&["550"]);
     fire(&user, &cue);
-    given_up("answered 550");
+    given_up("returned 550");
     desk.mailbox.refuse(&["451"; 100]);
     fire(&user, &cue);
     user.advance("PT23H");
     assert_eq!(stored(&desk.server), 1);
     user.advance("PT1H");
-    given_up("answered 451");
+    given_up("returned 451");
     assert!(desk.mailbox.is_empty());
 }
 
@@ -122,7 +122,7 @@ fn a_silent_mail_server_holds_up_no_stop_and_costs_no_mail_about_a_failure() {
     let begun = Instant::now();
     assert_eq!(server.stop(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert!(server.log().contains("are lost"), "{}", server.log());
+    assert!(server.log().contains("mail lost at shutdown"), "{}", server.log());
     let mailbox = Mailbox::on(port);
     // Two were tried in vain, and are due again after a minute.
     server.restart_at("2026-01-05T00:01:00Z");
