@@ -127,7 +127,7 @@ pub struct Notifiers {
     /// An execution is ready to be claimed.
     pub claim: Notifier,
     /// A notice of a failure is ready to be told, or has been.
-    pub escalate: Notifier,
+    pub notifications: Notifier,
     /// The engine has finished a pass or an attempt: whoever waits for it to come to rest looks again.
     pub progress: Notifier,
 }
@@ -139,7 +139,7 @@ impl Default for Notifiers {
             next_look: AtomicI64::new(i64::MAX),
             send: Notifier::default(),
             claim: Notifier::default(),
-            escalate: Notifier::default(),
+            notifications: Notifier::default(),
             progress: Notifier::default(),
         }
     }
@@ -165,7 +165,7 @@ impl Notifiers {
             (rings.schedule.is_some_and(|due| self.is_news(due)), &self.schedule),
             (rings.send, &self.send),
             (rings.claim, &self.claim),
-            (rings.escalate, &self.escalate),
+            (rings.notifications, &self.notifications),
         ] {
             if asked {
                 notifier.notify();
@@ -175,7 +175,7 @@ impl Notifiers {
 
     /// Rings every bell, when the clock was moved or the program stops.
     pub fn notify_all(&self) {
-        for notifier in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
+        for notifier in [&self.schedule, &self.send, &self.claim, &self.notifications, &self.progress] {
             notifier.notify();
         }
     }

@@ -19,7 +19,7 @@ use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
-use crate::domain::webhook::callback_url::lane_of;
+use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::{enqueue, note_runs};
 use crate::store::accounts::usage;
@@ -152,7 +152,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         cue_key: cue.key,
         user_key: cue.user_key,
         is_worker: cue.transport == Transport::Worker,
-        lane: cue.callback.as_ref().map(|callback| lane_of(&callback.url)),
+        destination: cue.callback.as_ref().map(|callback| destination_hash(&callback.url)),
         task: None,
         agent: None,
         scheduled_for: now,

@@ -71,8 +71,8 @@ impl StripeEventHandler {
         if let (Some(id), Some(offer)) = (purchase.subscription, purchase.paid)
             && subscriptions::find(tx, &id)?.is_none()
         {
-            let standing = SubscriptionState::Live;
-            let bought = Subscription { id, customer: purchase.customer, offer, standing, as_of: None };
+            let state = SubscriptionState::Live;
+            let bought = Subscription { id, customer: purchase.customer, offer, state, as_of: None };
             subscriptions::save(tx, &bought)?;
         }
         self.follow(tx, user.key)

@@ -161,17 +161,17 @@ fn cycle(bench: &Harness, client: &mut Client, claim: &[u8]) -> io::Result<bool>
 fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let now = bench.clock.now();
     let (cue, payload) = &bench.sample;
-    let ticket = AttemptRef {
+    let attempt_ref = AttemptRef {
         key: 1,
         id: ExecutionIdSource::default().next(now)?,
         cue_key: 1,
-        lane: 0,
+        destination: 0,
         attempt: 1,
         scheduled_for: now,
         by_schedule: true,
     };
     let callback = Callback { url: bench.receiver.url(), method: Method::Post, headers: Vec::new() };
-    let order = DeliverySpec {
+    let spec = DeliverySpec {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
         payload: Some(json::compact(payload)),
@@ -180,7 +180,7 @@ fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         previous_secret: None,
         previous_secret_expires: None,
     };
-    let message = message(&ticket, &order, now);
+    let message = message(&attempt_ref, &spec, now);
     let parcel = WebhookRequest {
         method: Method::Post,
         url: callback.url,

@@ -67,7 +67,7 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp)
         NextStep::Failed => Finish::Failed,
         NextStep::RetryAt(_) => return Ok(true),
     };
-    let ticket = &attempt.ticket;
+    let ticket = &attempt.attempt_ref;
     let finished = FinishedExecution {
         key: ticket.key,
         cue_key: ticket.cue_key,

@@ -161,7 +161,7 @@ impl CueFirer {
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     executions::insert(tx, new)?;
     let is_ready = new.scheduled_for <= new.now;
-    tx.ring(WakeSet {
+    tx.wake(WakeSet {
         schedule: (!is_ready).then_some(new.scheduled_for),
         send: is_ready && !new.is_worker,
         claim: is_ready && new.is_worker,
@@ -206,7 +206,7 @@ fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) 
         cue_key: cue.key,
         user_key: cue.user_key,
         is_worker: cue.is_worker,
-        lane: cue.lane,
+        destination: cue.destination,
         task: cue.task.clone(),
         agent: cue.agent.clone(),
         scheduled_for: run,

@@ -168,8 +168,8 @@ fn start_pool(
 
 /// Records how late the first attempt starts. Later attempts are late by the retry policy.
 fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
-    if claimed.ticket.attempt == 1 {
-        let late = now.duration_since(claimed.ticket.scheduled_for);
+    if claimed.attempt_ref.attempt == 1 {
+        let late = now.duration_since(claimed.attempt_ref.scheduled_for);
         app.engine_stats.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }

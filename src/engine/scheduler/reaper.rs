@@ -65,7 +65,7 @@ fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     for claim in &claims::expired(tx, now, BATCH)? {
         released += usize::from(release(tx, claim, now)?);
     }
-    tx.ring(WakeSet { claim: true, ..WakeSet::default() });
+    tx.wake(WakeSet { claim: true, ..WakeSet::default() });
     Ok(released)
 }
 

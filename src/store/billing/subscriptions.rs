@@ -113,7 +113,7 @@ pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
         subscription.customer,
         subscription.offer.plan.as_str(),
         subscription.offer.interval.as_str(),
-        subscription.standing.as_str(),
+        subscription.state.as_str(),
         subscription.as_of
     ])?;
     Ok(())
@@ -124,7 +124,7 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         id: row.get("id")?,
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
-        standing: word(row, "state", SubscriptionState::parse)?,
+        state: word(row, "state", SubscriptionState::parse)?,
         as_of: row.get("last_event_secs")?,
     })
 }

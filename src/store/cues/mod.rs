@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::callback_url::lane_of;
+use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
@@ -59,7 +59,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
         cue.run_count,
         cue.missed_count,
         cue.transport.as_str(),
-        lane(&cue),
+        destination(&cue),
         cron(&cue),
         at(&cue),
         cue.schedule.timezone,
@@ -105,7 +105,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         cue.key,
         cue.status.as_str(),
         cue.next_run.map(millis),
-        lane(cue),
+        destination(cue),
         cron(cue),
         at(cue),
         cue.schedule.timezone,
@@ -284,8 +284,8 @@ fn at(cue: &Cue) -> Option<i64> {
     }
 }
 
-fn lane(cue: &Cue) -> Option<i64> {
-    cue.callback.as_ref().map(|callback| lane_of(&callback.url))
+fn destination(cue: &Cue) -> Option<i64> {
+    cue.callback.as_ref().map(|callback| destination_hash(&callback.url))
 }
 
 fn method(cue: &Cue) -> &'static str {

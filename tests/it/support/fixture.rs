@@ -109,7 +109,7 @@ impl World {
                 new.payload_key = Some(payloads::insert_own(tx, new.cue_key, &payload)?);
                 executions::insert(tx, &new)?;
             }
-            tx.ring(WakeSet { claim: true, ..WakeSet::default() });
+            tx.wake(WakeSet { claim: true, ..WakeSet::default() });
             Ok(())
         });
         stored.wait().unwrap();
@@ -124,7 +124,7 @@ impl World {
             cue_key: cue.key,
             user_key: cue.user_key,
             is_worker: cue.transport == Transport::Worker,
-            lane: None,
+            destination: None,
             task: word("task"),
             agent: word("agent"),
             scheduled_for: self.now(),
