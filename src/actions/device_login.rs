@@ -48,7 +48,7 @@ pub fn start(
     };
     let client = shared(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = device_logins::codes_of(tx, &client, before(now, RATE_WINDOW), MAX_CODES)?;
+        let recent = device_logins::code_times(tx, &client, before(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
@@ -80,7 +80,7 @@ pub fn submit_email(
         };
         // The same steps for an address that is known and for one that is not.
         let admitted = is_admitted(tx, registration, email.as_str())?;
-        let recent = device_logins::mails_to(tx, email.as_str(), before(now, RATE_WINDOW), MAX_MAILS)?;
+        let recent = device_logins::mail_times(tx, email.as_str(), before(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
@@ -146,7 +146,7 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
 /// Whether whoever reads this address may log in: a user that is not disabled, or one that may register.
 fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
     let known = users::find_by_email(tx, email)?;
-    let admits = registration.admits(users::exist(tx)?);
+    let admits = registration.admits(users::any_exist(tx)?);
     Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
 }
 

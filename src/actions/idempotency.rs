@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
 use crate::store::WriteTx;
-use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, keep};
+use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, save};
 
 /// A request that carries an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,6 @@ pub fn idempotent(
     let answer = make()?;
     let kept =
         IdempotencyRecord { fingerprint: call.fingerprint, status: answer.status, body: answer.body.clone() };
-    keep(tx, user_key, &call.key, &kept, now)?;
+    save(tx, user_key, &call.key, &kept, now)?;
     Ok(answer)
 }

@@ -65,7 +65,7 @@ pub fn fire(
             let cue = find(tx, user_key, &id)?;
             spend(tx, &plans, user_key, now)?;
             let run = fired(tx, &cue, request, ids.next(now)?, now)?;
-            cues::count_run(tx, cue.key, now)?;
+            cues::record_run(tx, cue.key, now)?;
             note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&made(tx, &cue, &run)?))
         })
@@ -88,9 +88,9 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         spend(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay is no run of the cue's, so that no count tells when its history is too long.
-        payloads::mark(tx, cue.key)?;
+        payloads::queue_for_retention(tx, cue.key)?;
         let run = NewExecution {
-            payload_key: payloads::for_another(tx, old.payload_key, cue.payload_key)?,
+            payload_key: payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key)?,
             task: old.task,
             agent: old.agent,
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
@@ -124,7 +124,7 @@ fn fired(
     let payload = overridden(own, request.payload_override, request.replace);
     check_size(payload.as_ref())?;
     let payload_key = match &payload {
-        Some(payload) if overrides => Some(payloads::insert_own(tx, cue.key, payload)?),
+        Some(payload) if overrides => Some(payloads::insert_single_use(tx, cue.key, payload)?),
         _ => cue.payload_key,
     };
     // Only claims filter by these.

@@ -41,7 +41,7 @@ struct StripeEventHandler {
 
 impl StripeEventHandler {
     fn is_new(&self, tx: &WriteTx<'_>, event: &StripeEvent) -> Result<bool> {
-        subscriptions::take_event(tx, &event.id, self.now)
+        subscriptions::record_event(tx, &event.id, self.now)
     }
 
     fn take(&self, tx: &WriteTx<'_>, what: StripeEventKind) -> Result<()> {
@@ -96,7 +96,7 @@ impl StripeEventHandler {
 
     /// The account behind a subscription: whose customer it is, or whom the subscription itself names.
     fn payer(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<Option<i64>> {
-        if let Some(user_key) = subscriptions::user_of(tx, &news.customer)? {
+        if let Some(user_key) = subscriptions::find_user_key(tx, &news.customer)? {
             return Ok(Some(user_key));
         }
         let Some(id) = &news.user_id else { return Ok(None) };
@@ -107,7 +107,7 @@ impl StripeEventHandler {
 
     /// Gives the account what its subscriptions pay for. Where there are none, its plan was given by the operator.
     fn follow(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-        let subscriptions = subscriptions::list_of(tx, user_key)?;
+        let subscriptions = subscriptions::list_by_user(tx, user_key)?;
         if !subscriptions.is_empty() {
             grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
         }

@@ -11,7 +11,8 @@ use crate::store::executions::workers;
 /// Notes that a worker of the user lives and which tasks it handles; the answer is the server's time.
 pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
-    app.store.write(move |tx| workers::beat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
+    app.store
+        .write(move |tx| workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
 }
 
 /// Forgets a worker of the user. What it holds it keeps until the lease is over.

@@ -81,7 +81,7 @@ fn list(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
 fn revoke(database: &DatabaseArgs, key_id: String) -> Result<(), CliError> {
     let store = database.open()?;
     let id = key_id.clone();
-    let Some(user_key) = store.read(move |read| api_keys::find_user(read, &id)).wait()? else {
+    let Some(user_key) = store.read(move |read| api_keys::find_user_key(read, &id)).wait()? else {
         return Err(CliError::Failed(format!("there is no key {key_id}: see `cued key list EMAIL`")));
     };
     actions::revoke_key(&store, user_key, key_id.clone()).wait()?;

@@ -180,7 +180,11 @@ pub fn note_runs(
     runs: usize,
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) { payloads::mark(tx, cue_key) } else { Ok(()) }
+    if retention.looks_at(cue_key, before, after) {
+        payloads::queue_for_retention(tx, cue_key)
+    } else {
+        Ok(())
+    }
 }
 
 /// As [`plan`]. A panic is an error as well: it would end the whole batch, and again at every pass.

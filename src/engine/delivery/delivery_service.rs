@@ -120,7 +120,7 @@ impl DeliveryService {
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.read_blocking(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
+    while app.store.read_blocking(delivery_queue::next_due_at)?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
         app.engine_stats.heartbeat(app.clock.monotonic());
     }

@@ -69,7 +69,7 @@ impl Dispatcher {
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
         let may_claim = mode == DispatcherMode::Running
             && self.slots.free() > 0
-            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::any_to_send)?);
+            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::has_ready)?);
         let claimed = match (self.unrecorded.is_empty(), may_claim) {
             (true, false) => Ok(Vec::new()),
             (_, may_claim) => self.write(app, may_claim, |_| Ok(())).map(|((), claimed)| claimed),

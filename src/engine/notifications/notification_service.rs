@@ -244,9 +244,9 @@ impl NotificationDispatcher {
                     last_destination,
                 });
             }
-            let (next_due, most) = (outbox::next_waiting(read)?, slots.free());
-            let mut rows = outbox::mails(read, &skipped, most_mails)?;
-            rows.extend(outbox::posts(read, &skipped, most, &mut last_destination, |destination| {
+            let (next_due, most) = (outbox::next_due_at(read)?, slots.free());
+            let mut rows = outbox::ready_mails(read, &skipped, most_mails)?;
+            rows.extend(outbox::ready_posts(read, &skipped, most, &mut last_destination, |destination| {
                 slots.try_acquire(destination)
             })?);
             let (mut found, mut broken) = (Vec::new(), Vec::new());
@@ -268,7 +268,7 @@ impl NotificationDispatcher {
 
 fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
     for (key, next) in ended {
-        outbox::record(tx, *key, *next)?;
+        outbox::record_result(tx, *key, *next)?;
     }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });

@@ -18,7 +18,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
+pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let forgotten = now.checked_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
@@ -48,7 +48,7 @@ pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Times
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn user_of(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
+pub fn find_user_key(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM billing_customers WHERE id = ?1")?
         .query_row([customer], |row| row.get(0))
@@ -59,7 +59,7 @@ pub fn user_of(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn customer_of(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached(
             "SELECT id FROM billing_customers AS customer WHERE user_key = ?1
@@ -85,7 +85,7 @@ pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
+pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
             "SELECT subscription.id, customer_id, plan, plan_interval, state, last_event_secs

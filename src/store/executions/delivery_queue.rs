@@ -119,7 +119,7 @@ const RECOVER: &str = "UPDATE executions
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -146,7 +146,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_to_send(read: &ReadTx<'_>) -> Result<bool> {
+pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(next_destination(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 

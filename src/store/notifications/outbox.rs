@@ -103,7 +103,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -121,7 +121,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_ready(read: &ReadTx<'_>) -> Result<bool> {
+pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
 
@@ -132,7 +132,7 @@ pub type OutboxRow = (i64, Option<i64>);
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
+pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
         .query_map([count(skipped.len() + limit)], |row| row.get(0))?
@@ -145,7 +145,7 @@ pub fn mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn posts(
+pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
     most: usize,
@@ -181,7 +181,7 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn record(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
+pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
         NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
         NextStep::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
@@ -196,7 +196,7 @@ pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, l
 }
 
 /// Counts a POST of this kind that is dropped; returns how many there are since the backlog began.
-pub fn count_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
+pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
     Ok(tx.prepare_cached(DROP)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
 }
 

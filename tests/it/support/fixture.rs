@@ -106,7 +106,7 @@ impl World {
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(payloads::insert_own(tx, new.cue_key, &payload)?);
+                new.payload_key = Some(payloads::insert_single_use(tx, new.cue_key, &payload)?);
                 executions::insert(tx, &new)?;
             }
             tx.wake(WakeSet { claim: true, ..WakeSet::default() });
