@@ -113,7 +113,7 @@ pub struct Notifiers {
     /// An execution is ready to be claimed.
     pub claim: Notifier,
     /// A failure notification is ready to send, or an attempt to send one has finished.
-    pub escalate: Notifier,
+    pub notifications: Notifier,
     /// The engine has finished a pass or an attempt; the test clock waits on this until the engine is idle.
     pub progress: Notifier,
 }
@@ -125,7 +125,7 @@ impl Default for Notifiers {
             next_wakeup: AtomicI64::new(i64::MAX),
             send: Notifier::default(),
             claim: Notifier::default(),
-            escalate: Notifier::default(),
+            notifications: Notifier::default(),
             progress: Notifier::default(),
         }
     }
@@ -154,7 +154,7 @@ impl Notifiers {
             (wakes.schedule.is_some_and(|due| self.is_before_next_wakeup(due)), &self.schedule),
             (wakes.send, &self.send),
             (wakes.claim, &self.claim),
-            (wakes.escalate, &self.escalate),
+            (wakes.notifications, &self.notifications),
         ] {
             if has_work {
                 notifier.notify();
@@ -164,7 +164,7 @@ impl Notifiers {
 
     /// Notifies every thread, because the clock was moved or the program stops.
     pub fn notify_all(&self) {
-        for notifier in [&self.schedule, &self.send, &self.claim, &self.escalate, &self.progress] {
+        for notifier in [&self.schedule, &self.send, &self.claim, &self.notifications, &self.progress] {
             notifier.notify();
         }
     }

@@ -52,7 +52,7 @@ pub fn register(
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
         // Checked in the transaction that inserts, so that two requests at once cannot both be the first user.
-        if !registration.admits(users::exist(tx)?) {
+        if !registration.admits(users::any_exist(tx)?) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
@@ -150,7 +150,7 @@ pub fn change_plan(
     now: Timestamp,
 ) -> Result<usize> {
     if users::set_plan(tx, user_key, plan)? {
-        usage::end_grace(tx, user_key)?;
+        usage::end_grace_period(tx, user_key)?;
     }
     plan_limits::pause_above_limit(tx, user_key, limits.cues, now)
 }

@@ -66,7 +66,7 @@ pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>
     Ok(app.store.write(move |tx| {
         let request = find_request(tx, &hash, now)?;
         if request.status == RequestStatus::Offered {
-            requests::delete_waiting(tx, request.user_key)?;
+            requests::delete_undecided(tx, request.user_key)?;
             requests::confirm(tx, request.key, now)?;
         }
         find_request(tx, &hash, now)
@@ -93,7 +93,7 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         requests::delete_portal_link(tx, &hash)?;
-        requests::delete_waiting(tx, user_key)?;
+        requests::delete_undecided(tx, user_key)?;
         grant_plan(tx, &plans, user_key, None, now)
     }))
 }
@@ -145,7 +145,7 @@ fn billing_account(app: &App, caller: &Caller) -> Result<BillingAccount> {
     let user_key = caller.user_key;
     let found = app.store.read(move |read| {
         let user = users::find(read, user_key)?;
-        let customer = subscriptions::customer_of(read, user_key)?;
+        let customer = subscriptions::find_customer(read, user_key)?;
         Ok((user, customer, requests::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
@@ -171,7 +171,7 @@ fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Bi
 fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
     let user_key = requests::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
-    Ok(PlanOverview { user, waiting: requests::find_waiting(read, user_key)? })
+    Ok(PlanOverview { user, waiting: requests::find_undecided(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {

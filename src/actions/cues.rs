@@ -50,7 +50,7 @@ pub fn create(
             let (cue, payload) = new.into_cue(id, user_key, now)?;
             check_limit(tx, user_key, limit)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
-            tx.ring(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
             render(&CueWithPayload { cue, payload })
         })
     }))
@@ -87,7 +87,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
         if let Some(payload) = &change.payload {
             cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
         }
-        tx.ring(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
         let payload = payloads::find(tx, cue.payload_key)?;
         Ok(CueWithPayload { cue, payload })
     }))

@@ -50,7 +50,7 @@ pub fn start(
     };
     let client = shared(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = device_logins::codes_of(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
+        let recent = device_logins::code_times(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
@@ -85,7 +85,7 @@ pub fn submit_email(
         // The same steps for known and unknown addresses, so that timing does not tell them apart.
         let admitted = is_admitted(tx, registration, email.as_str())?;
         let recent =
-            device_logins::mails_to(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
+            device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
@@ -149,7 +149,7 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
 /// Returns whether this email address may sign in: an enabled user, or an unknown address that may register.
 fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
     let known = users::find_by_email(tx, email)?;
-    let admits = registration.admits(users::exist(tx)?);
+    let admits = registration.admits(users::any_exist(tx)?);
     Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
 }
 

@@ -58,7 +58,7 @@ pub fn claim_next(
     let now = app.clock.now();
     app.store.write(move |tx| {
         refuse_if_held(tx)?;
-        match claims::oldest(tx, user_key, task.as_deref())? {
+        match claims::find_oldest(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
             None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
         }
@@ -100,7 +100,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
             ));
         }
         let success = outcome.report.success;
-        usage::count_outcome(tx, user_key, success, now)?;
+        usage::record_outcome(tx, user_key, success, now)?;
         let status = after_outcome(execution.is_worker, execution.status, success);
         if execution.is_worker {
             outcomes::complete_execution(tx, execution.key, status, &outcome)?;

@@ -7,7 +7,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::store::WriteTx;
-use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, keep};
+use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, save};
 
 /// The `Idempotency-Key` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,6 @@ pub fn idempotent(
         status: response.status,
         body: response.body.clone(),
     };
-    keep(tx, user_key, &request.key, &record, now)?;
+    save(tx, user_key, &request.key, &record, now)?;
     Ok(response)
 }

@@ -19,7 +19,7 @@ use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
-use crate::domain::webhook::callback_url::lane_of;
+use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::{enqueue, note_runs};
 use crate::store::accounts::usage;
@@ -65,7 +65,7 @@ pub fn fire(
             let cue = find(tx, user_key, &id)?;
             consume_quota(tx, &plans, user_key, now)?;
             let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
-            cues::count_run(tx, cue.key, now)?;
+            cues::record_run(tx, cue.key, now)?;
             note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&insert_run(tx, &cue, &run)?))
         })
@@ -88,9 +88,9 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         consume_quota(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
-        payloads::mark(tx, cue.key)?;
+        payloads::queue_for_retention(tx, cue.key)?;
         let run = NewExecution {
-            payload_key: payloads::for_another(tx, old.payload_key, cue.payload_key)?,
+            payload_key: payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key)?,
             task: old.task,
             agent: old.agent,
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
@@ -124,7 +124,7 @@ fn new_run(
     let payload = overridden(own, request.payload_override, request.replace);
     check_size(payload.as_ref())?;
     let payload_key = match &payload {
-        Some(payload) if overrides => Some(payloads::insert_own(tx, cue.key, payload)?),
+        Some(payload) if overrides => Some(payloads::insert_single_use(tx, cue.key, payload)?),
         _ => cue.payload_key,
     };
     // Only claims filter by task and agent.
@@ -152,7 +152,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         cue_key: cue.key,
         user_key: cue.user_key,
         is_worker: cue.transport == Transport::Worker,
-        lane: cue.callback.as_ref().map(|callback| lane_of(&callback.url)),
+        destination: cue.callback.as_ref().map(|callback| destination_hash(&callback.url)),
         task: None,
         agent: None,
         scheduled_for: now,

@@ -44,7 +44,7 @@ struct StripeEventHandler {
 
 impl StripeEventHandler {
     fn is_new(&self, tx: &WriteTx<'_>, event: &StripeEvent) -> Result<bool> {
-        subscriptions::take_event(tx, &event.id, self.now)
+        subscriptions::record_event(tx, &event.id, self.now)
     }
 
     fn handle(&self, tx: &WriteTx<'_>, kind: StripeEventKind) -> Result<()> {
@@ -71,8 +71,8 @@ impl StripeEventHandler {
         if let (Some(id), Some(offer)) = (checkout.subscription, checkout.paid)
             && subscriptions::find(tx, &id)?.is_none()
         {
-            let standing = SubscriptionState::Live;
-            let subscription = Subscription { id, customer: checkout.customer, offer, standing, as_of: None };
+            let state = SubscriptionState::Live;
+            let subscription = Subscription { id, customer: checkout.customer, offer, state, as_of: None };
             subscriptions::save(tx, &subscription)?;
         }
         self.apply_plan(tx, user.key)
@@ -99,7 +99,7 @@ impl StripeEventHandler {
 
     /// Finds the user of a subscription by its customer, or by the user id in the subscription's metadata.
     fn find_user(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<Option<i64>> {
-        if let Some(user_key) = subscriptions::user_of(tx, &update.customer)? {
+        if let Some(user_key) = subscriptions::find_user_key(tx, &update.customer)? {
             return Ok(Some(user_key));
         }
         let Some(id) = &update.user_id else { return Ok(None) };
@@ -111,7 +111,7 @@ impl StripeEventHandler {
     /// Sets the plan that the account's subscriptions pay for. Without subscriptions the plan was set by the operator and
     /// stays.
     fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-        let subscriptions = subscriptions::list_of(tx, user_key)?;
+        let subscriptions = subscriptions::list_by_user(tx, user_key)?;
         if !subscriptions.is_empty() {
             grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
         }

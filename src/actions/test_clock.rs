@@ -88,7 +88,7 @@ fn is_idle(app: &App) -> Result<bool> {
             return Ok(!waits);
         }
         let is_swept = cue_deletion::first(read)?.is_none() && retention::first_marked(read)?.is_none();
-        Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::any_ready(read)?)
+        Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
     });
     idle.wait()
 }
@@ -109,6 +109,6 @@ fn deadline(read: &ReadTx<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
-    let others = [delivery_queue::next_waiting(read)?, claims::next_lost(read)?, outbox::next_waiting(read)?];
+    let others = [delivery_queue::next_due_at(read)?, claims::next_expiry(read)?, outbox::next_due_at(read)?];
     Ok(others.into_iter().chain([cue]).flatten().min())
 }

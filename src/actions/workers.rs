@@ -11,7 +11,8 @@ use crate::store::executions::workers;
 /// Records a heartbeat of the user's worker and the tasks it handles; returns the server's time.
 pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
-    app.store.write(move |tx| workers::beat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
+    app.store
+        .write(move |tx| workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
 }
 
 /// Removes a worker of the user. Its claims last until their leases expire.

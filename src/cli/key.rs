@@ -70,7 +70,7 @@ fn list(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
 fn revoke(database: &DatabaseArgs, key_id: String) -> Result<(), CliError> {
     let store = database.open()?;
     let id = key_id.clone();
-    let Some(user_key) = store.read(move |read| api_keys::find_user(read, &id)).wait()? else {
+    let Some(user_key) = store.read(move |read| api_keys::find_user_key(read, &id)).wait()? else {
         return Err(CliError::Failed(format!(
             "there is no key {key_id}: list the keys of a user with `cued key list EMAIL`"
         )));

@@ -67,7 +67,7 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp)
         NextStep::Failed => Finish::Failed,
         NextStep::RetryAt(_) => return Ok(true),
     };
-    let ticket = &attempt.ticket;
+    let ticket = &attempt.attempt_ref;
     let finished = FinishedExecution {
         key: ticket.key,
         cue_key: ticket.cue_key,
@@ -97,7 +97,7 @@ fn end_once(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> R
     let Some(cue) = cues::find_once(tx, finished.cue_key)? else { return Ok(()) };
     let success = finished.finish == Finish::Succeeded;
     match after_only_run(cue.at, cue.is_due, finished.scheduled_for, success) {
-        Some(status) => cues::end(tx, finished.cue_key, &cue, status, now),
+        Some(status) => cues::end_once(tx, finished.cue_key, &cue, status, now),
         None => Ok(()),
     }
 }
@@ -107,7 +107,7 @@ fn end_once(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> R
 fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     let Some(failed) = on_failure::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
-    let failures = on_failure::count_failure(tx, cue_key)?;
+    let failures = on_failure::increment_streak(tx, cue_key)?;
     if failures >= FAILURES_IN_A_ROW {
         raise_about(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }

@@ -162,7 +162,7 @@ impl CueFirer {
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     executions::insert(tx, new)?;
     let is_ready = new.scheduled_for <= new.now;
-    tx.ring(WakeSet {
+    tx.wake(WakeSet {
         schedule: (!is_ready).then_some(new.scheduled_for),
         send: is_ready && !new.is_worker,
         claim: is_ready && new.is_worker,
@@ -181,7 +181,11 @@ pub fn note_runs(
     runs: usize,
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) { payloads::mark(tx, cue_key) } else { Ok(()) }
+    if retention.looks_at(cue_key, before, after) {
+        payloads::queue_for_retention(tx, cue_key)
+    } else {
+        Ok(())
+    }
 }
 
 /// As [`plan`]. A panic is an error as well: it would end the whole batch, and again at every pass.
@@ -207,7 +211,7 @@ fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) 
         cue_key: cue.key,
         user_key: cue.user_key,
         is_worker: cue.is_worker,
-        lane: cue.lane,
+        destination: cue.destination,
         task: cue.task.clone(),
         agent: cue.agent.clone(),
         scheduled_for: run,

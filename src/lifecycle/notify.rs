@@ -31,7 +31,7 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     let user_key = failed.subject.user_key;
     let limiting = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
     if let Some(until) = held_until(limiting, now) {
-        let held = on_failure::hold_mail(tx, user_key)?;
+        let held = on_failure::increment_suppressed_mails(tx, user_key)?;
         if held == 1 {
             let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
             tx.on_commit(move || {
@@ -43,7 +43,7 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
         }
         return Ok(());
     }
-    let held = on_failure::held_mails(tx, user_key)?;
+    let held = on_failure::suppressed_mails(tx, user_key)?;
     // With this mail, it is the tenth newest.
     let tenth = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
     let counted_since = saturating_sub(now, RATE_WINDOW);
@@ -70,7 +70,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     let (user_key, kind) = (*user_key, *kind);
     let waiting = outbox::count_waiting(tx, user_key, kind, MAX_WAITING)?;
     if waiting >= MAX_WAITING {
-        if outbox::count_dropped(tx, user_key, kind)? == 1 {
+        if outbox::increment_dropped(tx, user_key, kind)? == 1 {
             let (user_id, notification_id) = (outbox::user_id(tx, user_key)?, id.clone());
             tx.on_commit(move || {
                 tracing::warn!(

@@ -15,7 +15,7 @@ pub struct Subscription {
     /// What it pays for.
     pub offer: Offer,
     /// Whether it counts.
-    pub standing: SubscriptionState,
+    pub state: SubscriptionState,
     /// When the newest news of it were made, in epoch seconds; none where only the purchase is known.
     pub as_of: Option<i64>,
 }
@@ -58,9 +58,7 @@ pub fn after(
     news: &SubscriptionUpdate,
     prices: &Prices,
 ) -> Option<Subscription> {
-    if known
-        .is_some_and(|known| known.standing == SubscriptionState::Over || known.as_of > Some(news.created))
-    {
+    if known.is_some_and(|known| known.state == SubscriptionState::Over || known.as_of > Some(news.created)) {
         return None;
     }
     // A price that was taken out of the flags still means what it meant when it was bought.
@@ -70,7 +68,7 @@ pub fn after(
         id: news.id.clone(),
         customer: known.map_or(&news.customer, |known| &known.customer).clone(),
         offer,
-        standing: standing(&news.status, known.map(|known| known.standing)),
+        state: standing(&news.status, known.map(|known| known.state)),
         as_of: Some(news.created),
     })
 }
@@ -78,7 +76,7 @@ pub fn after(
 /// What these subscriptions of one account give it; nothing is the free plan. Of several the dearest counts.
 #[must_use]
 pub fn offer_of(subscriptions: &[Subscription]) -> Option<Offer> {
-    let live = subscriptions.iter().filter(|subscription| subscription.standing == SubscriptionState::Live);
+    let live = subscriptions.iter().filter(|subscription| subscription.state == SubscriptionState::Live);
     live.map(|subscription| subscription.offer).max()
 }
 
@@ -123,7 +121,7 @@ mod tests {
         for news in all {
             known = after(known.as_ref(), news, &prices()).or(known);
         }
-        known.map(|known: Subscription| (known.offer, known.standing))
+        known.map(|known: Subscription| (known.offer, known.state))
     }
 
     #[test]
@@ -193,7 +191,7 @@ mod tests {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
             offer: PRO,
-            standing: SubscriptionState::Live,
+            state: SubscriptionState::Live,
             as_of: None,
         };
         let then = after(Some(&purchase), &news(1, "active", "sa"), &prices()).unwrap();
@@ -202,11 +200,11 @@ mod tests {
 
     #[test]
     fn of_several_subscriptions_the_dearest_live_one_counts() {
-        let of = |offer, standing| Subscription {
+        let of = |offer, state| Subscription {
             id: String::new(),
             customer: String::new(),
             offer,
-            standing,
+            state,
             as_of: None,
         };
         assert_eq!(

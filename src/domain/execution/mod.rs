@@ -162,7 +162,7 @@ pub struct NewExecution {
     pub user_key: i64,
     pub is_worker: bool,
     /// Fairness key of the destination; `None` for worker executions.
-    pub lane: Option<i64>,
+    pub destination: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
     pub scheduled_for: Timestamp,

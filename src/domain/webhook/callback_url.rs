@@ -108,7 +108,7 @@ impl CallbackTarget {
 
     /// A number that all callbacks to one host and port share, whatever the scheme; it is stored, so it never changes.
     #[must_use]
-    pub fn lane(&self) -> i64 {
+    pub fn destination_hash(&self) -> i64 {
         // FNV-1a.
         let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -126,8 +126,8 @@ pub fn authority_of(url: &str) -> String {
 
 /// The lane of a URL that has been checked; all URLs that cannot be read share one.
 #[must_use]
-pub fn lane_of(url: &str) -> i64 {
-    CallbackTarget::parse(url).map_or(0, |destination| destination.lane())
+pub fn destination_hash(url: &str) -> i64 {
+    CallbackTarget::parse(url).map_or(0, |destination| destination.destination_hash())
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
@@ -373,12 +373,12 @@ mod tests {
     #[test]
     fn a_lane_is_one_per_host_and_port_and_never_changes() {
         let open = AddressPolicy::new(&[AllowRule::Public, AllowRule::Loopback]);
-        let lane = |url| check_url(url, &open).unwrap().lane();
-        assert_eq!(lane("http://example.com/a"), lane("http://EXAMPLE.com.:80/b?c"));
-        assert_eq!(lane("http://example.com:443"), lane("https://example.com"));
-        assert_eq!(lane("http://127.1"), lane("http://2130706433"));
-        assert_ne!(lane("http://example.com"), lane("https://example.com"));
-        assert_ne!(lane("http://example.com"), lane("http://example.org"));
-        assert_eq!(lane("http://example.com/a"), 3_018_306_507);
+        let hash = |url| check_url(url, &open).unwrap().destination_hash();
+        assert_eq!(hash("http://example.com/a"), hash("http://EXAMPLE.com.:80/b?c"));
+        assert_eq!(hash("http://example.com:443"), hash("https://example.com"));
+        assert_eq!(hash("http://127.1"), hash("http://2130706433"));
+        assert_ne!(hash("http://example.com"), hash("https://example.com"));
+        assert_ne!(hash("http://example.com"), hash("http://example.org"));
+        assert_eq!(hash("http://example.com/a"), 3_018_306_507);
     }
 }

@@ -18,7 +18,7 @@ pub struct AttemptRef {
     /// The cue's row.
     pub cue_key: i64,
     /// Fairness key of the destination.
-    pub lane: i64,
+    pub destination: i64,
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The instant at which the execution was to run.
@@ -102,7 +102,7 @@ mod tests {
             key: 1,
             id: ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap(),
             cue_key: 1,
-            lane: 1,
+            destination: 1,
             attempt: 2,
             scheduled_for: at("2025-12-31T23:59:59.5Z"),
             by_schedule: true,

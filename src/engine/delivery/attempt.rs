@@ -52,11 +52,11 @@ impl SendResult {
 
 /// Sends a claimed execution, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: Timestamp) -> SendResult {
-    let build = || match &claimed.order {
-        Ok(order) => Ok(request(&claimed.ticket, order, now)),
+    let build = || match &claimed.spec {
+        Ok(spec) => Ok(request(&claimed.attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    send_guarded(webhook_client, build, &claimed.ticket.id)
+    send_guarded(webhook_client, build, &claimed.attempt_ref.id)
 }
 
 /// Sends the request that `build` returns and waits for the response. `id` identifies the request in the log. Never
@@ -90,13 +90,13 @@ pub fn send_guarded(
 #[must_use]
 pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -> FinishedAttempt {
     let timed_out = result.timed_out();
-    let next = match &claimed.order {
-        Ok(order) => after_attempt(&order.retry, claimed.ticket.attempt, &result.attempt(now), now),
+    let next = match &claimed.spec {
+        Ok(spec) => after_attempt(&spec.retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
         Err(_) => NextStep::Failed,
     };
     let cause = cause(&result);
     let mut record = AttemptRecord {
-        ticket: claimed.ticket,
+        attempt_ref: claimed.attempt_ref,
         at: now,
         next,
         http_status: None,
@@ -124,9 +124,9 @@ pub fn log(
     took: Duration,
 ) {
     tracing::debug!(
-        execution_id = %claimed.ticket.id,
-        cue_id = claimed.order.as_ref().ok().map(|order| order.cue_id.as_str()),
-        attempt = claimed.ticket.attempt,
+        execution_id = %claimed.attempt_ref.id,
+        cue_id = claimed.spec.as_ref().ok().map(|spec| spec.cue_id.as_str()),
+        attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
         cause,
         http_status = record.http_status,
@@ -150,9 +150,9 @@ fn cause(result: &SendResult) -> &'static str {
     }
 }
 
-fn request(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> WebhookRequest {
-    let SignedRequest { headers, body } = message(ticket, order, now);
-    WebhookRequest { method: order.callback.method, url: order.callback.url.clone(), headers, body }
+fn request(attempt_ref: &AttemptRef, spec: &DeliverySpec, now: Timestamp) -> WebhookRequest {
+    let SignedRequest { headers, body } = message(attempt_ref, spec, now);
+    WebhookRequest { method: spec.callback.method, url: spec.callback.url.clone(), headers, body }
 }
 
 fn status_message(http_status: u16) -> String {

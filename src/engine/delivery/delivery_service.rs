@@ -120,7 +120,7 @@ impl DeliveryService {
 pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.read_blocking(delivery_queue::next_waiting)?.is_some_and(|due| due <= now) {
+    while app.store.read_blocking(delivery_queue::next_due_at)?.is_some_and(|due| due <= now) {
         promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
         app.engine_stats.heartbeat(app.clock.monotonic());
     }
@@ -168,8 +168,8 @@ fn start_pool(
 
 /// Records how late the first attempt starts. Later attempts are late by the retry policy.
 fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
-    if claimed.ticket.attempt == 1 {
-        let late = now.duration_since(claimed.ticket.scheduled_for);
+    if claimed.attempt_ref.attempt == 1 {
+        let late = now.duration_since(claimed.attempt_ref.scheduled_for);
         app.engine_stats
             .deliveries
             .lateness

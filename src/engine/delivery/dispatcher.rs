@@ -1,4 +1,4 @@
-//! Claims executions that are ready to be sent and records attempts that have record, in one commit per pass. The
+//! Claims executions that are ready to be sent and records attempts that have ended, in one commit per pass. The
 //! dispatcher sends nothing itself: `delivery_service` owns its thread and the thread pool.
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 
-/// An attempt that a delivery thread has record.
+/// An attempt that a delivery thread has ended.
 pub struct FinishedAttempt {
     pub record: AttemptRecord,
-    /// Whether the attempt record by its timeout.
+    /// Whether the attempt ended by its timeout.
     pub timed_out: bool,
     /// Label of the cause of a failure for metrics and the log; `none` for a success.
     pub cause: &'static str,
@@ -24,15 +24,15 @@ pub struct FinishedAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
     Running,
-    /// The program is stopping: a pass only records record attempts.
+    /// The program is stopping: a pass only records ended attempts.
     Draining,
 }
 
 /// The state of the deliveries between two passes.
 pub struct Dispatcher {
     slots: FairShare,
-    /// The destination that the last pass record at. The next pass continues after it, so that all take turns.
-    lane: i64,
+    /// The destination that the last pass ended at. The next pass continues after it, so that all take turns.
+    last_destination: i64,
     /// Ended attempts that are not committed yet.
     unrecorded: Vec<Arc<AttemptRecord>>,
 }
@@ -40,7 +40,7 @@ pub struct Dispatcher {
 impl Dispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { slots: FairShare::new(threads), lane: 0, unrecorded: Vec::new() }
+        Self { slots: FairShare::new(threads), last_destination: 0, unrecorded: Vec::new() }
     }
 
     /// Number of attempts that run or are not recorded yet.
@@ -63,13 +63,13 @@ impl Dispatcher {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for FinishedAttempt { record, timed_out, cause } in finished {
             app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
-            self.slots.release(record.ticket.lane, timed_out);
+            self.slots.release(record.attempt_ref.destination, timed_out);
             self.unrecorded.push(Arc::new(record));
         }
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
         let may_claim = mode == DispatcherMode::Running
             && self.slots.free() > 0
-            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::any_to_send)?);
+            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::has_ready)?);
         let claimed = match (self.unrecorded.is_empty(), may_claim) {
             (true, false) => Ok(Vec::new()),
             (_, may_claim) => self.write(app, may_claim, |_| Ok(())).map(|((), claimed)| claimed),
@@ -83,7 +83,7 @@ impl Dispatcher {
         claimed
     }
 
-    /// One write: records the record attempts, runs `first`, then claims executions if `may_claim`.
+    /// One write: records the ended attempts, runs `first`, then claims executions if `may_claim`.
     ///
     /// # Errors
     /// As [`Dispatcher::run_once`], and the errors of `first`.
@@ -94,19 +94,20 @@ impl Dispatcher {
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
-        let (mut slots, mut lane) = (self.slots.clone(), self.lane);
+        let (mut slots, mut last_destination) = (self.slots.clone(), self.last_destination);
         let most = if may_claim { slots.free() } else { 0 };
         let write = app.store.write(move |tx| {
             for record in &unrecorded {
                 record_attempt(tx, record, now)?;
             }
             let done = first(tx)?;
-            let claimed =
-                delivery_queue::claim_batch(tx, now, most, &mut lane, |lane| slots.try_acquire(lane))?;
-            Ok((done, claimed, slots, lane))
+            let claimed = delivery_queue::claim_batch(tx, now, most, &mut last_destination, |destination| {
+                slots.try_acquire(destination)
+            })?;
+            Ok((done, claimed, slots, last_destination))
         });
         let (done, claimed);
-        (done, claimed, self.slots, self.lane) = write.wait()?;
+        (done, claimed, self.slots, self.last_destination) = write.wait()?;
         let recorded = std::mem::take(&mut self.unrecorded).len();
         count(app, recorded);
         Ok((done, claimed))
@@ -117,7 +118,7 @@ impl Dispatcher {
     fn record_each(&mut self, app: &App) -> Result<()> {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
-            let id = record.ticket.id;
+            let id = record.attempt_ref.id;
             match app.store.write(move |tx| record_attempt(tx, &record, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),

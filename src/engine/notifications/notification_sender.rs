@@ -19,7 +19,7 @@ use crate::store::notifications::outbox::Notification;
 pub struct NotificationResult {
     pub(in crate::engine) key: i64,
     /// The destination that held a slot; `None` for a mail.
-    pub(in crate::engine) lane: Option<i64>,
+    pub(in crate::engine) destination: Option<i64>,
     pub(in crate::engine) next: NextStep,
     pub(in crate::engine) timed_out: bool,
 }
@@ -47,7 +47,12 @@ pub fn result_of_post(
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
         give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
     }
-    NotificationResult { key: notification.key, lane: notification.lane, next, timed_out: result.timed_out() }
+    NotificationResult {
+        key: notification.key,
+        destination: notification.destination,
+        next,
+        timed_out: result.timed_out(),
+    }
 }
 
 /// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.
@@ -74,7 +79,7 @@ pub fn result_of_mail(
     if let Err(error) = sent {
         log_error(notification, attempt, error, next);
     }
-    NotificationResult { key: notification.key, lane: None, next, timed_out: false }
+    NotificationResult { key: notification.key, destination: None, next, timed_out: false }
 }
 
 fn log_error(notification: &Notification, attempt: u32, error: &SmtpError, next: NextStep) {

@@ -58,7 +58,7 @@ struct NotificationThreads {
 pub struct NotificationDispatcher {
     slots: FairShare,
     /// The destination that the last pass ended at. The next pass continues after it, so that all take turns.
-    lane: i64,
+    last_destination: i64,
     /// Rows of notifications that are being sent, or whose result is not committed yet.
     in_flight: HashSet<i64>,
     /// Number of mails being sent.
@@ -78,7 +78,7 @@ struct OutboxScan {
     broken: Vec<(i64, Error)>,
     /// The slots after each POST of `found` has taken one.
     slots: FairShare,
-    lane: i64,
+    last_destination: i64,
 }
 
 impl NotificationService {
@@ -95,7 +95,7 @@ impl NotificationService {
         Ok(Self { app: Arc::clone(app), stopping, thread })
     }
 
-    /// The flag that stops the service; notify `escalate` after setting it.
+    /// The flag that stops the service; notify `notifications` after setting it.
     pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopping)
     }
@@ -104,7 +104,7 @@ impl NotificationService {
     /// next start.
     pub fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        self.app.notifiers.escalate.notify();
+        self.app.notifiers.notifications.notify();
         if self.thread.join().is_err() {
             tracing::error!("notification thread panicked");
         }
@@ -116,7 +116,7 @@ impl NotificationDispatcher {
     pub fn new(threads: usize) -> Self {
         Self {
             slots: FairShare::new(threads),
-            lane: i64::MIN,
+            last_destination: i64::MIN,
             in_flight: HashSet::new(),
             mails: 0,
             skipped_rows: HashSet::new(),
@@ -137,9 +137,9 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, lane, next, timed_out } in finished {
-            match lane {
-                Some(lane) => self.slots.release(lane, timed_out),
+        for NotificationResult { key, destination, next, timed_out } in finished {
+            match destination {
+                Some(destination) => self.slots.release(destination, timed_out),
                 None => self.mails = self.mails.saturating_sub(1),
             }
             self.end(key, next);
@@ -149,20 +149,20 @@ impl NotificationDispatcher {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        let OutboxScan { next_due, found, broken, mut slots, lane } = self.scan_due(app, now)?;
+        let OutboxScan { next_due, found, broken, mut slots, last_destination } = self.scan_due(app, now)?;
         self.skip(app, broken);
         let (found, expired): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|notification| is_worth_sending(notification, now));
         for notification in expired {
-            if let Some(lane) = notification.lane {
-                slots.release(lane, false);
+            if let Some(destination) = notification.destination {
+                slots.release(destination, false);
             }
             self.end(notification.key, NextStep::Failed);
         }
         self.record(app)?;
         slots.forget_idle();
-        (self.slots, self.lane, self.deadline) = (slots, lane, next_due);
-        self.mails += found.iter().filter(|notification| notification.lane.is_none()).count();
+        (self.slots, self.last_destination, self.deadline) = (slots, last_destination, next_due);
+        self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
         Ok(found)
     }
@@ -215,7 +215,7 @@ impl NotificationDispatcher {
             tracing::error!(key, %error, "outbox row skipped until the next start");
             self.skipped_rows.insert(key);
             // Rows behind it may be ready.
-            app.notifiers.escalate.notify();
+            app.notifiers.notifications.notify();
         }
     }
 
@@ -232,27 +232,35 @@ impl NotificationDispatcher {
 
     fn scan(&self, app: &App) -> Result<OutboxScan> {
         let skipped: HashSet<i64> = self.in_flight.union(&self.skipped_rows).copied().collect();
-        let (mut slots, mut lane, most_mails) =
-            (self.slots.clone(), self.lane, MAILS.saturating_sub(self.mails));
+        let (mut slots, mut last_destination, most_mails) =
+            (self.slots.clone(), self.last_destination, MAILS.saturating_sub(self.mails));
         let scan = move |read: &ReadTx<'_>| {
             if hold::is_held(read)? {
-                return Ok(OutboxScan { next_due: None, found: Vec::new(), broken: Vec::new(), slots, lane });
+                return Ok(OutboxScan {
+                    next_due: None,
+                    found: Vec::new(),
+                    broken: Vec::new(),
+                    slots,
+                    last_destination,
+                });
             }
-            let (next_due, most) = (outbox::next_waiting(read)?, slots.free());
-            let mut rows = outbox::mails(read, &skipped, most_mails)?;
-            rows.extend(outbox::posts(read, &skipped, most, &mut lane, |lane| slots.try_acquire(lane))?);
+            let (next_due, most) = (outbox::next_due_at(read)?, slots.free());
+            let mut rows = outbox::ready_mails(read, &skipped, most_mails)?;
+            rows.extend(outbox::ready_posts(read, &skipped, most, &mut last_destination, |destination| {
+                slots.try_acquire(destination)
+            })?);
             let (mut found, mut broken) = (Vec::new(), Vec::new());
-            for (key, lane) in rows {
+            for (key, destination) in rows {
                 match outbox::find(read, key) {
                     Ok(notification) => found.push(notification),
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
-                        lane.into_iter().for_each(|lane| slots.release(lane, false));
+                        destination.into_iter().for_each(|destination| slots.release(destination, false));
                     }
                 }
             }
-            Ok(OutboxScan { next_due, found, broken, slots, lane })
+            Ok(OutboxScan { next_due, found, broken, slots, last_destination })
         };
         app.store.read_blocking(scan)
     }
@@ -260,10 +268,10 @@ impl NotificationDispatcher {
 
 fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
     for (key, next) in ended {
-        outbox::record(tx, *key, *next)?;
+        outbox::record_result(tx, *key, *next)?;
     }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
-    tx.ring(WakeSet { escalate: true, ..WakeSet::default() });
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
 
@@ -286,7 +294,7 @@ impl NotificationThreads {
     }
 
     fn submit(&self, notification: Notification) {
-        let pool = if notification.lane.is_some() { &self.posts } else { &self.mails };
+        let pool = if notification.destination.is_some() { &self.posts } else { &self.mails };
         pool.submit(notification);
     }
 }
@@ -307,7 +315,7 @@ fn start_pool(
     ThreadPool::start(most, move |notification: Notification| {
         if let Some(ended) = send_one(&notification, &now) {
             finished.lock().push(ended);
-            notifiers.escalate.notify();
+            notifiers.notifications.notify();
         }
     })
 }
@@ -338,10 +346,10 @@ fn run_pass(
     finished: &Mutex<Vec<NotificationResult>>,
     mode: DispatcherMode,
 ) {
-    let seen = app.notifiers.escalate.generation();
+    let seen = app.notifiers.notifications.generation();
     match panics::catch("the notification dispatcher", || dispatcher.run_once(app, drain(finished), mode)) {
         Ok(notifications) if notifications.is_empty() => {
-            app.clock.wait(&app.notifiers.escalate, seen, dispatcher.deadline)
+            app.clock.wait(&app.notifiers.notifications, seen, dispatcher.deadline)
         }
         Ok(notifications) => notifications.into_iter().for_each(|notification| threads.submit(notification)),
         Err(error) => {

@@ -27,7 +27,7 @@ const FORGET_BATCH: u32 = 500;
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. Returns the
 /// number of released claims; if it is not 0, call again.
 pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
-    if store.read_blocking(claims::next_lost)?.is_none_or(|next| next > now) {
+    if store.read_blocking(claims::next_expiry)?.is_none_or(|next| next > now) {
         return Ok(0);
     }
     store.write(move |tx| release_batch(tx, now)).wait()
@@ -37,7 +37,7 @@ pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
 pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
     let expired = saturating_sub(now, RETENTION_TIME);
     while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
-        store.write(move |tx| idempotency::delete(tx, expired, FORGET_BATCH)).wait()?;
+        store.write(move |tx| idempotency::delete_expired(tx, expired, FORGET_BATCH)).wait()?;
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
 pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
     let over = saturating_sub(now, RATE_WINDOW);
     while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
-        store.write(move |tx| device_logins::delete(tx, over, FORGET_BATCH)).wait()?;
+        store.write(move |tx| device_logins::delete_expired(tx, over, FORGET_BATCH)).wait()?;
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
 /// The earliest instant at which a function of this file has work to do. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     let (expired_claim, answer, login) = store.read_blocking(|read| {
-        Ok((claims::next_lost(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
+        Ok((claims::next_expiry(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
     })?;
     let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
     let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
@@ -63,10 +63,10 @@ pub fn next(store: &Store) -> Result<Option<Timestamp>> {
 
 fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let mut released = 0;
-    for claim in &claims::expired(tx, now, BATCH)? {
+    for claim in &claims::list_expired(tx, now, BATCH)? {
         released += usize::from(release(tx, claim, now)?);
     }
-    tx.ring(WakeSet { claim: true, ..WakeSet::default() });
+    tx.wake(WakeSet { claim: true, ..WakeSet::default() });
     Ok(released)
 }
 

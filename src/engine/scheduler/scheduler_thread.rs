@@ -110,7 +110,7 @@ fn run_once(
     reaper::delete_expired_responses(&app.store, app.clock.now())?;
     reaper::delete_expired_logins(&app.store, app.clock.now())?;
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
-    let waiting = app.store.read_blocking(delivery_queue::next_waiting)?;
+    let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }

@@ -128,7 +128,7 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_user(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
+pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM api_keys WHERE id = ?1")?
         .query_row([id], |row| row.get(0))

@@ -55,7 +55,7 @@ pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn codes_of(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn code_times(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     instants(read, CODES_OF, client, since, limit)
 }
 
@@ -63,7 +63,7 @@ pub fn codes_of(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize)
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails_to(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     instants(read, MAILS_TO, email, since, limit)
 }
 
@@ -139,7 +139,7 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
+pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
         tx.prepare_cached(sql)?.execute(params![millis(until), limit])?;
     }

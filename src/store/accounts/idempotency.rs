@@ -46,7 +46,7 @@ pub fn find(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn keep(
+pub fn save(
     tx: &WriteTx<'_>,
     user_key: i64,
     key: &str,
@@ -78,7 +78,7 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
+pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     Ok(tx
         .prepare_cached(
             "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (

@@ -73,7 +73,7 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn end_grace(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn end_grace_period(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached(
         "UPDATE monthly_usage SET over_quota_since = NULL WHERE user_key = ?1 AND over_quota_since IS NOT NULL",
     )?
@@ -85,7 +85,7 @@ pub fn end_grace(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn count_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
+pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)
          VALUES (?1, ?2, 0, ?3, NOT ?3)

@@ -85,7 +85,7 @@ pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn exist(read: &ReadTx<'_>) -> Result<bool> {
+pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
 }
 

@@ -110,7 +110,7 @@ pub fn list(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_waiting(read: &ReadTx<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
+pub fn find_undecided(read: &ReadTx<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
     let filter = "user_key = ?1 AND status = 'requested'";
     Ok(read.prepare_cached(&select(filter))?.query_row([user_key], read_request).optional()?)
 }
@@ -133,7 +133,7 @@ pub fn confirm(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn delete_waiting(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_undecided(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_requests WHERE user_key = ?1 AND status = 'requested'")?
         .execute([user_key])?;
     Ok(())

@@ -19,7 +19,7 @@ const FORGOTTEN_AT_ONCE: u32 = 10;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn take_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
+pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let forgotten = saturating_sub(now, EVENT_RETENTION);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
@@ -49,7 +49,7 @@ pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Times
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn user_of(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
+pub fn find_user_key(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM billing_customers WHERE id = ?1")?
         .query_row([customer], |row| row.get(0))
@@ -60,7 +60,7 @@ pub fn user_of(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn customer_of(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached(
             "SELECT id FROM billing_customers AS customer WHERE user_key = ?1
@@ -86,7 +86,7 @@ pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
+pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
             "SELECT subscription.id, customer_id, plan, plan_interval, state, last_event_secs
@@ -114,7 +114,7 @@ pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
         subscription.customer,
         subscription.offer.plan.as_str(),
         subscription.offer.interval.as_str(),
-        subscription.standing.as_str(),
+        subscription.state.as_str(),
         subscription.as_of
     ])?;
     Ok(())
@@ -125,7 +125,7 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         id: row.get("id")?,
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
-        standing: word(row, "state", SubscriptionState::parse)?,
+        state: word(row, "state", SubscriptionState::parse)?,
         as_of: row.get("last_event_secs")?,
     })
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::callback_url::lane_of;
+use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
@@ -59,7 +59,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
         cue.run_count,
         cue.missed_count,
         cue.transport.as_str(),
-        lane(&cue),
+        destination(&cue),
         cron(&cue),
         at(&cue),
         cue.schedule.timezone,
@@ -105,7 +105,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         cue.key,
         cue.status.as_str(),
         cue.next_run.map(millis),
-        lane(cue),
+        destination(cue),
         cron(cue),
         at(cue),
         cue.schedule.timezone,
@@ -137,7 +137,7 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn find_whole(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
+pub fn find_with_payload(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
     let mut find = read.prepare_cached(FIND_WHOLE)?;
     let found =
         find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
@@ -148,7 +148,7 @@ pub fn find_whole(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn key_of(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
@@ -191,7 +191,7 @@ pub fn list(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn count_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
     )?
@@ -228,7 +228,13 @@ pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
 }
 
 /// Ends the `once` cue in row `cue_key` as `status`.
-pub fn end(tx: &WriteTx<'_>, cue_key: i64, cue: &OnceCue, status: CueStatus, now: Timestamp) -> Result<()> {
+pub fn end_once(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    cue: &OnceCue,
+    status: CueStatus,
+    now: Timestamp,
+) -> Result<()> {
     tx.tally().active_cues(cue.user_key, -i64::from(cue.is_active));
     tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
         cue_key,
@@ -284,8 +290,8 @@ fn at(cue: &Cue) -> Option<i64> {
     }
 }
 
-fn lane(cue: &Cue) -> Option<i64> {
-    cue.callback.as_ref().map(|callback| lane_of(&callback.url))
+fn destination(cue: &Cue) -> Option<i64> {
+    cue.callback.as_ref().map(|callback| destination_hash(&callback.url))
 }
 
 fn method(cue: &Cue) -> &'static str {

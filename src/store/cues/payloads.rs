@@ -60,8 +60,8 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> R
     let payload_key = payload.map(|payload| insert(tx, cue_key, false, payload)).transpose()?;
     if let Some(replaced) = of_cue(tx, cue_key)? {
         match first_shared(tx, NEWEST_FIRST, cue_key)? {
-            SharedPayload::Payload(newest) if newest >= replaced => mark(tx, cue_key)?,
-            SharedPayload::Unknown => mark(tx, cue_key)?,
+            SharedPayload::Payload(newest) if newest >= replaced => queue_for_retention(tx, cue_key)?,
+            SharedPayload::Unknown => queue_for_retention(tx, cue_key)?,
             SharedPayload::Payload(_) | SharedPayload::None => drop(delete(tx, replaced)?),
         }
     }
@@ -74,7 +74,7 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> R
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn insert_own(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
+pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
 
@@ -82,7 +82,7 @@ pub fn insert_own(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn for_another(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
+pub fn reuse_or_copy(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
     match payload_key {
         Some(key) if payload_key != of_cue => {
             tx.prepare_cached(COPY)?.execute([key])?;
@@ -131,7 +131,7 @@ pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn mark(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([cue_key])?;
     Ok(())

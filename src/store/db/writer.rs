@@ -40,7 +40,7 @@ pub struct WakeSet {
     /// An execution is ready to be claimed.
     pub claim: bool,
     /// A notice of a failure is ready to be told.
-    pub escalate: bool,
+    pub notifications: bool,
 }
 
 impl WakeSet {
@@ -49,7 +49,7 @@ impl WakeSet {
             schedule: self.schedule.into_iter().chain(other.schedule).min(),
             send: self.send || other.send,
             claim: self.claim || other.claim,
-            escalate: self.escalate || other.escalate,
+            notifications: self.notifications || other.notifications,
         }
     }
 }
@@ -84,7 +84,7 @@ impl<'a> WriteTx<'a> {
     }
 
     /// Rings `rings` after the commit that makes this write durable, and not if it fails.
-    pub fn ring(&self, rings: WakeSet) {
+    pub fn wake(&self, rings: WakeSet) {
         self.rings.set(self.rings.get().and(rings));
     }
 

@@ -110,7 +110,7 @@ const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
+pub fn find_oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     let sql = if task.is_some() { OLDEST_OF_TASK } else { OLDEST };
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
 }
@@ -166,7 +166,7 @@ pub struct ExpiredClaim {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
+pub fn list_expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
     let mut statement = read.prepare_cached(&lost_sql())?;
     let mut rows = statement.query([millis(now)])?;
     let mut lost = Vec::new();
@@ -208,7 +208,7 @@ const NEXT_LOST: &str = "
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_lost(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+pub fn next_expiry(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let mut statement = read.prepare_cached(NEXT_LOST)?;
     let mut rows = statement.query([])?;
     let mut earliest: Option<Timestamp> = None;

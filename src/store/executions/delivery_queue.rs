@@ -17,23 +17,23 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// The most of one lane that one pass takes up.
-const MAX_PER_LANE: usize = 64;
+/// The most of one destination that one pass takes up.
+const MAX_PER_DESTINATION: usize = 64;
 
 /// An attempt that has been taken up: stored as under way, not yet sent.
 pub struct ClaimedDelivery {
     /// Which attempt of which execution.
-    pub ticket: AttemptRef,
+    pub attempt_ref: AttemptRef,
     /// What to send and by which rules; what is wrong with the rows where they cannot be read, so that one broken
     /// row cannot hold up the others.
-    pub order: std::result::Result<DeliverySpec, String>,
+    pub spec: std::result::Result<DeliverySpec, String>,
 }
 
 /// An attempt that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
     /// Which attempt of which execution.
-    pub ticket: AttemptRef,
+    pub attempt_ref: AttemptRef,
     /// When it ended.
     pub at: Timestamp,
     /// What follows it.
@@ -62,7 +62,7 @@ macro_rules! give_up {
 const NEXT_WAITING: &str =
     "SELECT due_at FROM executions WHERE queue_name = 'waiting' ORDER BY due_at LIMIT 1";
 
-// The lane is looked up again: the cue may have another callback by now.
+// The destination is looked up again: the cue may have another callback by now.
 const PROMOTE: &str = "UPDATE executions
     SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
         destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
@@ -71,14 +71,14 @@ const PROMOTE: &str = "UPDATE executions
   WHERE key IN (SELECT key FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)
   RETURNING transport = 'worker', status = 'retrying'";
 
-const NEXT_LANE: &str = "SELECT destination_hash FROM executions
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
     WHERE queue_name = 'send' AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
 
 const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
 
 // Outer joins: an execution whose cue is missing must come out all the same, or it would stay first for ever. The
-// columns are read by their places, which `read_ticket` and `read_order` name: a name is searched for at every row.
+// columns are read by their places, which `read_attempt_ref` and `read_spec` name: a name is searched for at every row.
 const TO_SEND: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash,
         attempts, scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
         callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret,
@@ -119,7 +119,7 @@ const RECOVER: &str = "UPDATE executions
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -136,7 +136,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
         let (is_worker, is_retry): (bool, bool) = (row.get(0)?, row.get(1)?);
         tx.tally().waiting(QueueName::Retry, -i64::from(is_retry));
         tx.tally().waiting(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
-        tx.ring(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
+        tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
         promoted += 1;
     }
     Ok(promoted)
@@ -146,12 +146,12 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_to_send(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(next_lane(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
+pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
+    Ok(next_destination(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
-/// Takes up at most `most` ready executions, one lane after the other from behind `lane` on, the oldest of each
-/// first, as long as `may_take` allows that lane one more. Leaves `lane` at the last lane that it looked at. Nothing
+/// Takes up at most `most` ready executions, one destination after the other from behind `destination` on, the oldest of each
+/// first, as long as `may_take` allows that destination one more. Leaves `destination` at the last destination that it looked at. Nothing
 /// is taken up of a file that is held.
 ///
 /// # Errors
@@ -160,33 +160,33 @@ pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     most: usize,
-    lane: &mut i64,
+    destination: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
 ) -> Result<Vec<ClaimedDelivery>> {
     let mut taken = Vec::new();
     if most > 0 && hold::is_held(tx)? {
         return Ok(taken);
     }
-    // The lanes of the first turn that have more, with what they have.
+    // The destinations of the first turn that have more, with what they have.
     let mut more = VecDeque::new();
-    let mut turn = LaneCursor { began: *lane, at: *lane, is_past_the_last: false };
+    let mut turn = DestinationCursor { began: *destination, at: *destination, is_past_the_last: false };
     while taken.len() < most
         && let Some(next) = turn.next(tx)?
     {
-        *lane = next;
+        *destination = next;
         if may_take(next) {
-            let mut keys = ready(tx, next, MAX_PER_LANE.min(most - taken.len()))?;
+            let mut keys = ready(tx, next, MAX_PER_DESTINATION.min(most - taken.len()))?;
             taken.extend(take_up(tx, &mut keys, now)?);
             more.push_back((next, keys));
         }
     }
-    // What a lane is not allowed, it is not allowed later in the pass: the shares only shrink.
+    // What a destination is not allowed, it is not allowed later in the pass: the shares only shrink.
     while taken.len() < most
         && let Some((next, mut keys)) = more.pop_front()
     {
         if !keys.is_empty() && may_take(next) {
             taken.extend(take_up(tx, &mut keys, now)?);
-            *lane = next;
+            *destination = next;
             more.push_back((next, keys));
         }
     }
@@ -199,7 +199,7 @@ pub fn claim_batch(
 /// # Errors
 /// When the file cannot be written.
 pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result<bool> {
-    let AttemptRef { key, id, attempt, .. } = ended.ticket;
+    let AttemptRef { key, id, attempt, .. } = ended.attempt_ref;
     let (due, delivered_at) = match ended.next {
         NextStep::Success => (None, Some(ended.at)),
         NextStep::RetryAt(due) => (Some(due), None),
@@ -219,7 +219,7 @@ pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result
     ])?;
     if changed == 1 {
         tx.tally().waiting(QueueName::Retry, i64::from(due.is_some()));
-        tx.ring(WakeSet { schedule: due, ..WakeSet::default() });
+        tx.wake(WakeSet { schedule: due, ..WakeSet::default() });
     }
     Ok(changed == 1)
 }
@@ -248,41 +248,42 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
     tx.tally().waiting(QueueName::Send, i64::try_from(recovered).unwrap_or(i64::MAX));
-    tx.ring(WakeSet { send: recovered > 0, ..WakeSet::default() });
+    tx.wake(WakeSet { send: recovered > 0, ..WakeSet::default() });
     Ok(recovered)
 }
 
-/// One look at every lane in which something waits, from behind the one where it began up to that one.
-struct LaneCursor {
+/// One look at every destination in which something waits, from behind the one where it began up to that one.
+struct DestinationCursor {
     began: i64,
     at: i64,
     is_past_the_last: bool,
 }
 
-impl LaneCursor {
+impl DestinationCursor {
     fn next(&mut self, tx: &WriteTx<'_>) -> Result<Option<i64>> {
         let mut next = match self.at.checked_add(1) {
-            Some(from) => next_lane(tx, from)?,
+            Some(from) => next_destination(tx, from)?,
             None => None,
         };
         if next.is_none() && !self.is_past_the_last {
             self.is_past_the_last = true;
-            next = next_lane(tx, i64::MIN)?;
+            next = next_destination(tx, i64::MIN)?;
         }
-        let next = next.filter(|lane| !self.is_past_the_last || *lane <= self.began);
+        let next = next.filter(|destination| !self.is_past_the_last || *destination <= self.began);
         self.at = next.unwrap_or(self.at);
         Ok(next)
     }
 }
 
-fn next_lane(read: &ReadTx<'_>, from: i64) -> Result<Option<i64>> {
-    Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
+fn next_destination(read: &ReadTx<'_>, from: i64) -> Result<Option<i64>> {
+    Ok(read.prepare_cached(NEXT_DESTINATION)?.query_row([from], |row| row.get(0)).optional()?)
 }
 
-/// What waits in `lane`, oldest first, at most `limit`.
-fn ready(tx: &WriteTx<'_>, lane: i64, limit: usize) -> Result<VecDeque<i64>> {
+/// What waits in `destination`, oldest first, at most `limit`.
+fn ready(tx: &WriteTx<'_>, destination: i64, limit: usize) -> Result<VecDeque<i64>> {
     let mut ready = tx.prepare_cached(READY)?;
-    let keys = ready.query_map(params![lane, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+    let keys =
+        ready.query_map(params![destination, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -290,30 +291,30 @@ fn ready(tx: &WriteTx<'_>, lane: i64, limit: usize) -> Result<VecDeque<i64>> {
 fn take_up(tx: &WriteTx<'_>, keys: &mut VecDeque<i64>, now: Timestamp) -> Result<Option<ClaimedDelivery>> {
     let Some(key) = keys.pop_front() else { return Ok(None) };
     let taken = tx.prepare_cached(TO_SEND)?.query_row([key], |row| {
-        let order = match row.get::<_, Option<i64>>(7)? {
-            None => read_order(row).map_err(|error| error.to_string()),
+        let spec = match row.get::<_, Option<i64>>(7)? {
+            None => read_spec(row).map_err(|error| error.to_string()),
             // What waits was ended with the account; this is an attempt that failed since.
             Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
         };
-        Ok(ClaimedDelivery { ticket: read_ticket(row)?, order })
+        Ok(ClaimedDelivery { attempt_ref: read_attempt_ref(row)?, spec })
     })?;
     tx.prepare_cached(TAKE_UP)?.execute(params![key, millis(now)])?;
     Ok(Some(taken))
 }
 
-fn read_ticket(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
+fn read_attempt_ref(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
     Ok(AttemptRef {
         key: row.get(0)?,
         id: ExecutionId::from_bytes(row.get(1)?),
         cue_key: row.get(2)?,
-        lane: row.get(3)?,
+        destination: row.get(3)?,
         attempt: row.get::<_, u32>(4)? + 1,
         scheduled_for: read_instant(row.get(5)?)?,
         by_schedule: row.get(6)?,
     })
 }
 
-fn read_order(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
+fn read_spec(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
     let url: Option<String> = row.get(9)?;
     let url = url.ok_or_else(|| broken("the cue has no callback"))?;
     Ok(DeliverySpec {
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {
-        for sql in [NEXT_WAITING, PROMOTE, NEXT_LANE, READY, TO_SEND, TAKE_UP, RECORD, RECOVER] {
+        for sql in [NEXT_WAITING, PROMOTE, NEXT_DESTINATION, READY, TO_SEND, TAKE_UP, RECORD, RECOVER] {
             for step in plan(sql) {
                 // A partial index holds what waits and nothing else; its first entry is what is wanted.
                 let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
@@ -358,7 +359,7 @@ mod tests {
         for (sql, index) in [
             (NEXT_WAITING, "executions_waiting"),
             (PROMOTE, "executions_waiting (due_at<?)"),
-            (NEXT_LANE, "executions_to_send (destination_hash>?)"),
+            (NEXT_DESTINATION, "executions_to_send (destination_hash>?)"),
             (READY, "executions_to_send (destination_hash=?)"),
             (RECOVER, "executions_in_flight"),
         ] {

@@ -47,7 +47,7 @@ pub fn list(
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
     let cue_key = match &filter.cue_id {
         None => None,
-        Some(id) => match cues::key_of(read, user_key, id)? {
+        Some(id) => match cues::find_key(read, user_key, id)? {
             None => return Ok((Vec::new(), 0)),
             found => found,
         },
@@ -66,7 +66,7 @@ pub fn list(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn list_of_cue(
+pub fn list_by_cue(
     read: &ReadTx<'_>,
     cue_key: i64,
     limit: u32,

@@ -86,7 +86,7 @@ fn insert_row(
         status.as_str(),
         queue,
         due,
-        new.lane,
+        new.destination,
         new.task,
         new.agent,
         millis(new.scheduled_for),

@@ -15,7 +15,7 @@ const MAX_LISTED: u32 = 1_000;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn beat(
+pub fn record_heartbeat(
     tx: &WriteTx<'_>,
     user_key: i64,
     worker_id: &str,

@@ -29,7 +29,7 @@ pub fn remove(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     if !erase(tx, cue_key)? {
         tx.prepare_cached("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)")?
             .execute([cue_key, user_key])?;
-        tx.ring(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
+        tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
     }
     Ok(true)
 }

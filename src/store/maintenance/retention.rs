@@ -141,7 +141,7 @@ pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
         let mut found = found.query([key])?;
         let Some(row) = found.next()? else { return Ok(0) };
         if row.get::<_, Option<bool>>(2)? == Some(true) {
-            payloads::mark(tx, row.get(0)?)?;
+            payloads::queue_for_retention(tx, row.get(0)?)?;
         }
         let own_payload = row.get::<_, Option<i64>>(1)?;
         let payload_bytes = own_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;

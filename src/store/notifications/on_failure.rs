@@ -64,7 +64,7 @@ pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
 }
 
 /// Counts a failure of a cue; returns how many there are in a row.
-pub fn count_failure(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
+pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
     Ok(tx.prepare_cached(COUNT_FAILURE)?.query_row([cue_key], |row| row.get(0))?)
 }
 
@@ -77,13 +77,13 @@ pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Opt
 }
 
 /// How many mails were held back since the user's newest one.
-pub fn held_mails(read: &ReadTx<'_>, user_key: i64) -> Result<u32> {
+pub fn suppressed_mails(read: &ReadTx<'_>, user_key: i64) -> Result<u32> {
     let held = read.prepare_cached(HELD)?.query_row([user_key], |row| row.get(0)).optional()?;
     Ok(held.unwrap_or(0))
 }
 
 /// Counts a mail that is held back; returns how many there are since the user's newest mail.
-pub fn hold_mail(tx: &WriteTx<'_>, user_key: i64) -> Result<u32> {
+pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32> {
     Ok(tx.prepare_cached(HOLD_MAIL)?.query_row([user_key], |row| row.get(0))?)
 }
 

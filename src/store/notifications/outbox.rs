@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
-use crate::domain::webhook::callback_url::lane_of;
+use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
 use crate::store::{ReadTx, WakeSet, WriteTx};
@@ -38,7 +38,7 @@ pub struct Notification {
     /// None for a mail.
     pub url: Option<String>,
     /// Fairness key of the POST's destination.
-    pub lane: Option<i64>,
+    pub destination: Option<i64>,
     pub body: String,
     /// Attempts that have ended.
     pub attempts: u32,
@@ -67,9 +67,9 @@ const NEXT_WAITING: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL O
 const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
     WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
 const ANY_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL)";
-const NEXT_LANE: &str = "SELECT destination_hash FROM outbox
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
     WHERE due_at IS NULL AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
-const OLDEST_OF_LANE: &str =
+const OLDEST_OF_DESTINATION: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
 const OLDEST_MAILS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
@@ -91,11 +91,11 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
         new.user_key,
         new.kind.as_str(),
         new.url,
-        new.url.as_deref().map(lane_of),
+        new.url.as_deref().map(destination_hash),
         new.body,
         millis(now),
     ])?;
-    tx.ring(WakeSet { escalate: true, ..WakeSet::default() });
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
 
@@ -103,7 +103,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn next_waiting(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
@@ -121,18 +121,18 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn any_ready(read: &ReadTx<'_>) -> Result<bool> {
+pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
 
-/// The row of a notice, and the lane of its destination; none for a mail.
+/// The row of a notice, and the destination of its destination; none for a mail.
 pub type OutboxRow = (i64, Option<i64>);
 
 /// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
+pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
         .query_map([count(skipped.len() + limit)], |row| row.get(0))?
@@ -140,26 +140,26 @@ pub fn mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
 }
 
-/// POSTs that are ready, but for the rows `skipped`: the oldest of each lane from behind `lane` on, where `may_take`
-/// allows that lane one more, at most `most`. Leaves `lane` at the last lane that it looked at.
+/// POSTs that are ready, but for the rows `skipped`: the oldest of each destination from behind `destination` on, where `may_take`
+/// allows that destination one more, at most `most`. Leaves `destination` at the last destination that it looked at.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn posts(
+pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
     most: usize,
-    lane: &mut i64,
+    destination: &mut i64,
     mut may_take: impl FnMut(i64) -> bool,
 ) -> Result<Vec<OutboxRow>> {
     let (mut found, mut first) = (Vec::new(), None);
     while found.len() < most {
-        let Some(next) = lane_after(read, *lane)? else { break };
+        let Some(next) = destination_after(read, *destination)? else { break };
         if first == Some(next) {
             break;
         }
         first.get_or_insert(next);
-        *lane = next;
+        *destination = next;
         if let Some(key) = oldest_of(read, next, skipped)?
             && may_take(next)
         {
@@ -181,7 +181,7 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn record(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
+pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
         NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
         NextStep::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
@@ -196,7 +196,7 @@ pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, l
 }
 
 /// Counts a POST of this kind that is dropped; returns how many there are since the backlog began.
-pub fn count_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
+pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
     Ok(tx.prepare_cached(DROP)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
 }
 
@@ -211,19 +211,19 @@ pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
-fn lane_after(read: &ReadTx<'_>, lane: i64) -> Result<Option<i64>> {
+fn destination_after(read: &ReadTx<'_>, destination: i64) -> Result<Option<i64>> {
     let next = |from: i64| -> Result<Option<i64>> {
-        Ok(read.prepare_cached(NEXT_LANE)?.query_row([from], |row| row.get(0)).optional()?)
+        Ok(read.prepare_cached(NEXT_DESTINATION)?.query_row([from], |row| row.get(0)).optional()?)
     };
-    match next(lane.saturating_add(1))? {
+    match next(destination.saturating_add(1))? {
         Some(next) => Ok(Some(next)),
         None => next(i64::MIN),
     }
 }
 
-fn oldest_of(read: &ReadTx<'_>, lane: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
-    let mut statement = read.prepare_cached(OLDEST_OF_LANE)?;
-    let mut rows = statement.query(params![lane, count(skipped.len() + 1)])?;
+fn oldest_of(read: &ReadTx<'_>, destination: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
+    let mut statement = read.prepare_cached(OLDEST_OF_DESTINATION)?;
+    let mut rows = statement.query(params![destination, count(skipped.len() + 1)])?;
     while let Some(row) = rows.next()? {
         let key = row.get(0)?;
         if !skipped.contains(&key) {
@@ -243,7 +243,7 @@ fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
         id: row.get("id")?,
         kind: word(row, "kind", NotificationKind::parse)?,
         url: row.get("url")?,
-        lane: row.get("destination_hash")?,
+        destination: row.get("destination_hash")?,
         body: row.get("body")?,
         attempts: row.get("attempts")?,
         created_at: instant(row, "created_at")?,
@@ -272,8 +272,8 @@ mod tests {
             (NEXT_WAITING, &by_due("due_at>?")),
             (PROMOTE, &by_due("due_at>? AND due_at<?")),
             (ANY_READY, &by_due("due_at=?")),
-            (NEXT_LANE, &by_due("due_at=? AND destination_hash>?")),
-            (OLDEST_OF_LANE, &by_due("due_at=? AND destination_hash=?")),
+            (NEXT_DESTINATION, &by_due("due_at=? AND destination_hash>?")),
+            (OLDEST_OF_DESTINATION, &by_due("due_at=? AND destination_hash=?")),
             (OLDEST_MAILS, &by_due("due_at=? AND destination_hash=?")),
             (FIND, by_key),
             (DELETE, by_key),

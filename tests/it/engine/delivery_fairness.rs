@@ -65,7 +65,8 @@ fn lanes_take_turns_and_each_sends_its_oldest_first() {
         world.run(cue);
     }
     let taken = world.take(&mut Dispatcher::new(64));
-    let order: Vec<_> = taken.iter().map(|taken| (taken.ticket.lane, taken.ticket.key)).collect();
+    let order: Vec<_> =
+        taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
     assert_eq!(order, [(10, 1), (20, 4), (30, 5), (10, 2), (30, 6), (10, 3)]);
 }
 
@@ -78,9 +79,11 @@ fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
         world.runs(cue, 3);
     }
     let now = world.app.clock.now();
-    let taken =
-        world.write(move |tx| delivery_queue::claim_batch(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
-    let order: Vec<_> = taken.iter().map(|taken| (taken.ticket.lane, taken.ticket.key)).collect();
+    let taken = world.write(move |tx| {
+        delivery_queue::claim_batch(tx, now, 64, &mut 0, |destination| destination == 20).unwrap()
+    });
+    let order: Vec<_> =
+        taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
     assert_eq!(order, [(20, 4), (20, 5), (20, 6)]);
 }
 

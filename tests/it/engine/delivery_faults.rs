@@ -61,7 +61,11 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
     let returned = world.carry(&webhook_client, &world.take(&mut dispatcher)[0]);
     assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
     let other = world.run(world.cue("https://example.org/"));
-    assert_eq!(world.field::<i64>(other, "key"), returned.record.ticket.key, "SQLite gives the key again");
+    assert_eq!(
+        world.field::<i64>(other, "key"),
+        returned.record.attempt_ref.key,
+        "SQLite gives the key again"
+    );
     let mut elsewhere = Dispatcher::new(64);
     assert_eq!(world.take(&mut elsewhere).len(), 1);
 

@@ -177,7 +177,7 @@ fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
         let (runs, total) = world
             .app
             .store
-            .read(move |read| execution_list::list_of_cue(read, cue_key, 10, 0))
+            .read(move |read| execution_list::list_by_cue(read, cue_key, 10, 0))
             .wait()
             .unwrap();
         assert_eq!((runs.len(), total), (1, 1));

@@ -36,7 +36,7 @@ fn adrift(start: &str, catch_up: CatchUp) -> (World, i64) {
 /// The instants for which the cue has executions, oldest first.
 fn runs(world: &World, cue_key: i64) -> Vec<String> {
     let (page, total) =
-        world.app.store.read(move |read| execution_list::list_of_cue(read, cue_key, 100, 0)).wait().unwrap();
+        world.app.store.read(move |read| execution_list::list_by_cue(read, cue_key, 100, 0)).wait().unwrap();
     assert_eq!(usize::try_from(total).unwrap(), page.len());
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }

@@ -31,7 +31,7 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
     // The row of the deleted cue was the last: another one must not take its place, and what it left.
     let next = world.worker_cue(user, |_| ()).key;
     let look = world.app.store.read(move |read| {
-        assert_eq!(execution_list::list_of_cue(read, next, 100, 0)?.1, 0);
+        assert_eq!(execution_list::list_by_cue(read, next, 100, 0)?.1, 0);
         let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
         assert!(count > 200, "{count} are left: there is something to be seen");
         assert!(executions::find(read, user, left[0])?.is_none());
@@ -44,7 +44,7 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
             let claimable = claims::list(read, user, &filter, 100)?;
             assert_eq!(claimable.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
         }
-        assert_eq!(claims::oldest(read, user, Some("t"))?, Some(kept));
+        assert_eq!(claims::find_oldest(read, user, Some("t"))?, Some(kept));
         Ok(left[0])
     });
     let gone = look.wait().unwrap();
@@ -77,7 +77,7 @@ fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
     world.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
     world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
-    assert_eq!(world.app.store.read(claims::next_lost).wait().unwrap(), None);
+    assert_eq!(world.app.store.read(claims::next_expiry).wait().unwrap(), None);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
 }

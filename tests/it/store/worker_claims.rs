@@ -192,7 +192,7 @@ fn executions_of_a_cue_come_newest_first_and_page_by_page() {
         let (page, total) = world
             .app
             .store
-            .read(move |read| execution_list::list_of_cue(read, key, limit, offset))
+            .read(move |read| execution_list::list_by_cue(read, key, limit, offset))
             .wait()
             .unwrap();
         assert_eq!(total, 5);

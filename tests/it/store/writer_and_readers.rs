@@ -34,7 +34,7 @@ fn open_at(path: &Path, rung: &Arc<AtomicUsize>) -> Store {
 
 fn note(tx: &WriteTx<'_>, name: &str) -> Result<()> {
     tx.execute("INSERT INTO meta (name, value) VALUES (?1, 1)", [name])?;
-    tx.ring(WakeSet { send: true, ..WakeSet::default() });
+    tx.wake(WakeSet { send: true, ..WakeSet::default() });
     Ok(())
 }
 

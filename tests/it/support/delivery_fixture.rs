@@ -9,7 +9,7 @@ use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::domain::webhook::callback_url::lane_of;
+use cued::domain::webhook::callback_url::destination_hash;
 use cued::engine::delivery::attempt::{classify, send};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
@@ -70,7 +70,7 @@ impl World {
 
     /// A recurring webhook cue with the default retries.
     pub fn cue(&self, url: &str) -> i64 {
-        let (url, lane) = (url.to_owned(), lane_of(url));
+        let (url, destination) = (url.to_owned(), destination_hash(url));
         self.write(move |tx| {
             tx.execute(
                 "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport,
@@ -79,7 +79,7 @@ impl World {
                  VALUES ('cue_' || (SELECT 100000000000 + count(*) FROM cues), 1, 'active', 0, 0, 0, 'webhook', ?1,
                      '* * * * *', 'UTC', 'latest', 4, '[1,5,15]', '{\"email\":true,\"webhook\":null,\"pause\":false}',
                      'none', ?2, 'POST', '[]', 'c', 0, 0)",
-                (lane, url),
+                (destination, url),
             )
             .unwrap();
             tx.last_insert_rowid()
@@ -101,7 +101,7 @@ impl World {
         let now = self.app.clock.now();
         let id = self.app.ids.next(now).unwrap();
         self.write(move |tx| {
-            let (lane, payload_key): (Option<i64>, Option<i64>) = tx
+            let (destination, payload_key): (Option<i64>, Option<i64>) = tx
                 .query_row(
                     "SELECT destination_hash, payload_key FROM cues WHERE key = ?1",
                     [cue_key],
@@ -112,8 +112,8 @@ impl World {
                 id,
                 cue_key,
                 user_key: 1,
-                is_worker: lane.is_none(),
-                lane,
+                is_worker: destination.is_none(),
+                destination,
                 task: None,
                 agent: None,
                 scheduled_for,
@@ -122,7 +122,7 @@ impl World {
                 now,
             };
             executions::insert(tx, &new).unwrap();
-            tx.ring(WakeSet { send: true, claim: true, ..WakeSet::default() });
+            tx.wake(WakeSet { send: true, claim: true, ..WakeSet::default() });
         });
         id
     }

@@ -107,10 +107,10 @@ impl World {
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(payloads::insert_own(tx, new.cue_key, &payload)?);
+                new.payload_key = Some(payloads::insert_single_use(tx, new.cue_key, &payload)?);
                 executions::insert(tx, &new)?;
             }
-            tx.ring(WakeSet { claim: true, ..WakeSet::default() });
+            tx.wake(WakeSet { claim: true, ..WakeSet::default() });
             Ok(())
         });
         stored.wait().unwrap();
@@ -125,7 +125,7 @@ impl World {
             cue_key: cue.key,
             user_key: cue.user_key,
             is_worker: cue.transport == Transport::Worker,
-            lane: None,
+            destination: None,
             task: word("task"),
             agent: word("agent"),
             scheduled_for: self.now(),

@@ -58,10 +58,11 @@ pub async fn show(request: Request) -> Result<Response> {
     let Pagination { limit, offset } = query.pagination_of("execution_limit", "execution_offset", 10);
     query.finish()?;
     let store = &request.app.store;
-    let found = store.read_inline_single(move |read| cues::find_whole(read, caller.user_key, &id)).await?;
+    let found =
+        store.read_inline_single(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
     let (cue, payload) = found.ok_or_else(not_found)?;
     let key = cue.key;
-    let list = move |read: &ReadTx<'_>| execution_list::list_of_cue(read, key, limit, offset);
+    let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
         1..=SHORT_HISTORY => store.read_inline(list).await?,

@@ -149,7 +149,11 @@ fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
     assert!(pass(&mut desk, Vec::new()).is_err());
     fails.store(false, Ordering::SeqCst);
     let next = pass(&mut desk, Vec::new()).unwrap();
-    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
+    assert_eq!(
+        (first.len(), next.len()),
+        (3, 1),
+        "two mails and a POST of this destination, then the other POST"
+    );
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
     assert_eq!(webhook_client.parcels().len(), 1);
 }
