@@ -75,7 +75,7 @@ impl DispatchHandle {
 }
 
 impl DeliveryService {
-    /// Starts the threads. [`recover`] comes before.
+    /// Starts the threads. [`requeue_interrupted`] comes before.
     ///
     /// # Errors
     /// When the system starts no more threads.
