@@ -321,14 +321,15 @@ fn functions(text: &str) -> Vec<(String, usize)> {
     let starts = lines.iter().enumerate().filter(|(_, line)| is_function(line));
     starts
         .map(|(start, line)| {
-            // A declaration without a body ends on its own line.
-            let end = lines[start..]
-                .iter()
-                .position(|later| {
-                    later.ends_with(';')
-                        || (indent(later) == indent(line) && later.trim_start().starts_with('}'))
-                })
-                .unwrap_or(0);
+            let mut has_body = false;
+            let end = lines[start..].iter().position(|later| {
+                has_body |= later.ends_with('{') || later.ends_with('}');
+                // A declaration without a body ends with its semicolon.
+                (!has_body && later.ends_with(';'))
+                    || (indent(later) == indent(line)
+                        && (later.trim().starts_with('}') || later.ends_with('}')))
+            });
+            let end = end.unwrap_or(0);
             (line.trim().to_owned(), end + 1)
         })
         .collect()
