@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::actions::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
-use crate::domain::account::client_ip::shared;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
@@ -47,7 +47,7 @@ pub fn start(
         Some(code) => code,
         None => DeviceCode::generate(random::fill)?,
     };
-    let client = shared(client).to_string();
+    let client = rate_limit_address(client).to_string();
     Ok(app.store.write(move |tx| {
         let recent = device_logins::codes_of(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
@@ -76,7 +76,7 @@ pub fn submit_email(
     let mail = link_mail(&app.config.public_url, &code, &email, &token, now);
     Ok(app.store.write(move |tx| {
         let hash = code.hash();
-        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
+        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.accepts_email(now)) else {
             return Err(not_found());
         };
         // The same steps for an address that is known and for one that is not.

@@ -10,7 +10,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::billing::offer::Prices;
 use crate::domain::billing::stripe_event::{CheckoutCompleted, StripeEvent, StripeEventKind, read, verify};
 use crate::domain::billing::subscription::{
-    Subscription, SubscriptionState, SubscriptionUpdate, after, offer_of,
+    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer,
 };
 use crate::error::{Error, Result};
 use crate::store::accounts::users;
@@ -29,7 +29,7 @@ pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pendin
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
     let terms = StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
-    Ok(app.store.write(move |tx| if terms.is_new(tx, &event)? { terms.take(tx, event.what) } else { Ok(()) }))
+    Ok(app.store.write(move |tx| if terms.is_new(tx, &event)? { terms.take(tx, event.kind) } else { Ok(()) }))
 }
 
 /// What decides about an event beside itself.
@@ -46,7 +46,7 @@ impl StripeEventHandler {
 
     fn take(&self, tx: &WriteTx<'_>, what: StripeEventKind) -> Result<()> {
         match what {
-            StripeEventKind::Bought(purchase) => self.bought(tx, purchase),
+            StripeEventKind::CheckoutCompleted(purchase) => self.bought(tx, purchase),
             StripeEventKind::Subscription(news) => self.told(tx, &news),
             StripeEventKind::PaymentFailed { customer } => {
                 tracing::warn!(
@@ -80,7 +80,7 @@ impl StripeEventHandler {
 
     fn told(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<()> {
         let known = subscriptions::find(tx, &news.id)?;
-        let Some(subscription) = after(known.as_ref(), news, &self.prices) else {
+        let Some(subscription) = after_update(known.as_ref(), news, &self.prices) else {
             tracing::info!(subscription = news.id, "news of a subscription came that change nothing");
             return Ok(());
         };
@@ -109,7 +109,7 @@ impl StripeEventHandler {
     fn follow(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_of(tx, user_key)?;
         if !subscriptions.is_empty() {
-            grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
+            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), self.now)?;
         }
         Ok(())
     }

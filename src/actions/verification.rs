@@ -8,7 +8,7 @@ use crate::domain::execution::Execution;
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{
-    OutcomeState, Verdict, VerificationEvent, VerificationMode, after, unreported, why_failed,
+    OutcomeState, Verdict, VerificationEvent, VerificationMode, after_event, failure_reason, no_outcome,
 };
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::NewAlert;
@@ -80,7 +80,7 @@ pub(super) fn set_outcome_state(
     outcomes::set_state(tx, execution.key, recorded.state, now)?;
     let failed = OutcomeState::VerificationFailed;
     if recorded.state == failed && execution.outcome_state != Some(failed) {
-        let reason = why_failed(mode, recorded.outcome.verdict.as_ref());
+        let reason = failure_reason(mode, recorded.outcome.verdict.as_ref());
         alerts::raise(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
     }
     Ok(())
@@ -97,10 +97,10 @@ fn change(
     app.store.write(move |tx| {
         let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
-            return Err(unreported().into());
+            return Err(no_outcome().into());
         };
         let event = what(&mut outcome, verification, now);
-        let state = after(state, event)?;
+        let state = after_event(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;

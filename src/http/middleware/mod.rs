@@ -25,9 +25,9 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::domain::account::client_ip::client_address;
-use crate::domain::account::credentials::{ApiKey, may_hold_a_secret};
+use crate::domain::account::credentials::{ApiKey, may_contain_secret};
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::quota::is_near;
+use crate::domain::account::quota::is_nearly_used_up;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -204,7 +204,7 @@ async fn authenticate(
     let caller = known?;
     visit.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
     visit.near_quota =
-        caller.as_ref().is_some_and(|caller| is_near(caller.limits.executions, caller.executions));
+        caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
     Ok(caller)
 }
 
@@ -212,11 +212,11 @@ async fn authenticate(
 /// is looked after.
 async fn is_near_by_now(server: &ServerState, caller: &Caller, visit: &RequestContext) -> bool {
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, visit.now);
-    if !is_near(limit, caller.executions + 1) {
+    if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
     }
     match server.app.store.read_inline_single(move |read| usage::find(read, user_key, now)).await {
-        Ok(month) => is_near(limit, month.executions),
+        Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // What the handler did stands; the next response carries the header.
             tracing::warn!(request_id = visit.id, "the quota could not be read: {error}");
@@ -255,7 +255,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn request_id(headers: &HeaderMap) -> String {
     let sane = |id: &&str| {
         // It goes to the log, where no key may be that somebody sent in the wrong header.
-        !may_hold_a_secret(id)
+        !may_contain_secret(id)
             && (1..=128).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
-use crate::domain::account::client_ip::shared;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 
 /// Requests a minute of all who show no valid key, per address, whatever the plans say (contract §2).
@@ -54,7 +54,7 @@ impl RateLimiter {
             RateLimitKey::User(_, None) => RateLimitStatus::unused(None, now),
             RateLimitKey::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
             RateLimitKey::Address(address) => {
-                let address = shared(address);
+                let address = rate_limit_address(address);
                 self.addresses.shard(&address).admit(address, RATE_WITHOUT_KEY, now)
             }
         }
@@ -62,7 +62,7 @@ impl RateLimiter {
 
     /// Where a caller without a key stands; counts nothing.
     pub fn look(&self, address: IpAddr, now: Timestamp) -> RateLimitStatus {
-        let address = shared(address);
+        let address = rate_limit_address(address);
         self.addresses.shard(&address).look(&address, RATE_WITHOUT_KEY, now)
     }
 }
@@ -105,7 +105,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 
     fn look(&mut self, key: &K, limit: u32, now: Timestamp) -> RateLimitStatus {
         let window = self.windows.get_mut(key);
-        window.map_or_else(|| RateLimitStatus::unused(Some(limit), now), |window| window.look(limit, now))
+        window.map_or_else(|| RateLimitStatus::unused(Some(limit), now), |window| window.status(limit, now))
     }
 
     /// Drops, once a minute, the windows of those who made no request for one. A clock that went back is no reason
@@ -114,7 +114,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
         let at = now.as_millisecond();
         if at.saturating_sub(self.swept).saturating_abs() >= SWEEP {
             self.swept = at;
-            self.windows.retain(|_, window| !window.is_over(now));
+            self.windows.retain(|_, window| !window.is_empty_at(now));
             self.windows.shrink_to(self.windows.len() * 2);
         }
     }
@@ -155,7 +155,7 @@ mod tests {
                 // A table has a byte of its own per slot, and fills seven slots of eight at most.
                 let slots = shard.windows.capacity() * 8 / 7 + 16;
                 // The allocator rounds up and keeps a header.
-                let heap: usize = shard.windows.values().map(|window| window.heap() + 24).sum();
+                let heap: usize = shard.windows.values().map(|window| window.heap_bytes() + 24).sum();
                 slots * (size_of::<(K, SlidingWindow)>() + 1) + heap
             })
             .sum()

@@ -66,7 +66,7 @@ impl CueFirer<'_> {
 
     /// Stores a run; one that the quota forbids is over at once, and so is the `once` cue whose only run it was.
     fn make(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
-        if quota.take(self.now) {
+        if quota.try_use(self.now) {
             executions::insert(tx, new)?;
             // Who waits for the other kind is left asleep.
             tx.ring(WakeSet { send: !new.is_worker, claim: new.is_worker, ..WakeSet::default() });

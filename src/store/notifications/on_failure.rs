@@ -7,11 +7,11 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::notification::alert::{FAILURES_IN_A_ROW, NewAlert};
+use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::domain::notification::failure_report::{
-    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, truncated,
 };
-use crate::domain::notification::{NotificationKind, notice_id};
+use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::cues::pause;
@@ -78,7 +78,7 @@ pub fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     };
     let cue_key = failed.subject.cue_key;
     let failures: i64 = tx.prepare_cached(COUNT_FAILURE)?.query_row([cue_key], |row| row.get(0))?;
-    if failures >= FAILURES_IN_A_ROW {
+    if failures >= ALERT_THRESHOLD {
         raise_about(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
     if let Some(url) = &failed.webhook {
@@ -140,7 +140,7 @@ fn facts(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         execution_id: failed.subject.execution_id.to_string(),
         attempts: failed.attempts,
         last_http_status: failed.http_status,
-        last_error: failed.error.as_deref().map(told),
+        last_error: failed.error.as_deref().map(truncated),
         failed_at: rfc3339(now),
     }
 }
@@ -153,7 +153,7 @@ fn notification(
     now: Timestamp,
 ) -> NewNotification {
     let AlertSubject { user_key, execution_id, .. } = failed.subject;
-    NewNotification { id: notice_id(execution_id, kind, now), user_key, kind, url, body }
+    NewNotification { id: notification_id(execution_id, kind, now), user_key, kind, url, body }
 }
 
 fn read_failed(row: &Row<'_>) -> rusqlite::Result<FailedExecution> {

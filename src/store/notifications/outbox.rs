@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::NextStep;
-use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind};
+use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind};
 use crate::domain::webhook::callback_url::lane_of;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
@@ -207,7 +207,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
                 user_id(tx, *user_key)?
             );
         }
-    } else if waiting <= FEW_WAITING {
+    } else if waiting <= BACKLOG_CLEARED {
         let mut end = tx.prepare_cached(END_BACKLOG)?;
         let dropped: Option<u32> = end.query_row(params![user_key, kind], |row| row.get(0)).optional()?;
         if let Some(dropped) = dropped {

@@ -93,7 +93,7 @@ pub async fn device_page(request: Request) -> Result<Response> {
         Some(code) => find(&request, &code).await?,
         None => None,
     };
-    Ok(if login.is_some_and(|login| login.takes_email(request.now)) {
+    Ok(if login.is_some_and(|login| login.accepts_email(request.now)) {
         pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
             .reply(StatusCode::OK)
     } else {
