@@ -89,15 +89,21 @@ impl fmt::Debug for WebhookSecret {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmailError {
+    #[error("The e-mail address is empty")]
     Empty,
+    #[error("The e-mail address is longer than 254 bytes")]
     TooLong,
+    #[error("An e-mail address has exactly one @")]
     NotOneAt,
+    #[error("The e-mail address has nothing before the @")]
     NoLocalPart,
     /// No domain, or one with an empty label (`a@b..c`).
+    #[error("The e-mail address has no valid domain after the @")]
     NoDomain,
     /// White space, a control character, or a character with a meaning in mail headers (`<>()[],;:"\`).
+    #[error("The e-mail address contains a character that is not allowed")]
     ForbiddenCharacter,
 }
 
@@ -141,21 +147,6 @@ impl fmt::Display for Email {
         f.write_str(&self.0)
     }
 }
-
-impl fmt::Display for EmailError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "The e-mail address is empty",
-            Self::TooLong => "The e-mail address is longer than 254 bytes",
-            Self::NotOneAt => "An e-mail address has exactly one @",
-            Self::NoLocalPart => "The e-mail address has nothing before the @",
-            Self::NoDomain => "The e-mail address has no valid domain after the @",
-            Self::ForbiddenCharacter => "The e-mail address contains a character that is not allowed",
-        })
-    }
-}
-
-impl std::error::Error for EmailError {}
 
 /// SHA-256, the form in which keys and the tokens of the device login are stored.
 #[must_use]

@@ -32,16 +32,9 @@ pub struct Plans {
 }
 
 /// An invalid table of plans, or an unknown plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct PlansError(String);
-
-impl std::fmt::Display for PlansError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PlansError {}
 
 impl Default for Plans {
     fn default() -> Self {

@@ -1,6 +1,5 @@
 //! Retention of a cue's history: by age and by number of executions.
 
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +24,11 @@ impl Default for Retention {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; or off to \
+     keep all"
+)]
 pub struct ParseRetentionError;
 
 impl Retention {
@@ -75,17 +78,6 @@ impl FromStr for Retention {
         Ok(retention)
     }
 }
-
-impl fmt::Display for ParseRetentionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; \
-             or off to keep all",
-        )
-    }
-}
-
-impl std::error::Error for ParseRetentionError {}
 
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };

@@ -1,4 +1,4 @@
-//! What a delivery sends: the body and the headers of contract §6, signed. How it is carried is not known here.
+//! The request of a webhook delivery: body and headers, signed (contract §6). Sending it is the engine's part.
 
 use jiff::Timestamp;
 
@@ -8,54 +8,47 @@ use crate::domain::time::rfc3339;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
-/// One attempt of one execution.
+/// A delivery attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptRef {
-    /// The execution's row.
     pub key: i64,
-    /// The execution's id.
     pub id: ExecutionId,
-    /// The cue's row.
     pub cue_key: i64,
     /// Fairness key of the destination.
     pub lane: i64,
-    /// The number of the attempt, from 1.
+    /// The attempt number, from 1.
     pub attempt: u32,
-    /// The instant at which the execution was to run.
     pub scheduled_for: Timestamp,
-    /// Whether the cue's schedule made the execution.
+    /// Whether the cue's schedule created the execution.
     pub by_schedule: bool,
 }
 
-/// What to send for a cue and by which rules. It holds secrets: never to be logged.
+/// The request and retry policy of a delivery. It contains secrets and must not be logged.
 #[derive(Clone)]
 pub struct DeliverySpec {
-    /// The cue's id.
     pub cue_id: String,
-    /// Where to.
     pub callback: Callback,
-    /// The payload as it is stored: the canonical text that is sent.
+    /// The stored payload: the canonical text that is sent.
     pub payload: Option<String>,
-    /// What follows a failure.
     pub retry: RetryPolicy,
-    /// The user's secret.
+    /// The user's webhook secret.
     pub secret: String,
-    /// The one before.
+    /// The secret before the last rotation.
     pub previous_secret: Option<String>,
-    /// Until when the one before signs too.
+    /// The end of the time in which the previous secret signs too.
     pub previous_secret_expires: Option<Timestamp>,
 }
 
 /// The headers and body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {
-    /// All headers but `Host` and those that frame the body.
+    /// All headers except `Host` and those that frame the body.
     pub headers: Vec<(String, String)>,
-    /// The canonical JSON; none with GET and DELETE.
+    /// Canonical JSON; `None` with GET and DELETE.
     pub body: Option<Vec<u8>>,
 }
 
-/// The message of the attempt `ticket`, signed at `now`.
+/// The request of `attempt`, signed at `now`.
 #[must_use]
 pub fn message(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> SignedRequest {
     let body = order.callback.method.has_body().then(|| body(order));
@@ -70,7 +63,7 @@ pub fn message(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> Sig
         ("X-CueAPI-Attempt", ticket.attempt.to_string()),
     ];
     headers.extend(signatures);
-    // Without a body it would be a promise not kept: some frameworks refuse such a request.
+    // Some frameworks reject a request with a content type and no body.
     if body.is_some() {
         headers.insert(0, ("Content-Type", "application/json".to_owned()));
     }

@@ -77,7 +77,7 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
 fn a_cron_that_never_comes_true_is_told_from_a_rare_one() {
     for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"] {
         let error = Schedule::recurring(never, "UTC", CatchUp::Latest).unwrap_err();
-        assert_eq!(error, ScheduleError::NeverComesTrue, "{never}");
+        assert_eq!(error, ScheduleError::NeverMatches, "{never}");
     }
     for rare in ["0 0 29 2 *", "0 0 29 2 */7", "0 0 30 2 1", "0 0 31 2,3 *", "0 0 */31 2 *"] {
         let schedule = Schedule::recurring(rare, "UTC", CatchUp::Latest).unwrap();
