@@ -105,7 +105,7 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &hash)?;
-        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&token_hash, now));
+        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
         };

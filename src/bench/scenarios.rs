@@ -16,7 +16,7 @@ use crate::bench::{BenchError, Result};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
 
@@ -180,7 +180,7 @@ fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         previous_secret: None,
         previous_secret_expires: None,
     };
-    let message = message(&ticket, &order, now);
+    let message = signed_request(&ticket, &order, now);
     let parcel = WebhookRequest {
         method: Method::Post,
         url: callback.url,

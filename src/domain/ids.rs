@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_one_millisecond_sort_as_they_were_made_whatever_the_random_bytes() {
+    fn ids_of_one_millisecond_sort_by_creation() {
         let mut ids = ExecutionIdGenerator::default();
         let mut last = ids.generate(at(1), [0xFF; 10]);
         for round in 0..10_000_u32 {

@@ -1,6 +1,6 @@
 //! Cleaning of untrusted text for places that have one line for it.
 
-/// The text as one line of at most `max_chars` characters: control characters and white space become single spaces,
+/// The text as one line of at max_chars `max_chars` characters: control characters and white space become single spaces,
 /// and truncated text ends in `…`.
 #[must_use]
 pub fn one_line(text: &str, max_chars: usize) -> String {
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn a_text_becomes_one_line_and_shows_truncation() {
-        for (text, most, line) in [
+        for (text, max_chars, line) in [
             ("", 5, ""),
             ("plain", 5, "plain"),
             ("longer", 5, "long…"),
@@ -32,7 +32,7 @@ mod tests {
             ("äöüßé", 4, "äöü…"),
             ("\n\n\n\n\n\n\n\n\nlate", 4, "…"),
         ] {
-            assert_eq!(one_line(text, most), line, "{text:?}");
+            assert_eq!(one_line(text, max_chars), line, "{text:?}");
         }
     }
 }

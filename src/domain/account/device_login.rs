@@ -188,7 +188,7 @@ impl DeviceLogin {
 
     /// The state at `now` of a link with this token.
     #[must_use]
-    pub fn link(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
+    pub fn link_status(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
         if self.token_hash.as_ref() != Some(token_hash) {
             return LinkStatus::Unknown;
         }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn every_state_before_and_after_its_expiry() {
         use LoginState::{Approved, Claimed, EmailSent, Pending};
-        // State; then before its end and from it on: what a poll says, whether it takes an address, its link.
+        // State; then before its expiry and after it: the polled state, whether it accepts an address, its link.
         let table = [
             (Pending, Some(Pending), true, LinkStatus::Unknown, None, LinkStatus::Unknown),
             (EmailSent, Some(EmailSent), true, LinkStatus::Valid, None, LinkStatus::Expired),
@@ -229,12 +229,12 @@ mod tests {
             for now in [begin, last] {
                 assert_eq!(login.state_at(now), polled, "{state:?}");
                 assert_eq!(login.accepts_email(now), takes, "{state:?}");
-                assert_eq!(login.link(&TOKEN, now), link, "{state:?}");
+                assert_eq!(login.link_status(&TOKEN, now), link, "{state:?}");
             }
             assert_eq!(login.state_at(late), polled_late, "{state:?}");
             assert!(!login.accepts_email(late), "{state:?}");
-            assert_eq!(login.link(&TOKEN, late), link_late, "{state:?}");
-            assert_eq!(login.link(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
+            assert_eq!(login.link_status(&TOKEN, late), link_late, "{state:?}");
+            assert_eq!(login.link_status(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
         }
     }
 

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_blocks_nobody() {
+    fn a_clock_that_went_back_rejects_nothing() {
         let mut quota = Quota { over_since: Some(at("20T00:00")), ..quota(10, 10) };
         assert!(quota.try_use(at("01T00:00")));
     }

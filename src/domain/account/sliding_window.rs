@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_the_oldest_leaves_in_whole_seconds_rounded_up() {
+    fn a_rejection_names_the_seconds_until_the_oldest_expires_rounded_up() {
         let mut window = full(2, at(0));
         for (millis, seconds) in [(0, 60), (1, 60), (999, 60), (1_000, 59), (58_999, 2), (59_001, 1)] {
             assert_eq!(window.admit(2, at(millis)).refused_for, Some(seconds), "after {millis} ms");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_lower_limit_as_many_must_leave_as_are_too_many() {
+    fn under_a_lower_limit_the_surplus_must_expire_first() {
         let mut window = SlidingWindow::default();
         for second in 0..5 {
             window.admit(5, at(second * 1_000));
@@ -226,14 +226,14 @@ mod tests {
         assert_eq!(window.admit(2, at(0)).refused_for, Some(60));
         assert_eq!(window.admit(2, at(59_999)).refused_for, Some(1));
         assert_eq!(window.admit(2, at(60_000)).refused_for, None);
-        // A step of seconds, or two requests that passed each other: the window stands still.
+        // A step of seconds, or two requests that overtook each other: the window is unchanged.
         let mut window = full(2, at(0));
         assert_eq!(window.admit(2, at(-4_000)).refused_for, Some(64));
         assert_eq!(window.admit(2, at(60_000)).refused_for, None);
     }
 
     #[test]
-    fn a_window_that_is_never_empty_goes_on_after_its_offsets_end() {
+    fn a_window_that_is_never_empty_outlives_its_offsets() {
         let mut window = SlidingWindow::default();
         let (step, days) = (40_000, 60);
         for turn in 0..days * 86_400_000 / step {

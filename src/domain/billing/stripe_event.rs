@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_subscription_is_canceled_whatever_its_status_says() {
+    fn a_deleted_subscription_is_canceled_regardless_of_its_status() {
         let object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "metadata": {"user_id": "u1"},
                             "items": {"data": [{"price": {"id": "pm"}}]}});
         let StripeEventKind::Subscription(news) = kind_of("customer.subscription.deleted", &object) else {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stays_over_even_within_the_same_second() {
+    fn an_ended_subscription_stays_ended_within_the_same_second() {
         let (active, canceled) = (update(5, "active", "pm"), update(5, "canceled", "pm"));
         assert_eq!(after_all(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
     }

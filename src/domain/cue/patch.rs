@@ -55,7 +55,6 @@ pub struct SchedulePatch {
 }
 
 impl SchedulePatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -135,7 +134,6 @@ pub struct CallbackPatch {
 }
 
 impl CallbackPatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

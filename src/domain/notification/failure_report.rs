@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_says_what_was_held_back_and_when_it_is_the_last() {
+    fn a_mail_names_suppressed_failures_and_the_end_of_the_silence() {
         let text = mail(0, None).text("http://cued");
         assert!(!text.contains("not mailed"), "{text}");
         let text = mail(2, Some("2026-01-01T11:00:00Z")).text("http://cued");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_of_a_mail_reads_back_as_it() {
+    fn a_stored_mail_is_read_back() {
         let mail = mail(3, Some("2026-01-01T11:00:00Z"));
         assert_eq!(FailureMail::read(&mail.body()), Some(mail));
         assert_eq!(FailureMail::read("{}"), None);

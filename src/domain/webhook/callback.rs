@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn own_headers_replace_two_of_the_standard_ones_and_no_others() {
+    fn custom_headers_replace_two_of_the_standard_ones_and_no_others() {
         let standard = || {
             let list = ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"];
             list.into_iter().map(|name| (name, "ours".to_owned())).collect()

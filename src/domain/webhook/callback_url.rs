@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_looks_like_a_local_one_passes() {
+    fn a_name_that_resembles_a_local_one_passes() {
         for host in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
             assert!(check(&format!("http://{host}/")).is_ok(), "{host}");
         }

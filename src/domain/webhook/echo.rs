@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_echo_of_a_token_is_the_one_that_is_kept() {
+    fn the_newest_echo_of_a_token_replaces_the_others() {
         let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(7, 1_000));
         echoes.put(token(1), echo(9, 1_200));

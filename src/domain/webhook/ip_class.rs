@@ -236,7 +236,7 @@ mod tests {
             ("::ffff:0.0.0.0 64:ff9b:: 2002::1 ::0.0.0.2", Unspecified),
             ("::ffff:8.8.8.8 64:ff9b::8.8.8.8 2002:808:808::1 64:ff9b:1::8.8.8.8", Public),
             ("::8.8.8.8 ::ffff:0:8.8.8.8 ::ffff:0:127.0.0.1", Reserved),
-            // Teredo: server, then client turned over (80ff:fffe is 127.0.0.1, f5ff:fffe is 10.0.0.1).
+            // Teredo: server, then client with all bits inverted (80ff:fffe is 127.0.0.1, f5ff:fffe is 10.0.0.1).
             ("2001:0:808:808:0:0:80ff:fffe 2001:0:7f00:1:0:0:f7f7:f7f7", Loopback),
             ("2001:0:808:808:0:0:f5ff:fffe 2001:0:a00:1::f5ff:fffe", Private),
             ("2001:0:808:808:0:0:f7f7:f7f7", Public),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_literal() {
+    fn other_hosts_are_not_literals() {
         for text in [
             "example.com",
             "",

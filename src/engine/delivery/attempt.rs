@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, after_attempt};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
@@ -147,7 +147,7 @@ fn cause(outcome: &SendResult) -> &'static str {
 }
 
 fn parcel(ticket: &AttemptRef, order: &DeliverySpec, now: Timestamp) -> WebhookRequest {
-    let SignedRequest { headers, body } = message(ticket, order, now);
+    let SignedRequest { headers, body } = signed_request(ticket, order, now);
     WebhookRequest { method: order.callback.method, url: order.callback.url.clone(), headers, body }
 }
 

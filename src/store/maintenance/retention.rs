@@ -79,7 +79,7 @@ pub fn note_runs(
     runs: usize,
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) { mark(tx, cue_key) } else { Ok(()) }
+    if retention.is_sweep_due(cue_key, before, after) { mark(tx, cue_key) } else { Ok(()) }
 }
 
 /// A cue whose history is to be looked at.

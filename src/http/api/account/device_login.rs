@@ -133,7 +133,7 @@ pub async fn verify_page(request: Request) -> Result<Response> {
         None => None,
     };
     let hash = LinkToken::hash_of(token);
-    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&hash, request.now));
+    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&hash, request.now));
     match (link, login.and_then(|login| login.email)) {
         (LinkStatus::Valid, Some(email)) => {
             let url = &request.app.config.public_url;
