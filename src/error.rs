@@ -135,7 +135,7 @@ pub fn chain(error: &dyn StdError) -> String {
 }
 
 fn with_causes(message: &str, cause: Option<&(dyn StdError + 'static)>) -> String {
-    match cause.map(|cause| chain(cause)) {
+    match cause.map(chain) {
         Some(causes) if !message.ends_with(&causes) => format!("{message}: {causes}"),
         _ => message.to_owned(),
     }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::actions::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
-use crate::domain::account::client_ip::shared;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
@@ -48,7 +48,7 @@ pub fn start(
         Some(code) => code,
         None => DeviceCode::generate(random::fill)?,
     };
-    let client = shared(client).to_string();
+    let client = rate_limit_address(client).to_string();
     Ok(app.store.write(move |tx| {
         let recent = device_logins::code_times(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
@@ -79,7 +79,7 @@ pub fn submit_email(
     let mail = link_mail(&app.config.public_url, &code, &email, &token, now);
     Ok(app.store.write(move |tx| {
         let hash = code.hash();
-        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
+        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.accepts_email(now)) else {
             return Err(not_found());
         };
         // The same steps for known and unknown addresses, so that timing does not tell them apart.
@@ -108,7 +108,7 @@ pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Res
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &hash)?;
-        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&token_hash, now));
+        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
         };

@@ -102,7 +102,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
 /// Counts one execution against the user's quota (contract §8).
 fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
     let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
-    if !quota.take(now) {
+    if !quota.try_use(now) {
         let message = "The plan's monthly executions and the 24-hour grace period are used up: upgrade, or wait for \
                        the next month";
         return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));

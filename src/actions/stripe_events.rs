@@ -10,7 +10,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::billing::offer::Prices;
 use crate::domain::billing::stripe_event::{CheckoutCompleted, StripeEvent, StripeEventKind, read, verify};
 use crate::domain::billing::subscription::{
-    Subscription, SubscriptionState, SubscriptionUpdate, after, offer_of,
+    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer,
 };
 use crate::error::{Error, Result};
 use crate::store::accounts::users;
@@ -32,7 +32,7 @@ pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pendin
         StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
     Ok(app
         .store
-        .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.what) } else { Ok(()) }))
+        .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }))
 }
 
 /// The prices, plans and time that an event is interpreted with.
@@ -49,7 +49,7 @@ impl StripeEventHandler {
 
     fn handle(&self, tx: &WriteTx<'_>, kind: StripeEventKind) -> Result<()> {
         match kind {
-            StripeEventKind::Bought(checkout) => self.on_checkout(tx, checkout),
+            StripeEventKind::CheckoutCompleted(checkout) => self.on_checkout(tx, checkout),
             StripeEventKind::Subscription(update) => self.on_subscription(tx, &update),
             StripeEventKind::PaymentFailed { customer } => {
                 tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
@@ -80,7 +80,7 @@ impl StripeEventHandler {
 
     fn on_subscription(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<()> {
         let known = subscriptions::find(tx, &update.id)?;
-        let Some(subscription) = after(known.as_ref(), update, &self.prices) else {
+        let Some(subscription) = after_update(known.as_ref(), update, &self.prices) else {
             tracing::info!(subscription = update.id, "ignored a subscription update that changes nothing");
             return Ok(());
         };
@@ -113,7 +113,7 @@ impl StripeEventHandler {
     fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_by_user(tx, user_key)?;
         if !subscriptions.is_empty() {
-            grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
+            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), self.now)?;
         }
         Ok(())
     }

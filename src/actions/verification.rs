@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{
-    Verdict, VerificationEvent, VerificationMode, after, unreported,
+    Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
 };
 use crate::domain::ids::ExecutionId;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
@@ -66,10 +66,10 @@ fn update(
     app.store.write(move |tx| {
         let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
-            return Err(unreported().into());
+            return Err(no_outcome().into());
         };
         let event = apply(&mut outcome, verification, now);
-        let state = after(state, event)?;
+        let state = after_event(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;

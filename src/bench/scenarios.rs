@@ -18,7 +18,7 @@ use crate::bench::{BenchError, Result};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
 
@@ -187,7 +187,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         previous_secret: None,
         previous_secret_expires: None,
     };
-    let message = message(&attempt, &spec, now);
+    let message = signed_request(&attempt, &spec, now);
     let request = WebhookRequest {
         method: Method::Post,
         url: callback.url,

@@ -1,18 +1,18 @@
-//! Somebody else's text, cut and cleaned for a place that has one line for it.
+//! Cleaning of untrusted text for places that have one line for it.
 
-/// The text in one line of at most `most` characters: control characters and line breaks become blanks, runs of
-/// blanks one, and where something was cut off it ends in `…`.
+/// The text as one line of at max_chars `max_chars` characters: control characters and white space become single spaces,
+/// and truncated text ends in `…`.
 #[must_use]
-pub fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, max_chars: usize) -> String {
     let is_blank = |char: char| char.is_whitespace() || char.is_control();
-    // No more is looked at than could be shown: a text may be long.
-    let begin: String = text.chars().take(most.saturating_mul(2)).collect();
-    let line = begin.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    let cut = begin.len() < text.len() || line.chars().count() > most;
+    // Reads only as much as can be shown, because the text may be long.
+    let start: String = text.chars().take(max_chars.saturating_mul(2)).collect();
+    let line = start.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let cut = start.len() < text.len() || line.chars().count() > max_chars;
     if !cut {
         return line;
     }
-    let mut line: String = line.chars().take(most.saturating_sub(1)).collect();
+    let mut line: String = line.chars().take(max_chars.saturating_sub(1)).collect();
     line.push('…');
     line
 }
@@ -22,8 +22,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_becomes_one_line_and_says_when_it_was_cut() {
-        for (text, most, line) in [
+    fn a_text_becomes_one_line_and_shows_truncation() {
+        for (text, max_chars, line) in [
             ("", 5, ""),
             ("plain", 5, "plain"),
             ("longer", 5, "long…"),
@@ -32,7 +32,7 @@ mod tests {
             ("äöüßé", 4, "äöü…"),
             ("\n\n\n\n\n\n\n\n\nlate", 4, "…"),
         ] {
-            assert_eq!(one_line(text, most), line, "{text:?}");
+            assert_eq!(one_line(text, max_chars), line, "{text:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::domain::notification::alert::{Alert, DEDUP_WINDOW, MAX_KEPT, NewAlert};
-use crate::domain::notification::{NotificationKind, notice_id};
+use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::time::saturating_sub;
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
@@ -34,7 +34,7 @@ pub(super) fn raise_about(
     }
     let kind = NotificationKind::Alert(alert_type);
     let raised = Alert {
-        id: notice_id(subject.execution_id, kind, now),
+        id: notification_id(subject.execution_id, kind, now),
         alert_type,
         cue_id: subject.cue_id.clone(),
         execution_id: subject.execution_id,

@@ -143,7 +143,7 @@ impl CueFirer {
 
     /// Stores a run. One that the quota forbids ends at once.
     fn create(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
-        if quota.take(self.now) {
+        if quota.try_use(self.now) {
             return enqueue(tx, new);
         }
         let refused = FinishedExecution {
@@ -181,7 +181,7 @@ pub fn note_runs(
     runs: usize,
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) {
+    if retention.is_sweep_due(cue_key, before, after) {
         payloads::queue_for_retention(tx, cue_key)
     } else {
         Ok(())

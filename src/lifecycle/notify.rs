@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 
 use crate::domain::notification::failure_report::{
-    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, truncated,
 };
-use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind, notice_id};
+use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id};
 use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
@@ -79,7 +79,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
                 );
             });
         }
-    } else if waiting <= FEW_WAITING
+    } else if waiting <= BACKLOG_CLEARED
         && let Some(count) = outbox::end_backlog(tx, user_key, kind)?
     {
         let user_id = outbox::user_id(tx, user_key)?;
@@ -101,7 +101,7 @@ fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         execution_id: failed.subject.execution_id.to_string(),
         attempts: failed.attempts,
         last_http_status: failed.http_status,
-        last_error: failed.error.as_deref().map(told),
+        last_error: failed.error.as_deref().map(truncated),
         failed_at: rfc3339(now),
     }
 }
@@ -114,6 +114,6 @@ fn notification(
     now: Timestamp,
 ) -> NewNotification {
     let subject = &failed.subject;
-    let id = notice_id(subject.execution_id, kind, now);
+    let id = notification_id(subject.execution_id, kind, now);
     NewNotification { id, user_key: subject.user_key, kind, url, body }
 }

@@ -8,7 +8,7 @@ use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, parse_instant};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::word_enum::word_enum;
 
@@ -55,7 +55,6 @@ pub struct SchedulePatch {
 }
 
 impl SchedulePatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -105,11 +104,11 @@ impl SchedulePatch {
                 Ok(Schedule::recurring(cron, timezone, catch_up)?)
             }
             (ScheduleKind::Once, _, Some(at), _) => {
-                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
                 Ok(Schedule { timing: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
             }
             (ScheduleKind::Once, _, None, ScheduleSpec::Once(at)) => {
-                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
                 Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up })
             }
             (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
@@ -135,7 +134,6 @@ pub struct CallbackPatch {
 }
 
 impl CallbackPatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,6 +1,5 @@
 //! Retention of a cue's history: by age and by number of executions.
 
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +24,11 @@ impl Default for Retention {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; or off to \
+     keep all"
+)]
 pub struct ParseRetentionError;
 
 impl Retention {
@@ -46,11 +49,11 @@ impl Retention {
     /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.
     #[must_use]
-    pub fn looks_at(&self, cue_key: i64, before: i64, after: i64) -> bool {
+    pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
         let stride = (runs / 32).max(1);
-        let turn = |count: i64| count.saturating_add(cue_key.rem_euclid(stride)) / stride;
-        after > runs && turn(before) != turn(after)
+        let phase = |count: i64| count.saturating_add(cue_key.rem_euclid(stride)) / stride;
+        after > runs && phase(before) != phase(after)
     }
 }
 
@@ -64,28 +67,17 @@ impl FromStr for Retention {
             return Ok(retention);
         }
         for part in text.split(',').map(str::trim) {
-            let again = match part.strip_suffix(['d', 'h']) {
+            let is_repeated = match part.strip_suffix(['d', 'h']) {
                 Some(number) => retention.age.replace(age(number, part.ends_with('d'))?).is_some(),
                 None => retention.runs.replace(whole(part)?).is_some(),
             };
-            if again {
+            if is_repeated {
                 return Err(ParseRetentionError);
             }
         }
         Ok(retention)
     }
 }
-
-impl fmt::Display for ParseRetentionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; \
-             or off to keep all",
-        )
-    }
-}
-
-impl std::error::Error for ParseRetentionError {}
 
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
@@ -105,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_a_number_and_both_are_read() {
+    fn an_age_a_number_and_both_are_parsed() {
         let hours = SignedDuration::from_hours;
         for (text, age, runs) in [
             ("90d,1000", Some(hours(2_160)), Some(1_000)),
@@ -120,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_nothing_or_says_a_thing_twice_is_refused() {
+    fn a_text_that_keeps_nothing_or_repeats_a_part_is_invalid() {
         for text in [
             "",
             "0",
@@ -143,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_looked_at_once_in_every_stride_after_it_is_full() {
+    fn a_full_history_is_swept_once_per_stride() {
         let keeps = |runs| Retention { age: None, runs: Some(runs) };
         let looks = |retention: Retention, key, runs: std::ops::Range<i64>| {
-            runs.filter(|before| retention.looks_at(key, *before, before + 1)).count()
+            runs.filter(|before| retention.is_sweep_due(key, *before, before + 1)).count()
         };
         assert_eq!(looks(keeps(1_000), 7, 0..1_000), 0);
         for key in 0..40 {
@@ -154,14 +146,14 @@ mod tests {
         }
         assert_eq!(looks(keeps(5), 7, 0..100), 95);
         assert_eq!(looks(Retention { age: None, runs: None }, 7, 0..10_000), 0);
-        // Many runs at once pass a turn as well as one.
-        assert!(keeps(1_000).looks_at(7, 1_000, 1_100));
+        // Several runs at once cross a phase boundary as well.
+        assert!(keeps(1_000).is_sweep_due(7, 1_000, 1_100));
     }
 
     #[test]
-    fn cues_that_run_together_are_not_looked_at_together() {
+    fn cues_that_run_together_are_not_swept_together() {
         let retention = Retention::default();
-        let at_once = (0..3_100).filter(|key| retention.looks_at(*key, 5_000, 5_001)).count();
+        let at_once = (0..3_100).filter(|key| retention.is_sweep_due(*key, 5_000, 5_001)).count();
         assert_eq!(at_once, 100);
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_stays_beside_what_was_there_or_takes_its_place() {
+    fn appended_evidence_extends_or_replaces_fields() {
         let mut all = evidence(json!({"external_id": "1", "artifacts": ["a"]}));
         all.append(evidence(json!({"summary": "done", "artifacts": ["b", "c"]})));
         assert_eq!(all, evidence(json!({"external_id": "1", "summary": "done", "artifacts": ["b", "c"]})));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_proves_a_success_that_nobody_has_judged_when_it_brings_what_was_missing() {
+    fn evidence_proves_an_unjudged_success_when_it_completes_what_is_required() {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         let evidence = |field: &str| Evidence::from(Map::from_iter([(field.to_owned(), "x".into())]));
         let (id, url) = ("external_id", "result_url");

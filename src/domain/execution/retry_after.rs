@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_ignored() {
+    fn other_texts_are_ignored() {
         for text in
             ["", " ", "-1", "+5", "1.5", "1e3", "soon", "120 s", "٣", "2026-11-21T10:02:30Z", "Sat, 21 Nov"]
         {

@@ -43,7 +43,7 @@ impl VerificationMode {
 
 /// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
 #[must_use]
-pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
+pub fn failure_reason(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     let missing = match (verdict, mode) {
         (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
         (Some(_), _) | (None, VerificationMode::None | VerificationMode::Manual) => {
@@ -97,7 +97,7 @@ pub enum VerificationEvent {
     },
 }
 
-/// The state of an outcome that was just reported.
+/// The state of a new outcome.
 #[must_use]
 pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) -> OutcomeState {
     match mode {
@@ -112,12 +112,14 @@ pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) 
 /// The state of an outcome in `state` after `event`.
 ///
 /// # Errors
-/// `invalid_state` for a verdict where there is a decision already.
-pub fn after(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
+/// `invalid_state` for a verdict on an outcome that is already decided.
+pub fn after_event(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
     use OutcomeState::{ReportedFailure, ReportedSuccess};
     use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
     match (state, event) {
-        (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => Err(decided(state)),
+        (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => {
+            Err(already_decided(state))
+        }
         (_, VerificationEvent::Verdict { valid: true }) => Ok(VerifiedSuccess),
         (_, VerificationEvent::Verdict { valid: false }) => Ok(VerificationFailed),
         (_, VerificationEvent::Reopened) => Ok(VerificationPending),
@@ -130,15 +132,15 @@ pub fn after(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeSta
     }
 }
 
-/// The answer to every event before there is an outcome.
+/// The refusal of any event before the report.
 #[must_use]
-pub fn unreported() -> Refusal {
-    Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet: report one first")
+pub fn no_outcome() -> Refusal {
+    Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet; report one first")
 }
 
-fn decided(state: OutcomeState) -> Refusal {
+fn already_decided(state: OutcomeState) -> Refusal {
     let state = state.as_str();
-    let message = format!("The outcome is {state} already: make it verification-pending for another verdict");
+    let message = format!("The outcome is already {state}; make it verification-pending to judge it again");
     Refusal::new(ErrorCode::InvalidState, message)
 }
 
@@ -199,7 +201,7 @@ mod tests {
             (VerificationFailed, [refused, refused, pending, verified, failed]),
         ] {
             for (event, expected) in events.into_iter().zip(expected) {
-                let after = after(state, event).map_err(|refusal| refusal.code);
+                let after = after_event(state, event).map_err(|refusal| refusal.code);
                 assert_eq!(after, expected, "{state:?} after {event:?}");
             }
         }

@@ -7,14 +7,12 @@ pub mod cron;
 mod instant;
 pub mod time_zone;
 
-use std::fmt;
-
 use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
-use crate::domain::schedule::time_zone::{UnknownZone, Zone};
+use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
 use crate::domain::word_enum::word_enum;
 
 pub use self::instant::parse_instant;
@@ -56,15 +54,27 @@ pub struct Occurrences {
 }
 
 /// The reason why a schedule is rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    Cron(CronError),
+    #[error(transparent)]
+    Cron(#[from] CronError),
     /// The cron expression is valid but matches no date that exists or is still to come.
-    NeverComesTrue,
-    UnknownZone(UnknownZone),
+    #[error(
+        "day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists"
+    )]
+    NeverMatches,
+    #[error(transparent)]
+    UnknownZone(#[from] UnknownZone),
     /// The text of an instant, and what is wrong with it.
+    #[error(
+        "`{text}` {problem}; write it as 2030-01-31T09:00:00Z, \
+         or without an offset for the local time of the schedule",
+        text = excerpt(.0),
+        problem = .1
+    )]
     BadInstant(String, &'static str),
     /// The instant of a `once` schedule has passed.
+    #[error("at: {0} is not in the future; use a later instant")]
     NotInFuture(Timestamp),
 }
 
@@ -77,7 +87,7 @@ impl Schedule {
         let zone = Zone::find(zone)?;
         let cron = CronExpr::parse(cron)?;
         if !cron.ever_matches() {
-            return Err(ScheduleError::NeverComesTrue);
+            return Err(ScheduleError::NeverMatches);
         }
         Ok(Self { timing: ScheduleRule::Recurring(cron), zone, catch_up })
     }
@@ -99,7 +109,7 @@ impl Schedule {
     /// No run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
         self.next_after(now).ok_or(match self.timing {
-            ScheduleRule::Recurring(_) => ScheduleError::NeverComesTrue,
+            ScheduleRule::Recurring(_) => ScheduleError::NeverMatches,
             ScheduleRule::Once(at) => ScheduleError::NotInFuture(at),
         })
     }
@@ -168,18 +178,6 @@ impl Schedule {
     }
 }
 
-impl From<CronError> for ScheduleError {
-    fn from(error: CronError) -> Self {
-        Self::Cron(error)
-    }
-}
-
-impl From<UnknownZone> for ScheduleError {
-    fn from(error: UnknownZone) -> Self {
-        Self::UnknownZone(error)
-    }
-}
-
 impl From<ScheduleError> for Refusal {
     fn from(error: ScheduleError) -> Self {
         match error {
@@ -189,22 +187,3 @@ impl From<ScheduleError> for Refusal {
         }
     }
 }
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cron(error) => error.fmt(f),
-            Self::NeverComesTrue => {
-                f.write_str("day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists")
-            }
-            Self::UnknownZone(error) => error.fmt(f),
-            Self::BadInstant(text, why) => {
-                let text: String = text.chars().take(60).collect();
-                write!(f, "`{text}` {why}; write it as 2030-01-31T09:00:00Z, or without an offset for the local time of the schedule")
-            }
-            Self::NotInFuture(at) => write!(f, "at: {at} is not in the future; use a later instant"),
-        }
-    }
-}
-
-impl std::error::Error for ScheduleError {}

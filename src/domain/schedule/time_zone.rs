@@ -2,8 +2,6 @@
 //!
 //! The rules come from the system's database, or from the one built into the program where the system has none.
 
-use std::fmt;
-
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +15,8 @@ pub struct Zone {
 }
 
 /// The name of a zone that neither database has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a time zone; use an IANA name such as Europe/Berlin, or UTC", excerpt(.0))]
 pub struct UnknownZone(
     /// The name as the caller wrote it.
     pub String,
@@ -98,14 +97,10 @@ impl Zone {
     }
 }
 
-impl fmt::Display for UnknownZone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name: String = self.0.chars().take(60).collect();
-        write!(f, "`{name}` is not a time zone; use an IANA name such as Europe/Berlin, or UTC")
-    }
+/// As much of a user's text as belongs in an error message.
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(60).collect()
 }
-
-impl std::error::Error for UnknownZone {}
 
 /// One nanosecond earlier: the resolution of jiff.
 pub(crate) fn last_nanosecond(at: Timestamp) -> Timestamp {

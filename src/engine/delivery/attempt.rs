@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, after_attempt};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
@@ -151,7 +151,7 @@ fn cause(result: &SendResult) -> &'static str {
 }
 
 fn request(attempt_ref: &AttemptRef, spec: &DeliverySpec, now: Timestamp) -> WebhookRequest {
-    let SignedRequest { headers, body } = message(attempt_ref, spec, now);
+    let SignedRequest { headers, body } = signed_request(attempt_ref, spec, now);
     WebhookRequest { method: spec.callback.method, url: spec.callback.url.clone(), headers, body }
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::NextStep;
 use crate::domain::notification::failure_report::FailureMail;
-use crate::domain::notification::{NotificationKind, after_mail, after_post, is_stale, post};
+use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
@@ -112,7 +112,7 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
         ),
     };
     let SignedRequest { headers, body } =
-        post(notification.kind, &notification.id, &notification.body, secrets, now);
+        signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
     Ok(WebhookRequest { method: Method::Post, url, headers, body })
 }
 
@@ -132,7 +132,7 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
 pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
     if notification.disabled_at.is_some() {
         give_up(notification, "the account is disabled");
-    } else if is_stale(notification.created_at, now) {
+    } else if is_expired(notification.created_at, now) {
         give_up(notification, "it is over a day old");
     } else {
         return true;

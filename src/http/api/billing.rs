@@ -16,7 +16,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
     let plan = fields.required_string("plan", 0..=255);
     let interval = fields.required_string("interval", 0..=255);
     fields.finish()?;
-    let offer = Offer::asked_for(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
+    let offer = Offer::from_request(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
     let app = request.app;
     let url = run_blocking(move || actions::checkout(&app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))

@@ -11,7 +11,7 @@ pub const ENDPOINTS: &[Row] = &[
     (
         "§4 {cue_id}",
         "cue_ and 12 characters",
-        &["what_is_not_a_cue_id_is_not_parsed", "what_is_not_there_and_what_is_another_users_look_the_same"],
+        &["other_texts_are_not_cue_ids", "what_is_not_there_and_what_is_another_users_look_the_same"],
     ),
     (
         "§4 {execution_id}",

@@ -169,7 +169,7 @@ pub const RESOURCES: &[Row] = &[
     (
         "§2 Callback: method",
         "POST unless given",
-        &["a_new_cue_has_every_field_and_its_defaults", "the_five_methods_are_read_in_either_case"],
+        &["a_new_cue_has_every_field_and_its_defaults", "the_five_methods_are_read_in_upper_and_lower_case"],
     ),
     (
         "§2 Callback: headers",
@@ -193,7 +193,7 @@ pub const RESOURCES: &[Row] = &[
         &[
             "one_cue_shows_its_last_run_and_its_executions",
             "a_cue_that_runs_once_is_over_when_its_run_is",
-            "words_and_statuses_name_each_other",
+            "every_variant_and_its_word_convert_into_each_other",
         ],
     ),
     (

@@ -254,7 +254,7 @@ pub const LIMITS: &[Row] = &[
         "in seconds, on 429",
         &[
             "sixty_requests_pass_the_61st_is_refused_and_passes_when_the_window_has_slid",
-            "a_refusal_says_when_the_oldest_leaves_in_whole_seconds_rounded_up",
+            "a_rejection_names_the_seconds_until_the_oldest_expires_rounded_up",
         ],
     ),
     (

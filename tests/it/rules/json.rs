@@ -39,9 +39,9 @@ fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
         (b"1e400", F::NumberTooLarge, 1, 1), (b"[0, -1e400]", F::NumberTooLarge, 1, 5),
         (b"1e99999999999999999999", F::NumberTooLarge, 1, 1), (b"1.7976931348623159e308", F::NumberTooLarge, 1, 1),
     ];
-    for &(text, fault, line, column) in table {
+    for &(text, kind, line, column) in table {
         let error = read(text).expect_err(&String::from_utf8_lossy(text));
-        assert_eq!((error.fault, error.line, error.column), (fault, line, column), "{}", text.escape_ascii());
+        assert_eq!((error.kind, error.line, error.column), (kind, line, column), "{}", text.escape_ascii());
     }
 }
 
@@ -65,7 +65,7 @@ fn sixty_four_levels_are_read_and_one_more_is_not() {
         let twice = format!("[{0},{0}]", nested(deepest - 1));
         assert!(read(nested(deepest).as_bytes()).is_ok());
         assert!(read(twice.as_bytes()).is_ok());
-        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().fault, JsonErrorKind::TooDeep);
+        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().kind, JsonErrorKind::TooDeep);
     }
     let hostile = "[".repeat(2_000_000);
     assert_eq!(read(hostile.as_bytes()).unwrap_err().column, 65);
@@ -153,7 +153,7 @@ fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
         match (&ours, &theirs) {
             (Ok(ours), Ok(theirs)) => assert!(same(ours, theirs), "{}", bytes.escape_ascii()),
             (Err(error), Ok(_)) => {
-                assert_eq!(error.fault, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
+                assert_eq!(error.kind, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
             }
             (Ok(_), Err(error)) => panic!("only serde_json refuses {}: {error}", bytes.escape_ascii()),
             (Err(_), Err(_)) => {}

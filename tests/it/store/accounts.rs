@@ -154,7 +154,7 @@ fn executions_are_counted_by_utc_month_and_user() {
         let now = world.now();
         let counted = world.app.store.write(move |tx| {
             let mut quota = usage::quota(tx, &Plans::default(), user, now)?.unwrap();
-            (0..executions).for_each(|_| assert!(quota.take(now)));
+            (0..executions).for_each(|_| assert!(quota.try_use(now)));
             usage::save_quota(tx, user, &quota, now)
         });
         counted.wait().unwrap();

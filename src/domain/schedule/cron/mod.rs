@@ -6,7 +6,6 @@
 mod field;
 mod pattern;
 
-use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -23,7 +22,8 @@ pub struct CronExpr {
 }
 
 /// The error in a cron expression, with the field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
 pub struct CronError {
     /// `minute`, `hour`, `day-of-month`, `month`, `day-of-week`, or `expression` for the whole text.
     pub field: &'static str,
@@ -89,14 +89,6 @@ impl CronExpr {
         self.pattern.count(after, until)
     }
 }
-
-impl fmt::Display for CronError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
-
-impl std::error::Error for CronError {}
 
 fn saffron_next(cron: &saffron::Cron, after: civil::DateTime) -> Option<civil::DateTime> {
     const EPOCH: civil::DateTime = civil::date(1970, 1, 1).at(0, 0, 0, 0);

@@ -85,7 +85,7 @@ pub async fn device_page(request: Request) -> Result<Response> {
         Some(code) => find(&request, &code).await?,
         None => None,
     };
-    Ok(if login.is_some_and(|login| login.takes_email(request.now)) {
+    Ok(if login.is_some_and(|login| login.accepts_email(request.now)) {
         pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
             .into_response(StatusCode::OK)
     } else {
@@ -125,7 +125,7 @@ pub async fn verify_page(request: Request) -> Result<Response> {
         None => None,
     };
     let hash = LinkToken::hash_of(token);
-    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&hash, request.now));
+    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&hash, request.now));
     match (link, login.and_then(|login| login.email)) {
         (LinkStatus::Valid, Some(email)) => {
             let url = &request.app.config.public_url;

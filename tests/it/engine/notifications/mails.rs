@@ -116,7 +116,7 @@ fn a_user_gets_ten_mails_an_hour_and_is_told_what_was_held_back() {
     fire(&user, &cue);
     let next = desk.mailbox.next();
     assert!(
-        next.message.contains("Failures since the last mail that were not mailed: 4"),
+        next.message.contains("Failures since the previous mail that were not mailed: 4"),
         "{}",
         next.message
     );
