@@ -72,7 +72,7 @@ fn the_first_user_can_be_added_before_the_first_start() {
 }
 
 #[test]
-fn the_file_and_what_lies_beside_it_are_for_their_owner_only() {
+fn the_database_and_its_side_files_are_readable_by_their_owner_only() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     assert_eq!(mode(&db), 0o600);
@@ -85,7 +85,7 @@ fn the_file_and_what_lies_beside_it_are_for_their_owner_only() {
 }
 
 #[test]
-fn commands_on_a_file_that_does_not_exist_say_so_and_make_none() {
+fn commands_on_a_missing_file_report_it_and_create_none() {
     let (_folder, db) = new_file();
     for arguments in [
         &["user", "list"][..],
@@ -102,7 +102,7 @@ fn commands_on_a_file_that_does_not_exist_say_so_and_make_none() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2_and_makes_no_file() {
+fn wrong_usage_exits_with_2_and_creates_no_file() {
     let (folder, db) = new_file();
     let plans = folder.path().join("plans.json");
     fs::write(&plans, "{}").unwrap();
@@ -128,7 +128,7 @@ fn wrong_usage_ends_with_2_and_makes_no_file() {
 }
 
 #[test]
-fn an_unknown_address_or_key_is_told_where_to_look() {
+fn an_unknown_address_or_key_error_names_the_list_command() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     for arguments in [
@@ -147,7 +147,7 @@ fn an_unknown_address_or_key_is_told_where_to_look() {
 }
 
 #[test]
-fn users_are_listed_with_plan_and_state_one_a_line() {
+fn users_are_listed_with_plan_and_state_one_per_line() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
@@ -164,7 +164,7 @@ fn users_are_listed_with_plan_and_state_one_a_line() {
 }
 
 #[test]
-fn a_plan_that_is_set_beside_the_server_counts_at_once() {
+fn a_plan_set_while_the_server_runs_applies_at_once() {
     let server = Server::start(&["--dev"]);
     let user = server.client().register("ann@example.com");
     ok(&server.db(), &["user", "set-plan", "ann@example.com", "scale"]);
@@ -181,7 +181,7 @@ fn a_plan_that_is_set_beside_the_server_counts_at_once() {
 }
 
 #[test]
-fn a_disabled_users_keys_answer_401_at_once_and_its_cues_stop() {
+fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
     let server = Server::on_clock("2026-01-05T00:00:00Z");
     let (ann, bob) = (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
     let hourly = json!({"name": "work", "transport": "worker",
@@ -200,7 +200,7 @@ fn a_disabled_users_keys_answer_401_at_once_and_its_cues_stop() {
 }
 
 #[test]
-fn keys_are_added_listed_and_revoked_beside_the_server() {
+fn keys_are_added_listed_and_revoked_while_the_server_runs() {
     let server = Server::start(ALONE);
     let user = server.client().register("ann@example.com");
     let printed = ok(&server.db(), &["key", "add", "ann@example.com", "--name", "backup"]);
@@ -222,7 +222,7 @@ fn keys_are_added_listed_and_revoked_beside_the_server() {
 }
 
 #[test]
-fn a_users_text_cannot_command_the_operators_terminal() {
+fn user_text_cannot_send_control_characters_to_the_terminal() {
     let server = Server::start(ALONE);
     let user = server.client().register("ann@example.com");
     user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
@@ -246,7 +246,7 @@ fn many_commands_at_once_on_a_new_file_all_succeed() {
 }
 
 #[test]
-fn a_new_file_that_another_process_writes_is_waited_for() {
+fn a_command_waits_for_another_process_that_creates_the_file() {
     let (_folder, db) = new_file();
     fs::write(&db, b"").unwrap();
     let other = Connection::open(&db).unwrap();
@@ -268,7 +268,7 @@ fn a_new_file_that_another_process_writes_is_waited_for() {
 }
 
 #[test]
-fn a_full_or_closed_standard_output_is_no_crash() {
+fn a_full_or_closed_standard_output_does_not_crash() {
     let (_folder, db) = new_file();
     let to = |arguments: &[&str], stdout: Stdio| {
         let child = cued(arguments).arg("--db").arg(&db).stdout(stdout).stderr(Stdio::piped()).spawn();
@@ -290,7 +290,7 @@ fn a_full_or_closed_standard_output_is_no_crash() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
+fn an_unusable_file_is_refused_and_left_unchanged() {
     let (folder, newer) = new_file();
     ok(&newer, &["user", "add", "ann@example.com"]);
     let connection = Connection::open(&newer).unwrap();

@@ -64,7 +64,7 @@ fn tests_of(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_place_has_a_test_that_exists() {
+fn every_row_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = BTreeSet::new();
     for folder in ["src", "tests"] {
@@ -82,7 +82,7 @@ fn every_place_has_a_test_that_exists() {
 }
 
 #[test]
-fn every_place_stands_once_and_names_each_test_once() {
+fn every_row_is_unique_and_names_each_test_once() {
     let mut places = BTreeSet::new();
     for (place, _, held_by) in rows() {
         assert!(places.insert(place), "{place} stands twice");
@@ -92,7 +92,7 @@ fn every_place_stands_once_and_names_each_test_once() {
 }
 
 #[test]
-fn every_chapter_is_there_under_its_own_number() {
+fn every_section_has_a_row_and_every_row_a_section() {
     for (chapter, rows) in TABLE {
         let begin = format!("§{chapter} ");
         assert!(!rows.is_empty());
@@ -103,7 +103,7 @@ fn every_chapter_is_there_under_its_own_number() {
 }
 
 #[test]
-fn only_what_stands_under_the_mark_of_a_test_counts_as_one() {
+fn only_functions_with_a_test_attribute_count_as_tests() {
     let text = "fn a() {}\n#[test]\nfn b() {}\n#[tokio::test]\n#[ignore]\nasync fn c() {}\n#[test]\nstruct D;\nfn e() {}";
     assert_eq!(tests_of(text), ["b", "c"]);
 }

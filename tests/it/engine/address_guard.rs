@@ -118,7 +118,7 @@ fn a_while() -> NextTimeout {
 }
 
 #[test]
-fn the_name_of_this_machine_is_refused_without_a_connection() {
+fn the_local_host_name_is_refused_without_a_connection() {
     let receiver = Receiver::everywhere();
     let options = ClientOptions::default();
     let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
@@ -135,7 +135,7 @@ fn the_name_of_this_machine_is_refused_without_a_connection() {
 }
 
 #[test]
-fn a_number_is_refused_in_every_notation_without_a_look_up() {
+fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script.clone());
@@ -151,7 +151,7 @@ fn a_number_is_refused_in_every_notation_without_a_look_up() {
 }
 
 #[test]
-fn an_allowed_number_needs_no_look_up_either() {
+fn an_allowed_ip_literal_needs_no_lookup() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script.clone());
@@ -163,7 +163,7 @@ fn an_allowed_number_needs_no_look_up_either() {
 }
 
 #[test]
-fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
+fn a_name_that_changes_to_a_blocked_address_gets_no_connection() {
     let receiver = Receiver::everywhere();
     let script = Script::new(&["127.0.0.1", "127.0.0.2"]);
     let seconds = Seconds::default();
@@ -181,7 +181,7 @@ fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
 }
 
 #[test]
-fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
+fn a_name_that_changes_from_public_to_loopback_yields_no_address() {
     let seconds = Seconds::default();
     let script = Script::new(&["93.184.216.34", "127.0.0.1"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), seconds.clock());
@@ -191,7 +191,7 @@ fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
 }
 
 #[test]
-fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
+fn only_the_allowed_addresses_of_a_mixed_dns_result_are_used() {
     let script = Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), Seconds::default().clock());
     let found = resolve(&guard, "https://mixed.example:8443/").unwrap();
@@ -199,7 +199,7 @@ fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
 }
 
 #[test]
-fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
+fn dns_results_are_cached_but_checked_on_every_use() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
@@ -216,7 +216,7 @@ fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
 }
 
 #[test]
-fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
+fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
@@ -235,7 +235,7 @@ fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
 }
 
 #[test]
-fn a_name_without_address_is_told_so_and_asked_again() {
+fn an_unknown_name_is_reported_and_resolved_again() {
     let script = Script::new(&["", "127.0.0.1"]);
     let receiver = Receiver::everywhere();
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script);
@@ -251,7 +251,7 @@ fn a_name_without_address_is_told_so_and_asked_again() {
 }
 
 #[test]
-fn the_look_up_counts_into_the_timeout() {
+fn the_dns_lookup_counts_toward_the_timeout() {
     let within = Duration::from_millis(200);
     let options = ClientOptions { timeout: within, ..ClientOptions::default() };
     let webhook_client =
@@ -261,7 +261,7 @@ fn the_look_up_counts_into_the_timeout() {
 }
 
 #[test]
-fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connection() {
+fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
     let receiver = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let port = receiver.address.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
@@ -277,7 +277,7 @@ fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connec
 proptest! {
     /// What the check at create lets through is read by the HTTP library as the same host, port and path.
     #[test]
-    fn a_url_means_the_same_to_the_check_and_to_the_courier(
+    fn the_url_check_and_the_webhook_client_agree_on_the_host(
         scheme in "(http|https|HTTP|hTTps)",
         host in r"([a-c0-9_.\-]{1,12}|0x[0-9a-f]{1,8}|[0-9]{1,3}(\.[0-9]{1,3}){0,3}|\[[0-9a-f:]{2,12}\])[.]?",
         port in r"(:[0-9]{0,5})?",

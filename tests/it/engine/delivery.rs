@@ -17,7 +17,7 @@ fn due(world: &World, id: cued::domain::ids::ExecutionId) -> Option<i64> {
 }
 
 #[test]
-fn a_success_is_recorded_with_the_answer() {
+fn a_success_is_recorded_with_the_response() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
     assert_eq!(world.deliver(&Recorder::told([answer(202)])), 1);
@@ -34,7 +34,7 @@ fn a_success_is_recorded_with_the_answer() {
 }
 
 #[test]
-fn the_message_has_the_payload_and_the_number_of_the_attempt() {
+fn the_request_has_the_payload_and_the_attempt_number() {
     let world = World::new(8);
     let cue = world.cue(URL);
     world.write(move |tx| set_payload(tx, cue, Some(&json!({"b": 2, "a": "é"}))).unwrap());
@@ -57,7 +57,7 @@ fn the_message_has_the_payload_and_the_number_of_the_attempt() {
 }
 
 #[test]
-fn no_payload_is_an_empty_object_and_get_has_no_body() {
+fn a_missing_payload_is_sent_as_an_empty_object_and_get_has_no_body() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let webhook_client = Recorder::default();
@@ -71,7 +71,7 @@ fn no_payload_is_an_empty_object_and_get_has_no_body() {
 }
 
 #[test]
-fn a_rotated_secret_signs_beside_the_new_one_for_as_long_as_the_clock_says() {
+fn a_rotated_secret_keeps_signing_until_it_expires() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let expires = at("2026-01-02T00:00:00Z").as_millisecond();
@@ -89,7 +89,7 @@ fn a_rotated_secret_signs_beside_the_new_one_for_as_long_as_the_clock_says() {
 }
 
 #[test]
-fn failures_are_retried_after_each_backoff_and_then_given_up() {
+fn failures_are_retried_after_each_backoff_until_attempts_run_out() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
     let webhook_client = Recorder::told([500, 404, 302, 503].map(answer));
@@ -132,7 +132,7 @@ fn a_success_after_failures_leaves_no_error() {
 }
 
 #[test]
-fn the_receivers_wish_counts_when_it_is_longer_than_the_backoff() {
+fn retry_after_applies_when_it_is_longer_than_the_backoff() {
     for (status, wish, seconds) in
         [(429, "3600", 3600), (503, "7", 60), (500, "3600", 60), (429, "999999", 86_400)]
     {
@@ -146,7 +146,7 @@ fn the_receivers_wish_counts_when_it_is_longer_than_the_backoff() {
 }
 
 #[test]
-fn fractions_of_a_minute_are_kept_and_410_and_a_single_attempt_end_at_once() {
+fn fractional_backoffs_are_kept_and_410_is_not_retried() {
     let world = World::new(8);
     let cue = world.cue(URL);
     world.sql("UPDATE cues SET backoff_minutes = '[0.05]'");
@@ -165,7 +165,7 @@ fn fractions_of_a_minute_are_kept_and_410_and_a_single_attempt_end_at_once() {
 }
 
 #[test]
-fn a_panic_of_the_courier_is_a_failed_attempt() {
+fn a_panic_of_the_webhook_client_is_a_failed_attempt() {
     struct Panics;
     impl WebhookClient for Panics {
         fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
@@ -179,7 +179,7 @@ fn a_panic_of_the_courier_is_a_failed_attempt() {
 }
 
 #[test]
-fn a_body_that_is_cut_within_a_character_ends_before_it() {
+fn a_body_cut_inside_a_character_ends_before_that_character() {
     let world = World::new(8);
     let id = world.run(world.cue(URL));
     let mut body = "x".repeat(1999).into_bytes();
@@ -189,7 +189,7 @@ fn a_body_that_is_cut_within_a_character_ends_before_it() {
 }
 
 #[test]
-fn the_end_of_its_only_run_ends_a_once_cue() {
+fn a_once_cue_ends_with_its_only_execution() {
     for (status, ends_as) in [(200, "completed"), (410, "failed")] {
         let world = World::new(8);
         let cue = world.cue(URL);
@@ -207,7 +207,7 @@ fn the_end_of_its_only_run_ends_a_once_cue() {
 }
 
 #[test]
-fn a_recurring_cue_that_asks_for_it_is_paused_by_a_last_failure_only() {
+fn on_failure_pauses_a_recurring_cue_only_after_its_last_attempt() {
     let world = World::new(8);
     let cue = world.cue(URL);
     world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":true}'");
@@ -220,7 +220,7 @@ fn a_recurring_cue_that_asks_for_it_is_paused_by_a_last_failure_only() {
 }
 
 #[test]
-fn an_execution_of_later_waits_and_goes_where_the_cue_leads_by_then() {
+fn a_later_execution_uses_the_callback_at_its_send_time() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let id = world.run_at(cue, at("2026-01-01T01:00:00Z"));

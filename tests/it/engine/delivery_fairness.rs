@@ -57,7 +57,7 @@ fn until(world: &World, condition: impl Fn() -> bool) -> Duration {
 }
 
 #[test]
-fn lanes_take_turns_and_each_sends_its_oldest_first() {
+fn destinations_alternate_and_each_sends_its_oldest_first() {
     let world = World::new(64);
     let cues = ["a", "b", "c"].map(|host| world.cue(&format!("https://{host}.example/")));
     world.sql("UPDATE cues SET lane = key * 10");
@@ -70,7 +70,7 @@ fn lanes_take_turns_and_each_sends_its_oldest_first() {
 }
 
 #[test]
-fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
+fn a_destination_at_its_limit_does_not_stop_the_others() {
     let world = World::new(64);
     let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
     world.sql("UPDATE cues SET lane = key * 10");
@@ -85,7 +85,7 @@ fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
 }
 
 #[test]
-fn the_next_pass_goes_on_behind_the_lane_of_the_last() {
+fn the_next_pass_continues_after_the_last_destination() {
     let world = World::new(1);
     let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
     world.sql("UPDATE cues SET lane = key * 10");
@@ -99,7 +99,7 @@ fn the_next_pass_goes_on_behind_the_lane_of_the_last() {
 }
 
 #[test]
-fn a_receiver_that_hangs_does_not_hold_up_another() {
+fn a_hanging_receiver_does_not_delay_another() {
     let world = World::new(16);
     let (hanging, quick) = (world.cue("https://hang.example/"), world.cue("https://quick.example/"));
     world.runs(hanging, 100);
@@ -124,7 +124,7 @@ fn a_receiver_that_hangs_does_not_hold_up_another() {
 }
 
 #[test]
-fn many_receivers_that_hang_leave_room_for_another() {
+fn many_hanging_receivers_leave_a_thread_for_another() {
     let world = World::new(16);
     for host in 0..8 {
         let cue = world.cue(&format!("https://hang{host}.example/"));
@@ -143,7 +143,7 @@ fn many_receivers_that_hang_leave_room_for_another() {
 }
 
 #[test]
-fn stopping_takes_nothing_more_and_records_what_is_under_way() {
+fn a_stop_claims_nothing_more_and_records_running_deliveries() {
     let world = World::new(16);
     let cue = world.cue("https://hang.example/");
     let (first, second) = (world.run(cue), world.run(cue));

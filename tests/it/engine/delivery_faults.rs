@@ -15,7 +15,7 @@ use crate::support::delivery_fixture::{Recorder, World, answer};
 const URL: &str = "https://example.com/hook";
 
 #[test]
-fn a_delivery_cut_short_is_made_again_with_the_same_number() {
+fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let (first, second) = (world.run(cue), world.run(cue));
@@ -40,7 +40,7 @@ fn a_delivery_cut_short_is_made_again_with_the_same_number() {
 }
 
 #[test]
-fn recovery_leaves_claims_of_workers_alone() {
+fn recovery_keeps_claims_of_workers() {
     let world = World::new(8);
     let cue = world.cue(URL);
     world.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
@@ -51,7 +51,7 @@ fn recovery_leaves_claims_of_workers_alone() {
 }
 
 #[test]
-fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
+fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
     let world = World::new(8);
     world.run(world.cue(URL));
     let mut dispatcher = Dispatcher::new(64);
@@ -70,7 +70,7 @@ fn the_result_for_a_deleted_cue_is_dropped_even_when_its_row_comes_again() {
 }
 
 #[test]
-fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
+fn an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let id = world.run(cue);
@@ -93,7 +93,7 @@ fn a_result_that_cannot_be_stored_is_kept_and_nothing_is_taken_meanwhile() {
 }
 
 #[test]
-fn a_result_that_can_never_be_recorded_does_not_hold_up_the_others() {
+fn an_unrecordable_result_does_not_block_the_others() {
     let world = World::new(8);
     let cue = world.cue(URL);
     let ids = [world.run(cue), world.run(cue), world.run(cue)];
@@ -114,7 +114,7 @@ fn a_result_that_can_never_be_recorded_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_fails_alone() {
+fn an_unreadable_row_fails_alone() {
     let world = World::new(8);
     let (broken, sound) = (world.cue(URL), world.cue(URL));
     world.sql("UPDATE cues SET callback_headers = 'nonsense' WHERE key = 1");
@@ -126,7 +126,7 @@ fn a_row_that_cannot_be_read_fails_alone() {
 }
 
 #[test]
-fn a_pass_with_nothing_to_do_waits_for_no_write() {
+fn a_pass_without_work_waits_for_no_write() {
     let world = World::new(8);
     let (release, hold) = channel::<()>();
     let held = world.app.store.write(move |_| Ok(hold.recv().is_ok()));

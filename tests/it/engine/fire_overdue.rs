@@ -45,7 +45,7 @@ fn accounts(api: &Api, user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Valu
 }
 
 #[test]
-fn a_once_cue_that_is_moved_after_its_instant_has_run_for_it_and_runs_again() {
+fn a_once_cue_rescheduled_after_its_instant_runs_for_both_instants() {
     let (api, user) = behind();
     let (first, second) = (in_seconds(&api, 10), in_seconds(&api, 600));
     let path = create(&api, &user, json!({"type": "once", "at": first}));
@@ -60,7 +60,7 @@ fn a_once_cue_that_is_moved_after_its_instant_has_run_for_it_and_runs_again() {
 }
 
 #[test]
-fn a_cue_that_is_paused_after_it_was_due_has_run() {
+fn a_cue_paused_after_its_due_instant_has_run() {
     let (api, user) = behind();
     let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
     let due = api.get(&user, &path).json()["next_run"].as_str().unwrap().replace("+00:00", "Z");
@@ -71,7 +71,7 @@ fn a_cue_that_is_paused_after_it_was_due_has_run() {
 }
 
 #[test]
-fn what_a_changed_cue_is_late_for_by_more_than_a_minute_catches_up() {
+fn a_changed_cue_late_by_over_a_minute_catches_up() {
     let (api, user) = behind();
     let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
     api.world.advance(5 * 60 + 30);
@@ -82,7 +82,7 @@ fn what_a_changed_cue_is_late_for_by_more_than_a_minute_catches_up() {
 }
 
 #[test]
-fn a_change_that_leaves_the_schedule_alone_leaves_the_run_to_the_scheduler() {
+fn a_patch_without_a_schedule_leaves_the_due_run_to_the_scheduler() {
     let (api, user) = behind();
     let path = create(&api, &user, json!({"type": "once", "at": in_seconds(&api, 10)}));
     api.world.advance(11);
@@ -93,7 +93,7 @@ fn a_change_that_leaves_the_schedule_alone_leaves_the_run_to_the_scheduler() {
 }
 
 #[test]
-fn while_the_clock_stands_behind_the_file_a_change_fires_nothing() {
+fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
     let (api, user) = behind();
     let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
     api.world.app.engine_stats.record_last_seen(api.world.now() + jiff::SignedDuration::from_hours(1));

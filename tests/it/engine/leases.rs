@@ -20,7 +20,7 @@ fn return_lost(world: &World) -> usize {
 }
 
 #[test]
-fn a_claim_without_heartbeats_is_lost_with_its_lease() {
+fn a_claim_without_heartbeats_expires_with_its_lease() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
@@ -46,7 +46,7 @@ fn a_claim_without_heartbeats_is_lost_with_its_lease() {
 }
 
 #[test]
-fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
+fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
     let world = World::new();
     let user = world.user("ada");
     let cue = world.worker_cue(user, |_| ());
@@ -71,7 +71,7 @@ fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
 }
 
 #[test]
-fn an_extended_lease_holds_from_then_on() {
+fn an_extended_lease_runs_from_the_extension() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
@@ -90,7 +90,7 @@ fn an_extended_lease_holds_from_then_on() {
 }
 
 #[test]
-fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
+fn the_last_expired_claim_fails_the_execution_and_its_cue() {
     let world = World::new();
     let user = world.user("ada");
     let cue = world.worker_cue(user, |new| {
@@ -111,7 +111,7 @@ fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
 }
 
 #[test]
-fn more_lost_claims_than_one_pass_takes_all_come_back() {
+fn more_expired_claims_than_one_batch_are_all_released() {
     let world = World::new();
     let user = world.user("ada");
     let cue = world.worker_cue(user, |_| ());
@@ -124,7 +124,7 @@ fn more_lost_claims_than_one_pass_takes_all_come_back() {
 }
 
 #[test]
-fn a_late_report_ends_an_execution_that_waits_again() {
+fn a_late_report_ends_a_released_execution() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
@@ -140,7 +140,7 @@ fn a_late_report_ends_an_execution_that_waits_again() {
 }
 
 #[test]
-fn a_late_report_ends_an_execution_that_another_worker_holds() {
+fn a_late_report_ends_an_execution_claimed_by_another_worker() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
@@ -160,7 +160,7 @@ fn a_late_report_ends_an_execution_that_another_worker_holds() {
 }
 
 #[test]
-fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
+fn a_once_cue_takes_the_outcome_of_a_late_report() {
     let world = World::new();
     let user = world.user("ada");
     let ends = [true, false].map(|success| {

@@ -45,7 +45,7 @@ fn missed(world: &World, cue_key: i64) -> Vec<MissedRuns> {
 }
 
 #[test]
-fn a_server_that_is_late_runs_every_instant_in_turn() {
+fn a_late_server_runs_every_instant_in_order() {
     // A test clock: time has passed and no pass came, but nothing jumped.
     let world = World::new();
     let user = world.user("u");
@@ -59,7 +59,7 @@ fn a_server_that_is_late_runs_every_instant_in_turn() {
 }
 
 #[test]
-fn a_jump_forward_fires_the_newest_run_and_accounts_for_the_others() {
+fn a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed() {
     let (world, cue) = adrift(NOON, CatchUp::Latest);
     let mut scheduler = Scheduler::start(&world.app).unwrap();
     world.advance(12 * 3_600 + 60);
@@ -76,7 +76,7 @@ fn a_jump_forward_fires_the_newest_run_and_accounts_for_the_others() {
 }
 
 #[test]
-fn while_the_clock_stands_before_what_was_seen_nothing_fires() {
+fn nothing_fires_while_the_clock_is_before_the_last_seen_instant() {
     let (world, cue) = adrift(NOON, CatchUp::Latest);
     let mut scheduler = Scheduler::start(&world.app).unwrap();
     world.advance(59);
@@ -110,7 +110,7 @@ fn a_machine_that_boots_in_1970_waits_for_its_clock_and_then_catches_up() {
 }
 
 #[test]
-fn a_cue_whose_schedule_cannot_be_computed_fails_with_its_reason_and_stops_nobody() {
+fn a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone() {
     let (world, cue) = adrift(NOON, CatchUp::Latest);
     let user = world.user("v");
     let sound = world.worker_cue(user, |_| ());
@@ -129,7 +129,7 @@ fn a_cue_whose_schedule_cannot_be_computed_fails_with_its_reason_and_stops_nobod
 }
 
 #[test]
-fn what_fires_is_counted_in_the_users_month() {
+fn fired_executions_count_in_the_month_of_the_user() {
     let (world, _) = adrift(NOON, CatchUp::Latest);
     let mut scheduler = Scheduler::start(&world.app).unwrap();
     world.advance(3_600);
@@ -159,7 +159,7 @@ fn an_idle_pass_writes_nothing() {
 }
 
 #[test]
-fn a_changed_schedule_runs_from_now_in_its_own_zone() {
+fn a_changed_schedule_starts_now_in_its_own_zone() {
     let (world, key) = adrift(NOON, CatchUp::Latest);
     let mut cue = world.cue(key);
     let schedule = SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
@@ -169,7 +169,7 @@ fn a_changed_schedule_runs_from_now_in_its_own_zone() {
 }
 
 #[test]
-fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
+fn the_queries_of_a_pass_use_an_index_and_never_scan() {
     let (world, _) = adrift(NOON, CatchUp::Latest);
     let plan = |sql: &'static str| -> Vec<String> {
         let read = world.app.store.read(move |read| {
@@ -197,7 +197,7 @@ fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
 }
 
 #[test]
-fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
+fn a_restart_fires_due_runs_and_records_why_others_were_missed() {
     let folder = tempfile::tempdir().unwrap();
     let open =
         |now: &str| App::open(Clock::manual(at(now)), Config::new(folder.path().join("cued.db"))).unwrap();
@@ -216,7 +216,7 @@ fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
 }
 
 #[test]
-fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
+fn a_due_run_fires_before_a_patch_applies() {
     let at_nine = SchedulePatch { cron: Some("0 9 * * *".to_owned()), ..SchedulePatch::default() };
     let paused = CuePatch { status: Some(RequestedStatus::Paused), ..CuePatch::default() };
     let moved = CuePatch { schedule: at_nine, ..CuePatch::default() };
@@ -245,7 +245,7 @@ fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
 }
 
 #[test]
-fn what_came_due_while_the_clock_was_behind_catches_up_when_it_arrives() {
+fn runs_due_while_the_clock_was_behind_catch_up_later() {
     let (world, _) = adrift(NOON, CatchUp::Latest);
     let mut scheduler = Scheduler::start(&world.app).unwrap();
     scheduler.run_once(&world.app).unwrap();

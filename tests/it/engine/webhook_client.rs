@@ -53,7 +53,7 @@ fn sent(parcel: &WebhookRequest) -> Request {
 }
 
 #[test]
-fn the_request_carries_what_the_parcel_holds_and_nothing_else() {
+fn the_request_has_exactly_the_given_headers_and_body() {
     let headers = [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Some(b"{\"a\": 1}".to_vec());
@@ -71,7 +71,7 @@ fn the_request_carries_what_the_parcel_holds_and_nothing_else() {
 }
 
 #[test]
-fn a_user_agent_is_sent_where_the_parcel_has_none() {
+fn a_default_user_agent_is_sent_if_the_request_has_none() {
     let request = sent(&parcel("/".to_owned()));
     assert!(request.header("user-agent").unwrap().starts_with("cued/"));
 }
@@ -90,7 +90,7 @@ fn get_and_delete_carry_no_body_and_the_others_at_least_an_empty_one() {
 }
 
 #[test]
-fn the_most_and_longest_headers_and_a_large_body_arrive() {
+fn the_largest_allowed_headers_and_a_large_body_arrive() {
     let headers: Vec<_> = (0..40).map(|n| (format!("X-{n}"), "v".repeat(4096))).collect();
     let body = Some(vec![b'x'; 1024 * 1024]);
     let url = format!("/{}", "p".repeat(2000));
@@ -100,7 +100,7 @@ fn the_most_and_longest_headers_and_a_large_body_arrive() {
 }
 
 #[test]
-fn every_status_comes_back_as_a_receipt() {
+fn every_status_is_returned_as_a_response() {
     for status in [200, 201, 299, 304, 400, 404, 410, 500, 503, 599, 700] {
         let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nRetry-After: 120\r\n\r\n");
         let receipt = answered(&answer).unwrap();
@@ -110,7 +110,7 @@ fn every_status_comes_back_as_a_receipt() {
 }
 
 #[test]
-fn a_redirect_is_an_answer_and_is_not_followed() {
+fn a_redirect_is_a_response_and_is_not_followed() {
     for status in [301, 302, 303, 307, 308] {
         let other = Receiver::always(OK);
         let answer =
@@ -121,7 +121,7 @@ fn a_redirect_is_an_answer_and_is_not_followed() {
 }
 
 #[test]
-fn early_answers_are_passed_over_and_a_switch_of_protocols_is_an_answer() {
+fn interim_responses_are_skipped_and_101_is_a_final_response() {
     let answer = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
     assert_eq!(answered(&answer).unwrap().http_status, 200);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
@@ -129,7 +129,7 @@ fn early_answers_are_passed_over_and_a_switch_of_protocols_is_an_answer() {
 }
 
 #[test]
-fn a_server_that_only_hangs_is_cut_by_the_timeout() {
+fn a_silent_server_is_cut_by_the_timeout() {
     let receiver = Receiver::untouched(hang);
     let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
@@ -137,7 +137,7 @@ fn a_server_that_only_hangs_is_cut_by_the_timeout() {
 }
 
 #[test]
-fn a_server_that_drips_its_headers_is_cut_by_the_timeout() {
+fn slowly_sent_headers_are_cut_by_the_timeout() {
     let receiver = Receiver::start(|stream| {
         drip(stream, format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200)).as_bytes());
         Then::Close
@@ -147,7 +147,7 @@ fn a_server_that_drips_its_headers_is_cut_by_the_timeout() {
 }
 
 #[test]
-fn a_server_that_drips_its_body_is_cut_by_the_timeout() {
+fn a_slowly_sent_body_is_cut_by_the_timeout() {
     let receiver = Receiver::start(|stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n").unwrap();
         drip(stream, &[b'x'; 200]);
@@ -159,7 +159,7 @@ fn a_server_that_drips_its_body_is_cut_by_the_timeout() {
 }
 
 #[test]
-fn a_body_without_end_is_cut_and_its_beginning_kept() {
+fn an_endless_response_body_is_cut_and_its_start_kept() {
     for framing in ["Content-Length: 1073741824", "Connection: close"] {
         let receiver = Receiver::start(move |stream| {
             stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).unwrap();
@@ -174,7 +174,7 @@ fn a_body_without_end_is_cut_and_its_beginning_kept() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_no_complete_answer() {
+fn a_truncated_response_body_is_an_error() {
     let receiver = Receiver::start(|stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
         Then::Close
@@ -184,7 +184,7 @@ fn a_body_that_breaks_off_is_no_complete_answer() {
 }
 
 #[test]
-fn a_reset_and_a_close_without_an_answer_are_told_alike() {
+fn a_reset_and_a_close_without_a_response_are_the_same_error() {
     // Closing with a byte unread makes the kernel send a reset.
     let reset = Receiver::untouched(|stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
     let close = Receiver::start(|_| Then::Close);
@@ -202,7 +202,7 @@ fn a_closed_port_refuses_the_connection() {
 }
 
 #[test]
-fn an_answer_that_is_no_http_is_told_so() {
+fn a_response_that_is_not_http_is_reported() {
     for answer in [
         "SSH-2.0-OpenSSH_9.6\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\r\n\r\n",
@@ -217,7 +217,7 @@ fn an_answer_that_is_no_http_is_told_so() {
 }
 
 #[test]
-fn large_headers_of_an_answer_are_read_up_to_a_bound() {
+fn response_headers_are_read_up_to_a_limit() {
     let answer = |size: usize| {
         let header = format!("X: {}\r\n", "x".repeat(990)).repeat(size / 1000);
         format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 0\r\n\r\n")
@@ -231,7 +231,7 @@ fn large_headers_of_an_answer_are_read_up_to_a_bound() {
 }
 
 #[test]
-fn a_plain_server_behind_https_is_a_tls_fault() {
+fn plain_http_behind_an_https_url_is_a_tls_error() {
     let receiver = Receiver::untouched(|stream| stream.write_all(OK.as_bytes()).unwrap());
     let delivery_error = send(receiver.url("/").replace("http:", "https:")).unwrap_err();
     assert!(matches!(&delivery_error, DeliveryError::Tls(_)), "{delivery_error:?}");
@@ -239,7 +239,7 @@ fn a_plain_server_behind_https_is_a_tls_fault() {
 }
 
 #[test]
-fn what_cannot_be_put_into_a_request_is_not_sent() {
+fn an_invalid_request_is_not_sent() {
     let receiver = Receiver::always(OK);
     let bad_header =
         WebhookRequest { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..parcel(receiver.url("/")) };
@@ -262,7 +262,7 @@ fn one_connection_serves_many_deliveries() {
 }
 
 #[test]
-fn an_idle_connection_that_was_closed_is_replaced() {
+fn a_closed_idle_connection_is_replaced() {
     let receiver = Receiver::start(|stream| {
         stream.write_all(OK.as_bytes()).unwrap();
         Then::Close

@@ -91,7 +91,7 @@ fn hourly(machine: &Machine, user: &User) -> String {
 }
 
 #[test]
-fn twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_works() {
+fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     let folder = TempDir::new().unwrap();
     let machine = Machine::boots(&folder, NOON);
     let user = machine.api.user("ann");
@@ -121,7 +121,7 @@ fn twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_
 }
 
 #[test]
-fn a_machine_that_boots_in_1970_serves_runs_by_hand_and_catches_up_when_its_clock_is_set() {
+fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set() {
     let folder = TempDir::new().unwrap();
     let machine = Machine::boots(&folder, NOON);
     let user = machine.api.user("ann");

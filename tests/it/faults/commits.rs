@@ -276,13 +276,13 @@ fn ends_alike(fault: impl Fn(usize) -> Fault) -> usize {
 }
 
 #[test]
-fn whichever_commit_fails_the_end_is_the_same() {
+fn any_failing_commit_leads_to_the_same_final_state() {
     let commits = ends_alike(Fault::Commit);
     assert!(commits > 15, "only {commits}");
 }
 
 #[test]
-fn whichever_page_the_disk_has_no_room_for_the_end_is_the_same() {
+fn a_disk_full_at_any_page_leads_to_the_same_final_state() {
     let pages = ends_alike(Fault::Pages);
     assert!(pages > 5, "only {pages}");
 }

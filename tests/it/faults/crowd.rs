@@ -59,7 +59,7 @@ fn connect(addr: SocketAddr, count: usize, word: &[u8]) -> Vec<TcpStream> {
 }
 
 #[test]
-fn ten_thousand_connections_that_say_nothing_or_half_a_head_shut_nobody_out() {
+fn ten_thousand_idle_or_incomplete_connections_do_not_block_clients() {
     let server = Server::start(ALONE);
     let user = server.user();
     let (before, crowd) = (resident(server.pid()), crowd());

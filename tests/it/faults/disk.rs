@@ -75,7 +75,7 @@ pub fn assert_sound(file: &Connection) {
 }
 
 #[test]
-fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_space() {
+fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
     let mut server = Server::start_on(&disk.db(), &[ALONE, &METRICS].concat());
     let (user, receiver) = (server.user(), Recorder::start());
@@ -130,7 +130,7 @@ fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_sp
 }
 
 #[test]
-fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
+fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     let Some(disk) = Disk::mount("4m") else { return };
     let server = Server::start_on(&disk.db(), &[ALONE, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
     let (user, receiver) = (server.user(), Recorder::start());
@@ -184,7 +184,7 @@ fn stopped_server_on(disk: &Disk) {
 }
 
 #[test]
-fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
+fn recovered_disk_space_is_noticed_without_a_write_request() {
     let Some(disk) = Disk::mount("4m") else { return };
     let server = Server::start_on(&disk.db(), ALONE);
     let user = server.user();
@@ -199,7 +199,7 @@ fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
 }
 
 #[test]
-fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it() {
+fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
     let world = World::new();
     let store = &world.app.store;
     let log = || open::sizes(&world.app.config.db).wal.unwrap();
@@ -223,7 +223,7 @@ fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reach
 }
 
 #[test]
-fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
+fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
     disk.fill();
@@ -238,7 +238,7 @@ fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
 }
 
 #[test]
-fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied() {
+fn a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied() {
     let Some(disk) = Disk::mount("4m") else { return };
     let db = disk.path().join("a?b#c%20d.db");
     let mut server = Server::start_on(&db, ALONE);
@@ -256,7 +256,7 @@ fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied(
 }
 
 #[test]
-fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
+fn a_wal_on_a_read_only_disk_is_not_ignored() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
     // Without its log the file is sound, and lacks what was acknowledged last.
@@ -270,7 +270,7 @@ fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well() {
+fn a_write_without_changes_does_not_end_the_disk_full_state() {
     let api = Api::start();
     let user = api.user("ann");
     // SQLite then says that the disk is full.
@@ -297,7 +297,7 @@ fn a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well() {
 }
 
 #[test]
-fn another_program_that_holds_the_file_is_waited_for_and_then_refused() {
+fn a_lock_of_another_program_is_awaited_and_then_reported() {
     let server = Server::start(ALONE);
     let user = server.user();
     let other = server.sqlite();

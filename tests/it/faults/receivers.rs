@@ -44,7 +44,7 @@ fn seen(user: &Client, execution: &str) -> (String, Value, String) {
 }
 
 #[test]
-fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs() {
+fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
     let server = Server::start(&[ALONE, &flags].concat());
     let user = server.user();
@@ -87,7 +87,7 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
 }
 
 #[test]
-fn a_receiver_that_trickles_is_cut_after_thirty_seconds() {
+fn a_slow_response_is_cut_after_thirty_seconds() {
     if !full() {
         eprintln!("left out but in the long tests: it takes thirty seconds");
         return;

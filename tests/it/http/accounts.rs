@@ -26,7 +26,7 @@ fn keys(user: &Client) -> Vec<Value> {
 }
 
 #[test]
-fn registration_answers_the_only_sight_of_the_key() {
+fn registration_returns_the_key_once() {
     let server = Server::start(ALONE);
     let client = server.client();
     let made = client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
@@ -41,7 +41,7 @@ fn registration_answers_the_only_sight_of_the_key() {
 }
 
 #[test]
-fn what_cannot_register_is_told_why() {
+fn registration_errors_state_the_reason() {
     let server = Server::start(ALONE);
     let client = server.client();
     let register = |body: &Value| client.post("/v1/auth/register", body);
@@ -62,7 +62,7 @@ fn what_cannot_register_is_told_why() {
 }
 
 #[test]
-fn by_default_the_first_user_registers_and_closes_the_door() {
+fn by_default_registration_closes_after_the_first_user() {
     let server = Server::start(&[]);
     let statuses: Vec<u16> = thread::scope(|scope| {
         let racers: Vec<_> = (0..12)
@@ -79,7 +79,7 @@ fn by_default_the_first_user_registers_and_closes_the_door() {
 }
 
 #[test]
-fn closed_registration_admits_nobody_and_says_who_does() {
+fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
     let answer = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
     let refused = answer.refused(403, "registration_disabled");
@@ -87,7 +87,7 @@ fn closed_registration_admits_nobody_and_says_who_does() {
 }
 
 #[test]
-fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
+fn me_returns_the_account_its_limits_and_its_usage() {
     let server = Server::start(&["--dev", "--test-clock", "2026-01-31T23:30:00Z"]);
     let (user, receiver) = (server.client().register("ann@example.com"), Recorder::start());
     user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
@@ -111,7 +111,7 @@ fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
 }
 
 #[test]
-fn named_keys_work_beside_each_other_until_they_are_revoked() {
+fn named_keys_work_in_parallel_until_revoked() {
     let server = Server::on_clock(START);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
@@ -156,7 +156,7 @@ fn a_keys_name_has_1_to_255_characters() {
 }
 
 #[test]
-fn regenerating_revokes_the_key_that_calls_and_no_other() {
+fn regenerating_revokes_only_the_calling_key() {
     let server = Server::start(ALONE);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
@@ -172,7 +172,7 @@ fn regenerating_revokes_the_key_that_calls_and_no_other() {
 }
 
 #[test]
-fn for_24_hours_after_a_rotation_both_secrets_sign_and_then_the_new_one_alone() {
+fn both_secrets_sign_for_24_hours_after_a_rotation() {
     let server = Server::on_clock(START);
     let (user, receiver) = (server.user(), Recorder::start());
     let answer = user.get("/v1/auth/webhook-secret").expect(200);
@@ -226,7 +226,7 @@ fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> 
 }
 
 #[test]
-fn only_the_hash_of_a_key_is_in_the_file_or_beside_it() {
+fn only_the_hash_of_a_key_is_stored() {
     let mut server = Server::start(ALONE);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);

@@ -51,7 +51,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
 }
 
 #[test]
-fn fifty_workers_claim_each_of_five_hundred_executions_once() {
+fn fifty_clients_claim_each_of_five_hundred_executions_once() {
     let server = Server::start(ALONE);
     let user = server.user();
     let made = executions(&user, 500);
@@ -80,7 +80,7 @@ fn fifty_workers_claim_each_of_five_hundred_executions_once() {
 }
 
 #[test]
-fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
+fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
     let server = Server::start(ALONE);
     let user = server.user();
     let start = Barrier::new(2);

@@ -32,7 +32,7 @@ fn run(user: &Client, cue: &Value) -> Value {
 }
 
 #[test]
-fn what_is_posted_is_shown_until_five_minutes_are_over() {
+fn an_echo_is_available_for_five_minutes() {
     let server = Server::on_clock(START);
     let user = server.user();
     assert_eq!(user.get(ECHO).expect(200), json!({"status": "waiting"}));
@@ -54,7 +54,7 @@ fn what_is_posted_is_shown_until_five_minutes_are_over() {
 }
 
 #[test]
-fn a_later_post_takes_the_place_of_an_earlier_one() {
+fn a_later_post_replaces_an_earlier_one() {
     let server = Server::on_clock(START);
     let user = server.user();
     for (payload, wait) in [(json!(1), "PT4M"), (json!([2]), "PT4M")] {
@@ -67,7 +67,7 @@ fn a_later_post_takes_the_place_of_an_earlier_one() {
 }
 
 #[test]
-fn what_is_no_echo_is_told_what_one_is() {
+fn invalid_echo_requests_get_a_validation_error() {
     let server = Server::start(ALONE);
     let (anyone, user) = (server.client(), server.user());
     anyone.get(ECHO).refused(401, "invalid_api_key");
@@ -115,7 +115,7 @@ fn an_echo_has_at_most_one_megabyte() {
 }
 
 #[test]
-fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
+fn echoes_use_bounded_memory() {
     let server = Server::start(ALONE);
     let user = server.user();
     let memory = || {
@@ -136,7 +136,7 @@ fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
 }
 
 #[test]
-fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
+fn callbacks_reach_the_echo_path_under_every_address_policy() {
     let server = Server::start(SAFE);
     let user = server.user();
     let cue = user.create(&to(&format!("{}{ECHO}", server.url())));
@@ -153,7 +153,7 @@ fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
 }
 
 #[test]
-fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_echo_path() {
+fn the_echo_exemption_covers_no_other_path_or_port() {
     let server = Server::start(SAFE);
     let user = server.user();
     let (port, other) = (server.addr().port(), Recorder::start());
@@ -176,7 +176,7 @@ fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_ec
 }
 
 #[test]
-fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included() {
+fn the_echo_exemption_includes_the_path_of_the_public_url() {
     let receiver = Recorder::start();
     let base = receiver.url().replace("/hook", "");
     let public = format!("{base}/cued/");
@@ -197,7 +197,7 @@ fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included
 }
 
 #[test]
-fn info_tells_which_switches_are_on_and_no_secret() {
+fn info_returns_the_settings_without_secrets() {
     let version = env!("CARGO_PKG_VERSION");
     let plain = Server::start(&[]);
     assert_eq!(

@@ -24,7 +24,7 @@ fn with_work(api: &Api, payload: Value) -> (User, String, String) {
 }
 
 #[test]
-fn work_is_listed_claimed_extended_and_reported() {
+fn an_execution_is_listed_claimed_extended_and_reported() {
     let api = Api::start();
     let (ada, cue_id, id) = with_work(&api, json!({"task": "resize", "n": 12345678901234567890123_u128 }));
     let payload = json!({"task": "resize", "n": 12345678901234567890123_u128 });
@@ -78,7 +78,7 @@ fn work_is_listed_claimed_extended_and_reported() {
 }
 
 #[test]
-fn an_execution_shows_an_outcome_only_once_there_is_one_and_an_error_only_when_given() {
+fn an_execution_has_an_outcome_only_after_a_report() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
     let before = ok(&api.get(&ada, &format!("/v1/executions/{id}")));
@@ -98,7 +98,7 @@ fn an_execution_shows_an_outcome_only_once_there_is_one_and_an_error_only_when_g
 }
 
 #[test]
-fn a_claim_needs_no_body_and_a_missing_payload_is_an_empty_object() {
+fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = api.world.worker_cue(ada.key, |_| ());
@@ -127,7 +127,7 @@ fn a_claim_needs_no_body_and_a_missing_payload_is_an_empty_object() {
 }
 
 #[test]
-fn every_refusal_has_its_status_and_its_code() {
+fn every_execution_error_has_its_status_and_code() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
     let eve = api.user("eve");
@@ -163,7 +163,7 @@ fn every_refusal_has_its_status_and_its_code() {
 }
 
 #[test]
-fn bodies_and_queries_that_are_not_valid_name_every_problem() {
+fn invalid_bodies_and_queries_list_every_problem() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
     let outcome = format!("/v1/executions/{id}/outcome");
@@ -211,7 +211,7 @@ fn bodies_and_queries_that_are_not_valid_name_every_problem() {
 }
 
 #[test]
-fn workers_are_listed_with_how_alive_they_are_and_can_be_removed() {
+fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let beat = |worker: &str| {
@@ -240,7 +240,7 @@ fn workers_are_listed_with_how_alive_they_are_and_can_be_removed() {
 }
 
 #[test]
-fn a_long_poll_is_woken_by_work_that_fits_it_and_by_no_other() {
+fn a_long_poll_returns_only_for_matching_work() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = api.world.worker_cue(ada.key, |_| ());
@@ -256,7 +256,7 @@ fn a_long_poll_is_woken_by_work_that_fits_it_and_by_no_other() {
 }
 
 #[test]
-fn a_long_poll_ends_empty_with_its_time_or_with_the_server() {
+fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
     let mut api = Api::start();
     let ada = api.user("ada");
     let begun = api.world.app.clock.monotonic();

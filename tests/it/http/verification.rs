@@ -77,7 +77,7 @@ fn full_report() -> Value {
 }
 
 #[test]
-fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
+fn mode_and_evidence_determine_the_first_outcome_state() {
     let api = Api::start();
     let ada = api.user("ada");
     let success = json!({"success": true});
@@ -119,7 +119,7 @@ fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
 }
 
 #[test]
-fn the_mode_is_chosen_with_the_cue_and_can_be_changed() {
+fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = json!({
@@ -149,7 +149,7 @@ fn the_mode_is_chosen_with_the_cue_and_can_be_changed() {
 }
 
 #[test]
-fn a_verdict_decides_once_and_is_shown_with_its_reason() {
+fn a_verdict_is_final_and_shown_with_its_reason() {
     let api = Api::start();
     let ada = api.user("ada");
     let report = json!({"success": true});
@@ -180,7 +180,7 @@ fn a_verdict_decides_once_and_is_shown_with_its_reason() {
 }
 
 #[test]
-fn a_person_may_judge_every_report_that_is_not_decided() {
+fn every_undecided_report_accepts_a_verdict() {
     let api = Api::start();
     let ada = api.user("ada");
     for (success, mode) in [
@@ -203,7 +203,7 @@ fn a_person_may_judge_every_report_that_is_not_decided() {
 }
 
 #[test]
-fn what_is_decided_can_be_opened_for_another_verdict() {
+fn a_decided_outcome_can_be_reopened_for_verification() {
     let api = Api::start();
     let ada = api.user("ada");
     let runs = [
@@ -230,7 +230,7 @@ fn what_is_decided_can_be_opened_for_another_verdict() {
 }
 
 #[test]
-fn nothing_follows_a_report_that_has_not_come() {
+fn verdicts_and_evidence_require_a_report() {
     let api = Api::start();
     let ada = api.user("ada");
     let run = Run::new(&api, &ada, VerificationMode::Manual);
@@ -242,7 +242,7 @@ fn nothing_follows_a_report_that_has_not_come() {
 }
 
 #[test]
-fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
+fn later_evidence_verifies_a_success() {
     let api = Api::start();
     let ada = api.user("ada");
     let run = Run::reported(
@@ -280,7 +280,7 @@ fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
 }
 
 #[test]
-fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
+fn evidence_alone_causes_no_failure_and_no_verdict() {
     let api = Api::start();
     let ada = api.user("ada");
     let (mode, bare, id) =
@@ -308,7 +308,7 @@ fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
 }
 
 #[test]
-fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
+fn a_changed_mode_applies_to_later_evidence() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = api.world.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
@@ -323,7 +323,7 @@ fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
 }
 
 #[test]
-fn executions_are_listed_by_where_their_outcome_stands() {
+fn executions_can_be_filtered_by_outcome_state() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let yes = json!({"success": true});

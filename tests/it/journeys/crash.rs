@@ -36,7 +36,7 @@ fn instant(seconds: i64) -> String {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_killed() {
+fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
     let rounds = if full() { 20 } else { 3 };
     let mut random = Random::seeded("crash");
     let (mut server, receiver) = (Server::on_clock(&instant(START)), Recorder::start());

@@ -12,7 +12,7 @@ const START: &str = "2026-01-05T00:00:00Z";
 const DUE: &str = "2026-01-05T01:00:00Z";
 
 #[test]
-fn a_delivery_carries_the_payload_and_says_which_run_it_is() {
+fn a_delivery_has_the_payload_and_identifies_its_execution() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let mut cue = webhook(&receiver, at(DUE));
@@ -43,7 +43,7 @@ fn a_delivery_carries_the_payload_and_says_which_run_it_is() {
 }
 
 #[test]
-fn a_failed_delivery_is_tried_again_after_each_backoff() {
+fn a_failed_delivery_is_retried_after_each_backoff() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
@@ -83,7 +83,7 @@ fn a_failed_delivery_is_tried_again_after_each_backoff() {
 }
 
 #[test]
-fn a_delivery_that_always_fails_ends_after_its_attempts_and_one_that_is_gone_at_once() {
+fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     receiver.react(Reaction::Status(302));
@@ -104,7 +104,7 @@ fn a_delivery_that_always_fails_ends_after_its_attempts_and_one_that_is_gone_at_
 }
 
 #[test]
-fn a_cue_deleted_while_its_delivery_is_under_way_leaves_nothing() {
+fn a_cue_deleted_during_its_delivery_leaves_nothing() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
@@ -130,7 +130,7 @@ fn a_cue_deleted_while_its_delivery_is_under_way_leaves_nothing() {
 }
 
 #[test]
-fn a_repeated_create_with_one_idempotency_key_makes_one_cue() {
+fn a_repeated_idempotency_key_creates_one_cue() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let send = |body: &Value| {
@@ -147,7 +147,7 @@ fn a_repeated_create_with_one_idempotency_key_makes_one_cue() {
 }
 
 #[test]
-fn a_cue_is_fired_by_hand_now_or_later_and_with_another_payload() {
+fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let mut cue = webhook(&receiver, cron("0 9 * * *"));
@@ -180,7 +180,7 @@ fn a_cue_is_fired_by_hand_now_or_later_and_with_another_payload() {
 }
 
 #[test]
-fn a_fire_at_a_local_time_means_the_zone_of_the_schedule() {
+fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut schedule = cron("0 9 * * *");
@@ -197,7 +197,7 @@ fn a_fire_at_a_local_time_means_the_zone_of_the_schedule() {
 }
 
 #[test]
-fn a_run_is_replayed_with_the_payload_that_it_had() {
+fn a_replay_has_the_payload_of_its_execution() {
     let (server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, at(DUE)));

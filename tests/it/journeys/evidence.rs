@@ -10,7 +10,7 @@ const START: &str = "2026-01-05T00:00:00Z";
 const LATER: &str = "2026-01-05T02:00:00Z";
 
 #[test]
-fn a_delivered_run_is_believed_when_its_receiver_shows_what_it_did() {
+fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let mut cue = webhook(&receiver, at("2026-01-05T01:00:00Z"));

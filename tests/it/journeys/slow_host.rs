@@ -18,7 +18,7 @@ fn create(user: &Client, count: usize, receiver: &Recorder) {
 }
 
 #[test]
-fn five_hundred_deliveries_to_a_host_that_hangs_hold_up_no_other_host() {
+fn five_hundred_deliveries_to_a_hanging_host_delay_no_other_host() {
     let server = Server::on_clock("2026-01-05T00:00:00Z");
     let (hanging, other) = (Recorder::start(), Recorder::start());
     hanging.react(Reaction::Hang);

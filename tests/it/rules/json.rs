@@ -9,7 +9,7 @@ use crate::support::json_documents::{Dice, document};
 const PRIVATE_KEY: &str = "$serde_json::private::Number";
 
 #[test]
-fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
+fn errors_have_their_reason_and_position() {
     use JsonErrorKind as F;
     let value = F::Expected("a value");
     let key = F::Expected("a key in double quotes");
@@ -46,7 +46,7 @@ fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
 }
 
 #[test]
-fn a_refused_text_is_invalid_json_to_the_caller() {
+fn a_refused_text_is_invalid_json_for_the_client() {
     let refusal = Refusal::from(read(b"{\"a\": 1e400}").unwrap_err());
     assert_eq!(refusal.code, ErrorCode::InvalidJson);
     assert_eq!(
@@ -92,7 +92,7 @@ fn integers_keep_their_digits_and_other_numbers_their_double() {
 }
 
 #[test]
-fn equal_doubles_are_equal_values_however_they_were_spelled() {
+fn equal_doubles_are_equal_values_in_any_spelling() {
     assert_eq!(read(b"[1E5, 1.50, -0]").unwrap(), read(b"[100000.0, 15e-1, 0]").unwrap());
     assert_ne!(read(b"1").unwrap(), read(b"1.0").unwrap(), "an integer is not a float");
 }
@@ -106,12 +106,12 @@ fn the_compact_form_is_utf8_without_blanks() {
 }
 
 #[test]
-fn of_a_key_that_comes_twice_the_last_value_stays() {
+fn the_last_value_of_a_repeated_key_counts() {
     assert_eq!(compact(&read(b"{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}").unwrap()), "{\"a\":{\"b\":3}}");
 }
 
 #[test]
-fn an_object_in_the_clothes_of_a_number_stays_an_object() {
+fn an_object_with_the_private_number_key_stays_an_object() {
     let escaped = PRIVATE_KEY.replacen('$', "\\u0024", 1);
     for key in [PRIVATE_KEY, &escaped] {
         for inside in ["\"1e400\"", "\"12\"", "\"no number\"", "5", "null"] {
@@ -127,7 +127,7 @@ fn an_object_in_the_clothes_of_a_number_stays_an_object() {
 }
 
 #[test]
-fn what_was_written_is_read_back_the_same() {
+fn written_json_reads_back_equal() {
     let mut dice = Dice(7);
     for _ in 0..5_000 {
         let value = read(document(&mut dice, 4).as_bytes()).unwrap();
@@ -139,7 +139,7 @@ fn what_was_written_is_read_back_the_same() {
 }
 
 #[test]
-fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
+fn damaged_documents_are_accepted_and_refused_like_serde_json() {
     let mut dice = Dice(11);
     let mut refused = 0;
     for _ in 0..30_000 {

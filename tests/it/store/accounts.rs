@@ -38,7 +38,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, code: ErrorCode) {
 }
 
 #[test]
-fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
+fn of_many_concurrent_first_users_exactly_one_registers() {
     let world = World::new();
     let results: Vec<Result<NewAccount>> = thread::scope(|scope| {
         let racers: Vec<_> = (0..32)
@@ -59,7 +59,7 @@ fn of_many_who_would_be_the_first_user_exactly_one_gets_in() {
 }
 
 #[test]
-fn an_address_is_registered_once_however_it_is_written() {
+fn an_address_is_registered_once_in_any_spelling() {
     let world = World::new();
     let first = register(&world, "Ann@Example.com ", RegistrationPolicy::Open).unwrap();
     assert_eq!(first.email, "ann@example.com");
@@ -70,7 +70,7 @@ fn an_address_is_registered_once_however_it_is_written() {
 }
 
 #[test]
-fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
+fn a_replaced_key_is_unknown_and_the_new_one_is_known() {
     let world = World::new();
     let old = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap().api_key;
     let calling = caller(&world, &old).unwrap();
@@ -87,7 +87,7 @@ fn a_key_is_known_until_it_is_replaced_and_the_new_one_from_then_on() {
 }
 
 #[test]
-fn one_key_is_replaced_once_even_by_calls_that_came_at_the_same_time() {
+fn concurrent_regenerations_replace_a_key_once() {
     let world = World::new();
     let old = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap().api_key;
     let calling = caller(&world, &old).unwrap();
@@ -97,7 +97,7 @@ fn one_key_is_replaced_once_even_by_calls_that_came_at_the_same_time() {
 }
 
 #[test]
-fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
+fn regenerating_with_a_just_revoked_key_replaces_no_other_key() {
     let world = World::new();
     let (ann, bob) = (
         register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap(),
@@ -118,7 +118,7 @@ fn a_call_whose_key_was_revoked_meanwhile_replaces_no_other_key() {
 }
 
 #[test]
-fn a_users_key_is_not_another_users_to_revoke_nor_the_last_ones_own() {
+fn a_user_revokes_only_own_keys_and_never_the_last_one() {
     let world = World::new();
     register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap();
     register(&world, "bob@example.com", RegistrationPolicy::Open).unwrap();
@@ -132,7 +132,7 @@ fn a_users_key_is_not_another_users_to_revoke_nor_the_last_ones_own() {
 }
 
 #[test]
-fn a_disabled_users_keys_are_unknown_and_its_active_cues_rest() {
+fn a_disabled_users_keys_are_unknown_and_its_cues_pause() {
     let world = World::new();
     let ann = register(&world, "ann@example.com", RegistrationPolicy::Open).unwrap();
     let (cue, others) = (world.worker_cue(1, |_| ()), world.worker_cue(world.user("bob"), |_| ()));

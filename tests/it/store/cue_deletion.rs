@@ -19,7 +19,7 @@ use crate::support::server::Server;
 const MANY: u32 = 5_000;
 
 #[test]
-fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
+fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let world = World::new();
     let user = world.user("u");
     let (other, doomed) = (world.worker_cue(user, |_| ()), world.worker_cue(user, |_| ()));
@@ -68,7 +68,7 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
 }
 
 #[test]
-fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
+fn a_lease_of_a_deleted_cue_is_ignored() {
     let world = World::new();
     let user = world.user("u");
     let doomed = world.worker_cue(user, |_| ());
@@ -83,7 +83,7 @@ fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
 }
 
 #[test]
-fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
+fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
     let server = Server::on_clock(BEGIN);
     let user = server.user();
     let (doomed, other) = (work(&user), work(&user));
@@ -103,7 +103,7 @@ fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
 }
 
 #[test]
-fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
+fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     let world = delivery_fixture::World::new(8);
     let cue = world.cue("https://example.com/");
     world.sql("UPDATE users SET active_cues = 1");
@@ -119,7 +119,7 @@ fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_takes_away_goes_on_after_the_restart() {
+fn an_interrupted_deletion_continues_after_the_restart() {
     let mut random = Random::seeded("removal");
     let mut server = Server::on_clock(BEGIN);
     let mut user = server.user();

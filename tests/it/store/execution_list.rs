@@ -102,7 +102,7 @@ fn fits(row: &Row, filter: &ExecutionFilter) -> bool {
 }
 
 #[test]
-fn every_filter_and_page_shows_what_a_look_at_every_row_would() {
+fn every_filter_and_page_matches_a_full_scan() {
     let world = World::new();
     let mut random = Random::seeded("history");
     let (user, rows) = rows(&world, &mut random);

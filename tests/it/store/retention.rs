@@ -30,7 +30,7 @@ fn run(user: &Client, cue: &str) -> String {
 }
 
 #[test]
-fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_stay() {
+fn the_oldest_finished_executions_are_deleted_above_the_number() {
     let server = keeping("5");
     let user = server.user();
     let (cue, other) = (work(&user), work(&user));
@@ -51,7 +51,7 @@ fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_sta
 }
 
 #[test]
-fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
+fn unfinished_executions_are_never_deleted() {
     let server = keeping("1d,3");
     let user = server.user();
     let cue = work(&user);
@@ -76,7 +76,7 @@ fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
 }
 
 #[test]
-fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
+fn old_executions_are_deleted_and_missed_runs_stay() {
     let mut server = keeping("10d");
     let user = server.user();
     let cue = work(&user);
@@ -102,7 +102,7 @@ fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
 }
 
 #[test]
-fn payloads_go_with_the_last_execution_that_has_them() {
+fn a_payload_is_deleted_with_its_last_execution() {
     let server = keeping("3");
     let user = server.user();
     let cue = work(&user);
@@ -145,7 +145,7 @@ fn payloads_go_with_the_last_execution_that_has_them() {
 }
 
 #[test]
-fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
+fn a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -163,7 +163,7 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 }
 
 #[test]
-fn short_histories_of_many_cues_go_together() {
+fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
@@ -205,7 +205,7 @@ fn an_idle_server_writes_nothing() {
 }
 
 #[test]
-fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
+fn freed_space_returns_to_the_file_system_gradually() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -224,7 +224,7 @@ fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
+fn a_kill_during_retention_loses_nothing_else() {
     let mut random = Random::seeded("retention");
     let mut server = keeping("off");
     let user = server.user();
@@ -253,7 +253,7 @@ fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
 }
 
 #[test]
-fn a_retention_that_cannot_be_is_wrong_usage() {
+fn an_invalid_retention_is_wrong_usage() {
     for retain in ["", "0d", "90 days", "1,2", "-5"] {
         let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -263,7 +263,7 @@ fn a_retention_that_cannot_be_is_wrong_usage() {
 }
 
 #[test]
-fn a_new_file_can_give_pages_back() {
+fn a_new_file_can_shrink() {
     let server = keeping("off");
     let file: Connection = server.sqlite();
     assert_eq!(file.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);

@@ -60,7 +60,7 @@ fn fifty_workers_claim_five_hundred_executions_each_exactly_once() {
 }
 
 #[test]
-fn of_two_reports_at_once_one_is_recorded_and_one_refused() {
+fn of_two_concurrent_reports_one_is_recorded() {
     let world = World::new();
     let user = world.user("ada");
     let cue = world.worker_cue(user, |_| ());
@@ -122,7 +122,7 @@ fn a_list_of_large_payloads_is_shorter_than_its_limit_but_never_empty() {
 }
 
 #[test]
-fn what_is_not_the_callers_does_not_exist() {
+fn resources_of_other_users_do_not_exist() {
     let world = World::new();
     let (ada, eve) = (world.user("ada"), world.user("eve"));
     let id = world.run(&world.worker_cue(ada, |_| ()), json!({}));
@@ -137,7 +137,7 @@ fn what_is_not_the_callers_does_not_exist() {
 }
 
 #[test]
-fn a_claim_is_noted_and_a_report_ends_it() {
+fn a_claim_is_recorded_and_a_report_ends_it() {
     let world = World::new();
     let user = world.user("ada");
     let id = world.run(&world.worker_cue(user, |_| ()), json!({"n": 1}));
@@ -164,7 +164,7 @@ fn a_claim_is_noted_and_a_report_ends_it() {
 }
 
 #[test]
-fn a_report_leaves_the_status_of_a_webhook_execution_alone() {
+fn a_report_keeps_the_status_of_a_webhook_execution() {
     let world = World::new();
     let user = world.user("ada");
     let mut cue = world.worker_cue(user, |_| ());
@@ -181,7 +181,7 @@ fn a_report_leaves_the_status_of_a_webhook_execution_alone() {
 }
 
 #[test]
-fn executions_of_a_cue_come_newest_first_and_page_by_page() {
+fn executions_of_a_cue_are_paged_newest_first() {
     let world = World::new();
     let user = world.user("ada");
     let (cue, other) = (world.worker_cue(user, |_| ()), world.worker_cue(user, |_| ()));
@@ -221,7 +221,7 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
 }
 
 #[test]
-fn a_run_for_later_cannot_be_claimed_before_its_time() {
+fn a_later_execution_cannot_be_claimed_before_its_time() {
     let world = World::new();
     let user = world.user("ada");
     let mut new = world.new_execution(&world.worker_cue(user, |_| ()), &json!({}));

@@ -320,7 +320,7 @@ fn is_open(stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn two_requests_of_one_execution_at_once_are_seen_but_not_the_repeat_of_a_dead_sender() {
+fn overlapping_requests_of_one_execution_are_detected() {
     let receiver = Recorder::start();
     receiver.react(Reaction::Hang);
     let send = |id: &str| {

@@ -37,7 +37,7 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
+fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let receiver = Recorder::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
@@ -80,7 +80,7 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
 }
 
 #[test]
-fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
+fn a_write_that_finds_the_file_held_claims_no_delivery() {
     let world = delivery_fixture::World::new(8);
     world.sql("UPDATE users SET active_cues = 1");
     world.run(world.cue("https://example.com/"));
@@ -96,7 +96,7 @@ fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
 }
 
 #[test]
-fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed() {
+fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     let receiver = Recorder::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
@@ -133,7 +133,7 @@ fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed()
 }
 
 #[test]
-fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
+fn a_running_server_on_the_system_clock_notices_a_promotion() {
     let receiver = Recorder::start();
     let mut server = Server::start(ALONE);
     let user = server.user();
@@ -152,7 +152,7 @@ fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
 }
 
 #[test]
-fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
+fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
@@ -169,7 +169,7 @@ fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
 }
 
 #[test]
-fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
+fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
@@ -185,7 +185,7 @@ fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
 }
 
 #[test]
-fn a_held_server_sends_no_mail_and_shows_it_to_its_operator_instead() {
+fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();
     let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];

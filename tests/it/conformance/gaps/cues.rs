@@ -15,7 +15,7 @@ fn path(cue: &Value) -> String {
 }
 
 #[test]
-fn a_new_cue_has_every_field_and_its_defaults() {
+fn a_new_cue_has_every_field_with_its_default() {
     let server = Server::on_clock(START);
     let user = server.user();
     let url = "http://127.0.0.1:9/hook";
@@ -52,7 +52,7 @@ fn a_new_cue_has_every_field_and_its_defaults() {
 }
 
 #[test]
-fn what_is_given_for_a_new_cue_is_what_is_shown() {
+fn a_new_cue_shows_the_given_values() {
     let server = Server::on_clock(START);
     let user = server.user();
     let once = "2026-02-01T12:00:00Z";
@@ -75,7 +75,7 @@ fn what_is_given_for_a_new_cue_is_what_is_shown() {
 }
 
 #[test]
-fn the_list_shows_twenty_unless_asked_for_others_and_only_the_callers() {
+fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
     let server = Server::on_clock(START);
     let (user, other) = (server.user(), server.user());
     let made: Vec<Value> = (0..25).map(|number| user.create(&worker(&format!("{number}")))).collect();
@@ -98,7 +98,7 @@ fn the_list_shows_twenty_unless_asked_for_others_and_only_the_callers() {
 }
 
 #[test]
-fn the_list_can_be_of_one_status() {
+fn cues_can_be_filtered_by_status() {
     let server = Server::on_clock(START);
     let user = server.user();
     let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
@@ -167,7 +167,7 @@ fn one_cue_shows_its_last_run_and_its_executions() {
 }
 
 #[test]
-fn a_patch_changes_what_it_names_and_nothing_else() {
+fn a_patch_changes_only_the_fields_it_names() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut expected = user.create(&json!({

@@ -28,7 +28,7 @@ fn worker(name: &str) -> Value {
 }
 
 #[test]
-fn health_shows_every_figure_and_workers_make_no_difference_to_it() {
+fn health_has_every_field_and_ignores_workers_in_its_status() {
     let server = Server::on_clock(START);
     let user = server.user();
     user.create(&worker("work"));
@@ -57,7 +57,7 @@ fn health_shows_every_figure_and_workers_make_no_difference_to_it() {
 }
 
 #[test]
-fn a_database_that_cannot_be_read_degrades_health_until_it_can() {
+fn an_unreadable_database_degrades_health_until_it_recovers() {
     let server = Server::on_clock(START);
     let client = server.client();
     let is = |status: &str, database: &str| {
@@ -102,7 +102,7 @@ const OPEN: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn every_endpoint_wants_a_key_but_those_that_are_open() {
+fn every_endpoint_requires_a_key_except_the_public_ones() {
     let server = Server::start(ALONE);
     let client = server.client();
     for (method, path) in KEYED {
@@ -119,7 +119,7 @@ fn every_endpoint_wants_a_key_but_those_that_are_open() {
 }
 
 #[test]
-fn the_version_stands_before_every_path_but_the_health_checks() {
+fn every_path_except_the_health_checks_has_the_version_prefix() {
     let server = Server::start(ALONE);
     let user = server.user();
     for (method, path) in KEYED.into_iter().chain(OPEN) {
@@ -135,7 +135,7 @@ fn the_version_stands_before_every_path_but_the_health_checks() {
 }
 
 #[test]
-fn each_plan_has_its_rate_and_its_name() {
+fn each_plan_has_its_rate_limit_and_name() {
     let server = Server::start(&["--dev", "--test-clock", START]);
     let user = server.client().register("ann@example.com");
     let db = server.db();
@@ -151,7 +151,7 @@ fn each_plan_has_its_rate_and_its_name() {
 }
 
 #[test]
-fn an_error_has_a_code_a_message_and_its_status_and_nothing_else() {
+fn an_error_has_exactly_code_message_and_status() {
     let server = Server::start(ALONE);
     let user = server.user();
     let outcome = format!("{SOME_EXECUTION}/outcome");
@@ -173,7 +173,7 @@ fn an_error_has_a_code_a_message_and_its_status_and_nothing_else() {
 }
 
 #[test]
-fn a_new_key_comes_with_a_message_and_ends_the_old_one() {
+fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
     let server = Server::start(ALONE);
     let user = server.user();
     let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);

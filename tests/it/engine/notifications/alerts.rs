@@ -23,7 +23,7 @@ fn count(user: &Client, alert_type: &str) -> usize {
 }
 
 #[test]
-fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
+fn the_third_consecutive_failure_raises_an_alert() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
@@ -54,7 +54,7 @@ fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
 }
 
 #[test]
-fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
+fn an_alert_is_deduplicated_for_five_minutes() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let user = server.user();
     let (cue, other) = (user.create(&hook(&receiver, quiet())), user.create(&hook(&receiver, quiet())));
@@ -75,7 +75,7 @@ fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
 }
 
 #[test]
-fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
+fn a_failure_streak_ends_with_a_success_and_counts_executions() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let user = server.user();
     let mut cue = hook(&receiver, quiet());
@@ -100,7 +100,7 @@ fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
 }
 
 #[test]
-fn executions_that_overlap_count_in_the_order_in_which_they_end() {
+fn overlapping_executions_count_in_the_order_of_their_ends() {
     let server = Server::on_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
@@ -115,7 +115,7 @@ fn executions_that_overlap_count_in_the_order_in_which_they_end() {
 }
 
 #[test]
-fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
+fn a_late_success_removes_the_failure_of_an_expired_claim_from_the_streak() {
     let server = Server::on_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
@@ -134,7 +134,7 @@ fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
 }
 
 #[test]
-fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
+fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
@@ -156,7 +156,7 @@ fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
 }
 
 #[test]
-fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
+fn a_verification_failure_alert_names_the_missing_evidence() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
@@ -183,7 +183,7 @@ fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
 }
 
 #[test]
-fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
+fn the_alert_list_is_newest_first_and_filtered() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let (user, other) = (server.user(), server.user());
     let cues: Vec<Value> = (0..2).map(|_| user.create(&hook(&receiver, quiet()))).collect();
@@ -218,7 +218,7 @@ fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
 }
 
 #[test]
-fn the_alert_webhook_is_set_shown_and_taken_away() {
+fn the_alert_webhook_can_be_set_shown_and_removed() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
@@ -243,7 +243,7 @@ fn the_alert_webhook_is_set_shown_and_taken_away() {
 }
 
 #[test]
-fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
+fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     let old = secret(&user, "alert-webhook");
@@ -262,7 +262,7 @@ fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
 }
 
 #[test]
-fn alerts_and_their_secret_want_a_key() {
+fn alerts_and_the_alert_secret_require_a_key() {
     let server = Server::start(ALONE);
     for (method, path) in [
         ("GET", "/v1/alerts"),

@@ -64,7 +64,7 @@ fn tell(world: &World) -> Vec<WebhookRequest> {
 }
 
 #[test]
-fn a_notice_is_stored_with_the_failure_and_outlives_process_and_cue() {
+fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 1);
     assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
@@ -80,7 +80,7 @@ fn a_notice_is_stored_with_the_failure_and_outlives_process_and_cue() {
 }
 
 #[test]
-fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
+fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     let other = world.cue("http://127.0.0.1:1/hook");
     world.sql(
@@ -106,7 +106,7 @@ fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
 }
 
 #[test]
-fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
+fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
@@ -124,7 +124,7 @@ fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
 }
 
 #[test]
-fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
+fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
     for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
     {
         let (world, cue) = world("http://127.0.0.1:2/told");
@@ -136,7 +136,7 @@ fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
 }
 
 #[test]
-fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
+fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     fail(&world, cue, 2);
     let (webhook_client, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
@@ -155,7 +155,7 @@ fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
+fn an_unreadable_or_unrecordable_row_blocks_no_other() {
     for poison in [
         "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
         "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
@@ -191,7 +191,7 @@ fn a_pass_over_an_empty_outbox_writes_nothing() {
 }
 
 #[test]
-fn two_mails_are_under_way_and_no_more() {
+fn at_most_two_mails_are_sent_at_a_time() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
     fail(&world, cue, 5);
@@ -205,7 +205,7 @@ fn two_mails_are_under_way_and_no_more() {
 }
 
 #[test]
-fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
+fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
     let (world, cue) = world("http://127.0.0.1:2/told");
     world.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
     let id = world.run(cue);

@@ -9,7 +9,7 @@ use crate::support::receiver::{Reaction, Recorder};
 use crate::support::server::{ALONE, Server, until};
 
 #[test]
-fn the_last_failure_is_posted_signed_and_before_the_clock_answers() {
+fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     let mut cue = hook(&receiver, json!({"email": false, "webhook": told.url(), "pause": true}));
@@ -41,7 +41,7 @@ fn the_last_failure_is_posted_signed_and_before_the_clock_answers() {
 }
 
 #[test]
-fn a_delivery_without_an_answer_has_no_status() {
+fn a_delivery_without_a_response_has_no_status() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     receiver.react(Reaction::HangUp);
@@ -52,7 +52,7 @@ fn a_delivery_without_an_answer_has_no_status() {
 }
 
 #[test]
-fn a_workers_failure_is_posted_with_its_own_words_and_a_lost_claim_with_ours() {
+fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
     let (server, told) = (Server::on_clock(START), Recorder::start());
     let user = server.user();
     let cue = user.create(&work(json!({"webhook": told.url()})));
@@ -76,7 +76,7 @@ fn a_workers_failure_is_posted_with_its_own_words_and_a_lost_claim_with_ours() {
 }
 
 #[test]
-fn a_fire_and_a_replay_are_told_of_like_any_execution() {
+fn failures_of_manual_runs_and_replays_are_notified() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
@@ -90,7 +90,7 @@ fn a_fire_and_a_replay_are_told_of_like_any_execution() {
 }
 
 #[test]
-fn both_secrets_sign_for_a_day_after_a_rotation() {
+fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
@@ -106,7 +106,7 @@ fn both_secrets_sign_for_a_day_after_a_rotation() {
 }
 
 #[test]
-fn a_notice_is_tried_again_under_one_id_until_it_is_taken() {
+fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.user();
     told.first([Reaction::Status(503), Reaction::HangUp]);
@@ -122,7 +122,7 @@ fn a_notice_is_tried_again_under_one_id_until_it_is_taken() {
 }
 
 #[test]
-fn a_notice_that_nobody_takes_is_given_up_and_the_log_says_so_without_the_path() {
+fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), failing());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -138,7 +138,7 @@ fn a_notice_that_nobody_takes_is_given_up_and_the_log_says_so_without_the_path()
 }
 
 #[test]
-fn a_receiver_of_notices_that_hangs_holds_up_no_delivery() {
+fn a_hanging_notification_receiver_delays_no_delivery() {
     let (server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
     let user = server.user();
     told.react(Reaction::Hang);
@@ -160,7 +160,7 @@ fn a_receiver_of_notices_that_hangs_holds_up_no_delivery() {
 }
 
 #[test]
-fn a_notice_that_a_crash_cut_short_is_told_again_after_it() {
+fn a_notification_interrupted_by_a_crash_is_sent_again() {
     let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
     let user = server.user();
     told.react(Reaction::Hang);
@@ -186,7 +186,7 @@ fn a_notice_that_a_crash_cut_short_is_told_again_after_it() {
 }
 
 #[test]
-fn a_stop_lets_the_notice_under_way_end_and_keeps_the_others() {
+fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
     let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
     let user = server.user();
     told.react(Reaction::Hang);
@@ -212,7 +212,7 @@ fn a_stop_lets_the_notice_under_way_end_and_keeps_the_others() {
 }
 
 #[test]
-fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
+fn a_notification_url_at_a_blocked_address_is_never_reached() {
     let (server, told) = (
         Server::start(&["--registration", "open", "--limits", "off", "--test-clock", START]),
         Recorder::start(),
@@ -233,7 +233,7 @@ fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
 }
 
 #[test]
-fn a_disabled_user_and_a_run_that_the_quota_refused_are_told_nothing() {
+fn disabled_users_and_runs_over_quota_cause_no_notification() {
     let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));

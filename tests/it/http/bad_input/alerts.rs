@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Case, check, server};
 
 #[test]
-fn the_filters_of_alerts_are_checked() {
+fn alert_filters_are_validated() {
     let get = |query: &str| Case::get(&format!("/v1/alerts?{query}"));
     check(
         &server().user(),
@@ -29,7 +29,7 @@ fn the_filters_of_alerts_are_checked() {
 }
 
 #[test]
-fn what_is_changed_of_an_account_is_checked() {
+fn account_changes_are_validated() {
     let patch = |body: Value| Case::new("PATCH", "/v1/auth/me", &body).named(&body.to_string());
     let url = |url: &str| patch(json!({"alert_webhook_url": url})).refused(400, "invalid_callback_url");
     let server = server();

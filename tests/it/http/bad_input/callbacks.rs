@@ -79,7 +79,7 @@ fn header(name: &str, value: Value) -> Case {
 }
 
 #[test]
-fn what_is_no_absolute_http_url_is_refused() {
+fn only_absolute_http_urls_are_accepted() {
     let urls = [
         "",
         " ",
@@ -133,7 +133,7 @@ fn what_is_no_absolute_http_url_is_refused() {
 }
 
 #[test]
-fn addresses_that_are_not_public_are_refused_in_every_notation() {
+fn non_public_addresses_are_refused_in_every_notation() {
     let server = server();
     let user = server.user();
     let cue = format!("/v1/cues/{}", user.create(&super::good_cue())["id"].as_str().unwrap());
@@ -155,7 +155,7 @@ fn addresses_that_are_not_public_are_refused_in_every_notation() {
 }
 
 #[test]
-fn methods_and_headers_that_a_delivery_cannot_carry_are_refused() {
+fn unusable_callback_methods_and_headers_are_refused() {
     let own = [
         "Host",
         "content-length",

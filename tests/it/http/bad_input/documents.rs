@@ -27,7 +27,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn what_is_no_json_is_told_apart_from_what_is_no_object() {
+fn invalid_json_and_non_objects_have_different_errors() {
     let broken: &[(&str, &[u8])] = &[
         ("empty", b""),
         ("blank", b"  \n"),
@@ -55,7 +55,7 @@ fn what_is_no_json_is_told_apart_from_what_is_no_object() {
 }
 
 #[test]
-fn values_that_cannot_be_kept_as_they_are_are_refused() {
+fn values_that_cannot_be_stored_exactly_are_refused() {
     let values: &[(&str, &[u8])] = &[
         ("NaN", b"NaN"),
         ("Infinity", b"-Infinity"),
@@ -92,7 +92,7 @@ fn values_that_cannot_be_kept_as_they_are_are_refused() {
 }
 
 #[test]
-fn a_payload_is_an_object_of_at_most_a_mebibyte() {
+fn a_payload_is_an_object_of_at_most_one_mebibyte() {
     let sized = |name: &str, bytes: usize| {
         let text = "x".repeat(bytes - "{\"a\":\"\"}".len());
         Case::cue("payload", json!({ "a": text })).named(name)

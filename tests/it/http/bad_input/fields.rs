@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Case, check, server};
 
 #[test]
-fn the_fields_of_a_new_cue_are_checked_one_by_one() {
+fn every_field_of_a_new_cue_is_validated() {
     check(
         &server().user(),
         [
@@ -51,7 +51,7 @@ fn the_fields_of_a_new_cue_are_checked_one_by_one() {
 }
 
 #[test]
-fn a_422_names_every_problem_at_once() {
+fn a_422_lists_every_problem() {
     let cue = json!({
         "schedule": {"type": "hourly"}, "callback": {"url": "https://hooks.example.com/cue"},
         "transport": "pigeon", "retry": {"max_attempts": 99}, "payload": [],
@@ -73,7 +73,7 @@ fn a_422_names_every_problem_at_once() {
 }
 
 #[test]
-fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
+fn unknown_fields_warn_on_create_and_are_refused_on_patch() {
     let server = server();
     let user = server.user();
     let created = user.create(&super::changed(super::good_cue(), "colour", Some(json!("red"))));
@@ -130,7 +130,7 @@ fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
 }
 
 #[test]
-fn what_a_create_ignores_is_named_wherever_it_stands() {
+fn ignored_fields_of_a_create_are_named_at_every_level() {
     let server = server();
     let user = server.user();
     for (field, value, named) in [
@@ -148,7 +148,7 @@ fn what_a_create_ignores_is_named_wherever_it_stands() {
 }
 
 #[test]
-fn a_refusal_names_the_field_that_it_is_about() {
+fn an_error_names_its_field() {
     let server = server();
     let user = server.user();
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(json!("nowhere")));
@@ -169,7 +169,7 @@ fn a_refusal_names_the_field_that_it_is_about() {
 }
 
 #[test]
-fn queries_are_checked() {
+fn query_parameters_are_validated() {
     let server = server();
     let user = server.user();
     let cue = user.create(&super::good_cue());
@@ -214,7 +214,7 @@ fn queries_are_checked() {
 }
 
 #[test]
-fn what_workers_send_is_checked() {
+fn worker_requests_are_validated() {
     let server = server();
     let user = server.user();
     let work =
@@ -270,7 +270,7 @@ fn what_workers_send_is_checked() {
 }
 
 #[test]
-fn what_is_said_of_an_outcome_is_checked() {
+fn outcome_fields_are_validated() {
     let server = server();
     let user = server.user();
     let cue = user.create(&super::good_cue());
@@ -339,7 +339,7 @@ fn what_is_said_of_an_outcome_is_checked() {
 }
 
 #[test]
-fn registration_needs_an_address_that_is_new() {
+fn registration_requires_a_new_valid_address() {
     let server = server();
     let anyone = server.client();
     anyone.register("known@example.com");

@@ -7,7 +7,7 @@ use super::{Case, check, good_cue, server};
 const SOME_UUID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 #[test]
-fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
+fn paths_and_methods_are_checked_before_the_key() {
     let server = server();
     let cue = "/v1/cues/cue_0123456789ab";
     let rows = |keyless: bool| {
@@ -45,7 +45,7 @@ fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
 }
 
 #[test]
-fn a_wrong_method_is_told_with_the_right_ones() {
+fn a_wrong_method_lists_the_allowed_ones() {
     let server = server();
     let allowed = |method: &str, path: &str| {
         let answer = server.client().call(method, path, &[], b"").unwrap();
@@ -62,7 +62,7 @@ fn a_wrong_method_is_told_with_the_right_ones() {
 }
 
 #[test]
-fn without_a_good_key_there_is_nothing() {
+fn a_missing_or_invalid_key_gets_401() {
     let server = server();
     let user = server.user();
     let key = user.key().to_owned();
@@ -98,7 +98,7 @@ fn without_a_good_key_there_is_nothing() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_another_users_look_the_same() {
+fn missing_resources_and_those_of_other_users_are_indistinguishable() {
     let server = server();
     let (owner, stranger) = (server.user(), server.user());
     let cue = owner.create(&good_cue());
@@ -161,7 +161,7 @@ fn what_is_not_there_and_what_is_another_users_look_the_same() {
 }
 
 #[test]
-fn what_is_there_in_another_state_is_a_conflict() {
+fn a_resource_in_another_state_is_a_conflict() {
     let server = server();
     let user = server.user();
     let cue = user.create(&json!({

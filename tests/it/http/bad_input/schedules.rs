@@ -22,7 +22,7 @@ fn schedule(value: Value) -> Case {
 }
 
 #[test]
-fn cron_lines_that_cannot_be_read_or_never_come_true_are_invalid_schedules() {
+fn invalid_or_never_matching_crons_are_invalid_schedules() {
     let lines = [
         "",
         " ",
@@ -79,7 +79,7 @@ fn cron_lines_that_cannot_be_read_or_never_come_true_are_invalid_schedules() {
 }
 
 #[test]
-fn a_message_about_a_cron_line_names_the_field() {
+fn a_cron_error_names_the_field() {
     let server = server();
     let client = server.user();
     for (line, field) in [
@@ -97,7 +97,7 @@ fn a_message_about_a_cron_line_names_the_field() {
 }
 
 #[test]
-fn instants_that_cannot_be_read_or_have_passed_are_invalid_schedules() {
+fn invalid_or_past_instants_are_invalid_schedules() {
     let instants = [
         "",
         "tomorrow",
@@ -122,7 +122,7 @@ fn instants_that_cannot_be_read_or_have_passed_are_invalid_schedules() {
 }
 
 #[test]
-fn unknown_zones_and_faulty_schedules_are_told_apart() {
+fn unknown_zones_and_invalid_schedules_have_different_codes() {
     let zones = ["", "Mars/Olympus", "UTC+25", "../../etc/passwd", "Europe", "Europe/Berlin ", "CET-1CEST"];
     let rows = zones.map(|name| zone(name).refused(400, "invalid_timezone"));
     let shapes = [
@@ -151,7 +151,7 @@ fn unknown_zones_and_faulty_schedules_are_told_apart() {
 }
 
 #[test]
-fn a_preview_refuses_what_a_create_refuses() {
+fn a_preview_validates_like_a_create() {
     let preview = |schedule: Value| Case::post("/v1/schedule/preview", &json!({ "schedule": schedule }));
     check(
         &server().user(),

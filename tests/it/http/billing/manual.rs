@@ -85,7 +85,7 @@ fn cue(number: usize) -> Value {
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let server = server();
     let user = server.user();
     (0..10).for_each(|number| drop(user.create(&cue(number))));
@@ -144,7 +144,7 @@ fn stored_interval(server: &Server) -> Option<String> {
 }
 
 #[test]
-fn what_cannot_be_bought_is_refused() {
+fn invalid_purchases_are_refused() {
     let server = server();
     let user = server.user();
     let buy = |body: &Value| user.post("/v1/billing/checkout", body);
@@ -164,7 +164,7 @@ fn what_cannot_be_bought_is_refused() {
 }
 
 #[test]
-fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
+fn a_plan_absent_from_the_table_cannot_be_bought() {
     let folder = tempfile::tempdir().unwrap();
     let plans = folder.path().join("plans.json");
     let table = r#"{"free": {"cues": 1, "executions": 1, "requests_per_minute": 100},
@@ -179,7 +179,7 @@ fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
 }
 
 #[test]
-fn a_link_can_be_used_once_and_for_a_day() {
+fn a_checkout_link_works_once_within_a_day() {
     let server = server();
     let user = server.user();
     let first = checkout(&server, &user, "pro", "monthly");
@@ -216,7 +216,7 @@ fn a_link_to_the_plan_lasts_a_day() {
 }
 
 #[test]
-fn tokens_cannot_be_guessed_and_are_not_stored() {
+fn billing_tokens_are_random_and_not_stored() {
     let server = server();
     let user = server.user();
     let token = checkout(&server, &user, "pro", "monthly");
@@ -236,7 +236,7 @@ fn tokens_cannot_be_guessed_and_are_not_stored() {
 }
 
 #[test]
-fn a_later_request_takes_the_place_of_one_that_waits() {
+fn a_later_request_replaces_a_pending_one() {
     let server = server();
     let user = server.user();
     let (first, second) =
@@ -273,7 +273,7 @@ fn a_request_is_decided_once() {
 }
 
 #[test]
-fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits() {
+fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
     let server = Server::start(&["--dev", "--limits", "off", "--default-plan", "scale"]);
     let user = server.user();
     (0..101).for_each(|number| drop(user.create(&cue(number))));
@@ -288,7 +288,7 @@ fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_is_accounted_for() {
+fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
     let world = World::new();
     let user = world.user("u");
     let cues: Vec<i64> = (0..3).map(|_| world.worker_cue(user, |_| ()).key).collect();
@@ -303,7 +303,7 @@ fn what_a_paused_cue_was_due_for_is_accounted_for() {
 }
 
 #[test]
-fn cancelling_takes_back_a_request_that_waits() {
+fn cancelling_withdraws_a_pending_request() {
     let server = server();
     let user = server.user();
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -316,7 +316,7 @@ fn cancelling_takes_back_a_request_that_waits() {
 }
 
 #[test]
-fn the_links_of_a_disabled_user_lead_nowhere() {
+fn the_links_of_a_disabled_user_are_invalid() {
     let server = server();
     let user = server.client().register("gone@example.com");
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -335,7 +335,7 @@ fn the_links_of_a_disabled_user_lead_nowhere() {
 }
 
 #[test]
-fn links_that_are_never_used_do_not_pile_up() {
+fn unused_links_are_deleted() {
     let server = server();
     let user = server.user();
     let tokens: Vec<String> = (0..12).map(|_| checkout(&server, &user, "pro", "monthly")).collect();
@@ -356,7 +356,7 @@ fn links_that_are_never_used_do_not_pile_up() {
 }
 
 #[test]
-fn pages_have_their_headers_and_show_values_as_text() {
+fn billing_pages_have_security_headers_and_escape_values() {
     let server = server();
     let user = server.client().register("a&b'c@example.com");
     let token = checkout(&server, &user, "pro", "monthly");

@@ -59,7 +59,7 @@ fn cue(name: &str) -> Value {
 }
 
 #[test]
-fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
+fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -93,7 +93,7 @@ fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
 }
 
 #[test]
-fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
+fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -118,7 +118,7 @@ fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -174,7 +174,7 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
 }
 
 #[test]
-fn each_event_counts_once() {
+fn each_stripe_event_is_processed_once() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -188,7 +188,7 @@ fn each_event_counts_once() {
 }
 
 #[test]
-fn events_may_come_in_any_order() {
+fn stripe_events_are_accepted_in_any_order() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -207,7 +207,7 @@ fn events_may_come_in_any_order() {
 }
 
 #[test]
-fn an_end_that_is_told_before_the_purchase_is_an_end() {
+fn a_cancellation_received_before_the_purchase_counts() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -217,7 +217,7 @@ fn an_end_that_is_told_before_the_purchase_is_an_end() {
 }
 
 #[test]
-fn a_subscription_names_its_account_itself() {
+fn a_subscription_is_matched_by_its_own_metadata() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -228,7 +228,7 @@ fn a_subscription_names_its_account_itself() {
 }
 
 #[test]
-fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
+fn the_second_subscription_remains_when_the_first_ends() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -243,7 +243,7 @@ fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
 }
 
 #[test]
-fn what_is_not_signed_by_the_provider_just_now_is_refused() {
+fn unsigned_or_stale_stripe_events_are_refused() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -271,7 +271,7 @@ fn what_is_not_signed_by_the_provider_just_now_is_refused() {
 }
 
 #[test]
-fn events_that_change_nothing_are_taken_and_logged() {
+fn stripe_events_without_effect_are_accepted_and_logged() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -291,7 +291,7 @@ fn events_that_change_nothing_are_taken_and_logged() {
 }
 
 #[test]
-fn a_provider_that_fails_is_a_bad_gateway_and_the_log_says_why_without_secrets() {
+fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
     let provider = Provider::start();
     let server = provider.server();
     let account = Account::of(&server);
@@ -309,7 +309,7 @@ fn a_provider_that_fails_is_a_bad_gateway_and_the_log_says_why_without_secrets()
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
+fn an_unreachable_provider_is_a_502() {
     let server = {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", gone.local_addr().unwrap());
@@ -320,7 +320,7 @@ fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
 }
 
 #[test]
-fn a_provider_that_hangs_is_left_when_its_time_is_over() {
+fn a_hanging_provider_is_cut_by_the_timeout() {
     let provider = Provider::start();
     provider.set(Mood::Hanging);
     let stripe = Stripe::new(StripeConfig {
@@ -337,7 +337,7 @@ fn a_provider_that_hangs_is_left_when_its_time_is_over() {
 }
 
 #[test]
-fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
+fn an_incomplete_stripe_configuration_refuses_to_start() {
     let serve = |flags: &[&str]| {
         let output = run(&[&["serve", "--ephemeral"], flags].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -359,7 +359,7 @@ fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
 }
 
 #[test]
-fn the_pages_of_manual_billing_lead_nowhere_while_a_provider_takes_the_money() {
+fn manual_billing_pages_are_absent_under_stripe() {
     let provider = Provider::start();
     let server = provider.server();
     for path in ["/billing/checkout?token=x", "/billing/portal?token=x"] {

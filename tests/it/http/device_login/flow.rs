@@ -84,7 +84,7 @@ pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer 
 }
 
 #[test]
-fn a_device_gets_its_key_once_after_its_owner_confirmed_the_mailed_link() {
+fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
     let desk = Desk::open(ALONE);
     let made = desk.client().post(CODE, &json!({})).expect(201);
     let code = made["device_code"].as_str().unwrap();
@@ -118,7 +118,7 @@ fn a_device_gets_its_key_once_after_its_owner_confirmed_the_mailed_link() {
 }
 
 #[test]
-fn the_link_can_be_posted_as_it_stands() {
+fn the_link_can_be_posted_with_its_query() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");
@@ -127,7 +127,7 @@ fn the_link_can_be_posted_as_it_stands() {
 }
 
 #[test]
-fn a_link_works_once_and_only_the_newest() {
+fn only_the_newest_link_works_and_only_once() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let (first, second) = (desk.mail(&code, "ann@example.com"), desk.mail(&code, "ann@example.com"));
@@ -146,7 +146,7 @@ fn a_link_works_once_and_only_the_newest() {
 }
 
 #[test]
-fn codes_and_links_end_after_15_minutes() {
+fn codes_and_links_expire_after_15_minutes() {
     let desk = Desk::open(ALONE);
     let (code, approved) = (desk.code(), desk.code());
     let mail = desk.mail(&code, "ann@example.com");
@@ -166,7 +166,7 @@ fn codes_and_links_end_after_15_minutes() {
 }
 
 #[test]
-fn a_code_that_never_was_is_expired_and_takes_no_address() {
+fn an_unknown_code_is_expired_and_accepts_no_address() {
     let desk = Desk::open(ALONE);
     for code in ["never-was", "", "<script>"] {
         assert_eq!(desk.poll(code), json!({"status": "expired"}));
@@ -178,7 +178,7 @@ fn a_code_that_never_was_is_expired_and_takes_no_address() {
 }
 
 #[test]
-fn a_device_may_bring_its_own_code_which_must_be_free_and_well_formed() {
+fn a_device_may_choose_an_unused_valid_code() {
     let desk = Desk::open(ALONE);
     let own = json!({"device_code": "My-Laptop-1"});
     assert_eq!(desk.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
@@ -194,7 +194,7 @@ fn a_device_may_bring_its_own_code_which_must_be_free_and_well_formed() {
 }
 
 #[test]
-fn a_known_user_gets_one_more_key_named_after_the_device() {
+fn a_known_user_gets_an_additional_key_named_after_the_device() {
     let desk = Desk::open(ALONE);
     let user = desk.client().register("ann@example.com");
     let code = desk.code();
@@ -209,7 +209,7 @@ fn a_known_user_gets_one_more_key_named_after_the_device() {
 }
 
 #[test]
-fn while_registration_is_closed_an_unknown_address_gets_the_same_answers_and_no_mail() {
+fn closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail() {
     let desk = Desk::open(&["--registration", "closed"]);
     let db = desk.server.db();
     run(&["user", "add", "ann@example.com", "--db", db.to_str().unwrap()]);
@@ -238,7 +238,7 @@ fn while_registration_is_closed_an_unknown_address_gets_the_same_answers_and_no_
 }
 
 #[test]
-fn the_first_user_closes_registration_behind_it_whoever_holds_a_link() {
+fn the_first_user_closes_registration_even_for_holders_of_a_link() {
     let desk = Desk::open(&[]);
     let (first, second) = (desk.code(), desk.code());
     let mails = (desk.mail(&first, "ann@example.com"), desk.mail(&second, "bob@example.com"));
@@ -251,7 +251,7 @@ fn the_first_user_closes_registration_behind_it_whoever_holds_a_link() {
 }
 
 #[test]
-fn a_user_who_is_disabled_after_the_confirmation_gets_no_key() {
+fn a_user_disabled_after_the_confirmation_gets_no_key() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");
@@ -261,7 +261,7 @@ fn a_user_who_is_disabled_after_the_confirmation_gets_no_key() {
 }
 
 #[test]
-fn of_polls_at_the_same_time_one_gets_the_key() {
+fn of_concurrent_polls_exactly_one_gets_the_key() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");

@@ -43,7 +43,7 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_and_had_not_fired_is_accounted_for() {
+fn due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed() {
     let world = World::new();
     let user = world.user("ada");
     let cues = [(); 3].map(|()| world.worker_cue(user, |_| ()).key);
@@ -64,7 +64,7 @@ fn ends(server: &Server) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any_more() {
+fn a_disabled_users_keys_cues_and_deliveries_stop() {
     let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
@@ -97,7 +97,7 @@ fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any
 }
 
 #[test]
-fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
+fn a_running_attempt_of_a_disabled_user_is_not_retried() {
     let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);

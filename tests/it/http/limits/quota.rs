@@ -36,7 +36,7 @@ fn states(user: &Client, cue: &Value) -> (usize, usize) {
 }
 
 #[test]
-fn from_eighty_percent_on_every_response_to_the_user_warns() {
+fn responses_warn_from_80_percent_of_the_quota_on() {
     let server = Plans::small().server();
     let (user, other) = (server.user(), server.user());
     let cue = user.create(&worker("0 0 1 1 *"));
@@ -56,7 +56,7 @@ fn from_eighty_percent_on_every_response_to_the_user_warns() {
 }
 
 #[test]
-fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until_the_month_ends() {
+fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
     let (server, receiver) = (Plans::small().server(), Recorder::start());
     let user = server.user();
     let mut cue = worker("0 * * * *");
@@ -93,7 +93,7 @@ fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until
 }
 
 #[test]
-fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
+fn a_plan_change_ends_the_grace_period_and_the_block() {
     let plans = Plans::small();
     let server = plans.server();
     let user = server.user();
@@ -122,7 +122,7 @@ fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
 }
 
 #[test]
-fn without_limits_nothing_is_blocked_and_all_is_counted() {
+fn without_limits_everything_runs_and_is_counted() {
     let server = crate::support::server::Server::on_clock(super::START);
     let user = server.user();
     let cue = user.create(&worker("* * * * *"));

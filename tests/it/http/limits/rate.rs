@@ -27,7 +27,7 @@ fn refused(answer: &Answer) -> i64 {
 }
 
 #[test]
-fn sixty_requests_pass_the_61st_is_refused_and_passes_when_the_window_has_slid() {
+fn the_61st_request_is_refused_until_the_window_slides() {
     let server = limited();
     let user = server.user();
     for count in 1..=60 {
@@ -52,7 +52,7 @@ fn sixty_requests_pass_the_61st_is_refused_and_passes_when_the_window_has_slid()
 }
 
 #[test]
-fn on_the_machines_own_clock_a_refused_caller_passes_after_a_minute_and_not_before() {
+fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
     let plans = Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
     let server = Server::start(&["--dev", "--plans", &plans.path()]);
     let user = server.user();
@@ -75,7 +75,7 @@ fn on_the_machines_own_clock_a_refused_caller_passes_after_a_minute_and_not_befo
 }
 
 #[test]
-fn the_keys_of_a_user_share_its_window_and_other_users_have_their_own() {
+fn the_keys_of_a_user_share_one_rate_window() {
     let server = limited();
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
@@ -86,7 +86,7 @@ fn the_keys_of_a_user_share_its_window_and_other_users_have_their_own() {
 }
 
 #[test]
-fn every_answer_counts_and_the_rate_comes_before_the_body() {
+fn every_request_counts_and_the_rate_is_checked_before_the_body() {
     let server = limited();
     let user = server.user();
     for left in (0..60).rev() {
@@ -106,7 +106,7 @@ fn every_answer_counts_and_the_rate_comes_before_the_body() {
 }
 
 #[test]
-fn who_shows_no_valid_key_shares_sixty_a_minute_per_address_whatever_the_limits_say() {
+fn requests_without_a_valid_key_share_sixty_a_minute_per_address() {
     for flags in
         [&["--dev", "--test-clock", super::START][..], &[ALONE, &["--test-clock", super::START]].concat()]
     {
@@ -130,7 +130,7 @@ fn who_shows_no_valid_key_shares_sixty_a_minute_per_address_whatever_the_limits_
 }
 
 #[test]
-fn health_and_the_test_clock_are_never_refused_do_not_count_and_say_the_truth() {
+fn health_and_the_test_clock_are_not_rate_limited() {
     let server = limited();
     let nobody = server.client();
     for _ in 0..100 {
@@ -151,7 +151,7 @@ fn health_and_the_test_clock_are_never_refused_do_not_count_and_say_the_truth() 
 }
 
 #[test]
-fn without_limits_a_user_is_shown_a_number_to_divide_by_and_never_refused() {
+fn without_limits_the_shown_limit_is_a_billion() {
     let server = Server::on_clock(super::START);
     let user = server.user();
     for _ in 0..100 {
@@ -163,7 +163,7 @@ fn without_limits_a_user_is_shown_a_number_to_divide_by_and_never_refused() {
 }
 
 #[test]
-fn a_new_plans_rate_is_in_force_on_the_next_request() {
+fn the_rate_of_a_new_plan_applies_to_the_next_request() {
     let server = limited();
     let user = server.user();
     let email = email(&user);

@@ -90,7 +90,7 @@ async fn every_response_carries_the_same_headers_and_every_error_the_same_body()
 }
 
 #[tokio::test]
-async fn a_page_carries_the_headers_of_a_page() {
+async fn pages_have_their_security_headers() {
     let response = World::start().await.ask(&get("/page")).await;
     assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
@@ -99,7 +99,7 @@ async fn a_page_carries_the_headers_of_a_page() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_the_callers_only_if_it_can_do_no_harm() {
+async fn a_client_request_id_is_kept_only_if_it_is_safe() {
     let world = World::start().await;
     let ask = async |id: &str| {
         world.ask(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost"))).await
@@ -116,7 +116,7 @@ async fn a_request_id_is_the_callers_only_if_it_can_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn a_wrong_method_gets_an_allow_header() {
     let world = World::start().await;
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
         let response = world.ask(&get("/items/a").replace("GET", method)).await;
@@ -125,7 +125,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[tokio::test]
-async fn head_is_get_without_its_body() {
+async fn head_returns_the_headers_of_get_without_a_body() {
     let mut wire = World::start().await.connect().await;
     wire.send(&get("/items/a")).await;
     let mut expected = wire.response().await;
@@ -145,7 +145,7 @@ async fn head_is_get_without_its_body() {
 }
 
 #[tokio::test]
-async fn a_connection_takes_request_after_request_and_several_at_once() {
+async fn a_connection_serves_sequential_and_pipelined_requests() {
     let mut wire = World::start().await.connect().await;
     for id in ["a", "b"] {
         wire.send(&get(&format!("/items/{id}"))).await;
@@ -160,7 +160,7 @@ async fn a_connection_takes_request_after_request_and_several_at_once() {
 }
 
 #[tokio::test]
-async fn nonsense_after_a_good_request_is_answered_like_any_error() {
+async fn malformed_bytes_after_a_valid_request_get_a_400() {
     let mut wire = World::start().await.connect().await;
     wire.send(&get("/items/1")).await;
     assert_eq!(wire.response().await.status, 200);
@@ -172,7 +172,7 @@ async fn nonsense_after_a_good_request_is_answered_like_any_error() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_declared_too_large_is_refused_before_it_is_sent() {
+async fn a_body_declared_too_large_is_refused_before_it_is_sent() {
     let world = World::start().await;
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut wire = world.connect().await;
@@ -188,19 +188,19 @@ async fn a_body_that_is_declared_too_large_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_its_whole_large_body_first_still_gets_the_answer() {
+async fn a_client_that_sends_a_large_body_first_still_gets_the_response() {
     let response = World::start().await.ask(&post("/echo", &"x".repeat(4_000_000))).await;
     assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
 }
 
 #[tokio::test]
-async fn a_body_at_the_limit_is_taken() {
+async fn a_body_at_the_limit_is_accepted() {
     let response = World::start().await.ask(&post("/echo", &"x".repeat(2_097_152))).await;
     assert_eq!(response.json()["length"], 2_097_152);
 }
 
 #[tokio::test]
-async fn a_chunked_body_is_refused_when_it_has_become_too_large() {
+async fn a_chunked_body_is_refused_once_it_exceeds_the_limit() {
     let world = World::start().await;
     let head = "POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut wire = world.connect().await;
@@ -213,7 +213,7 @@ async fn a_chunked_body_is_refused_when_it_has_become_too_large() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_told_to_go_on() {
+async fn expect_continue_gets_100_continue() {
     let mut wire = World::start().await.connect().await;
     wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
     assert_eq!(wire.response().await.status, 100);
@@ -222,7 +222,7 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_refused_request_with_its_body_leaves_the_connection_usable() {
+async fn a_refused_request_with_a_body_keeps_the_connection_usable() {
     let mut wire = World::start().await.connect().await;
     wire.send(&post("/nowhere", "some body")).await;
     assert_eq!(wire.response().await.status, 404);
@@ -231,7 +231,7 @@ async fn a_refused_request_with_its_body_leaves_the_connection_usable() {
 }
 
 #[tokio::test]
-async fn a_panic_is_one_requests_500_and_nothing_more() {
+async fn a_panic_fails_only_its_request_with_500() {
     let mut wire = World::start().await.connect().await;
     wire.send(&get("/panic")).await;
     let response = wire.response().await;

@@ -77,7 +77,7 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn stopping_lets_a_stream_end_and_closes_the_connection() {
+async fn a_stop_lets_a_stream_finish_and_closes_the_connection() {
     let config = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
     let mut world = World::with(config).await;
     let (mut sender, connection) = connect(&world).await;

@@ -14,13 +14,13 @@ const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(300);
 
 #[tokio::test]
-async fn a_connection_that_sends_nothing_is_closed_without_a_word() {
+async fn a_silent_connection_is_closed_without_a_response() {
     let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     assert_eq!(world.connect().await.rest().await, "");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_answered_408() {
+async fn an_incomplete_head_gets_408() {
     let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     for good_ones in [0, 1] {
         let mut wire = world.connect().await;
@@ -37,7 +37,7 @@ async fn a_head_that_does_not_end_is_answered_408() {
 }
 
 #[tokio::test]
-async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
+async fn a_later_head_has_the_same_timeout_as_the_first() {
     let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send(&get("/items/a")).await;
@@ -49,7 +49,7 @@ async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
 }
 
 #[tokio::test]
-async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
+async fn a_slowly_sent_head_has_the_same_timeout() {
     let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send("GET /items/a HTTP/1.1\r\n").await;
@@ -73,7 +73,7 @@ async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_is_answered_408() {
+async fn an_incomplete_body_gets_408() {
     let world = World::with(HttpLimits { request_time: SHORT, ..HttpLimits::default() }).await;
     let mut wire = world.connect().await;
     wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12").await;
@@ -84,7 +84,7 @@ async fn a_body_that_does_not_end_is_answered_408() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
+async fn the_idle_timeout_is_longer_than_the_head_timeout() {
     let config = HttpLimits { header_time: SHORT, idle_time: SHORT * 4, ..HttpLimits::default() };
     let mut wire = World::with(config).await.connect().await;
     wire.send(&get("/items/a")).await;
@@ -95,7 +95,7 @@ async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
     let world =
         World::with(HttpLimits { max_connections: 1, request_time: SHORT, ..HttpLimits::default() }).await;
     let mut deaf = world.connect().await;
@@ -105,7 +105,7 @@ async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
 }
 
 #[tokio::test]
-async fn no_more_connections_are_served_at_once_than_the_bound() {
+async fn concurrent_connections_stay_within_the_limit() {
     let world = World::with(HttpLimits { max_connections: 3, ..HttpLimits::default() }).await;
     let request = get("/crowd").replace("Host: x", "Connection: close");
     let mut clients = Vec::new();
@@ -121,7 +121,7 @@ async fn no_more_connections_are_served_at_once_than_the_bound() {
 }
 
 #[tokio::test]
-async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
+async fn at_the_limit_a_new_connection_closes_the_least_used_one() {
     let config = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
     let world = World::with(config).await;
     let (mut half, mut kept, mut silent) =
@@ -144,7 +144,7 @@ async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
 }
 
 #[tokio::test]
-async fn stopping_ends_long_polls_and_closes_idle_connections() {
+async fn a_stop_ends_long_polls_and_closes_idle_connections() {
     let mut world = World::with(HttpLimits { drain_time: LONG, ..HttpLimits::default() }).await;
     let (mut idle, mut fresh, mut polling) =
         (world.connect().await, world.connect().await, world.connect().await);
@@ -164,7 +164,7 @@ async fn stopping_ends_long_polls_and_closes_idle_connections() {
 }
 
 #[tokio::test]
-async fn hanging_up_drops_the_handler_and_so_does_the_end_of_the_drain() {
+async fn a_disconnect_and_the_end_of_the_drain_cancel_the_handler() {
     let running = async |count| {
         soon(async {
             while FOREVER.load(Ordering::SeqCst) != count {

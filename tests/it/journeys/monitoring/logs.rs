@@ -126,7 +126,7 @@ fn odd_requests(user: &Client) {
 }
 
 #[test]
-fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
+fn secrets_never_reach_the_log_at_any_level_or_format() {
     for format in ["text", "json"] {
         let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
         let url = mailbox.url_for("post:SECRET-password");
@@ -147,7 +147,7 @@ fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
 }
 
 #[test]
-fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
+fn at_info_a_healthy_server_logs_only_its_shutdown() {
     let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
     let url = mailbox.url();
     let flags = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--test-clock", BEGIN];
@@ -161,7 +161,7 @@ fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
 }
 
 #[test]
-fn that_a_process_may_have_few_files_open_is_no_news() {
+fn a_low_open_file_limit_is_not_logged_at_info() {
     // What a login shell of most systems allows.
     let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
@@ -175,7 +175,7 @@ fn that_a_process_may_have_few_files_open_is_no_news() {
 }
 
 #[test]
-fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
+fn a_request_logs_one_json_line_with_fixed_field_names() {
     let server = Server::start(&[ALONE, &["--log-level", "debug", "--log-format", "json"]].concat());
     let user = server.user();
     let me = user.get("/v1/auth/me").expect(200);
@@ -198,7 +198,7 @@ fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
 }
 
 #[test]
-fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
+fn an_attempt_logs_one_json_line_with_its_result() {
     let flags = ["--log-level", "debug", "--log-format", "json", "--test-clock", BEGIN];
     let (server, receiver) = (Server::start(&[ALONE, &flags].concat()), Recorder::start());
     let user = server.user();
@@ -229,7 +229,7 @@ fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
 }
 
 #[test]
-fn as_text_the_same_is_a_line_of_names_and_values() {
+fn the_text_format_has_the_same_names_and_values() {
     let server = Server::start(&[ALONE, &["--log-level", "debug"]].concat());
     server.client().get("/health").expect(200);
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));

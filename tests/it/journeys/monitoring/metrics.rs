@@ -45,7 +45,7 @@ fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
 }
 
 #[test]
-fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
+fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let server = watched(&[]);
     let turned = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_turns_total", &[]) > 0.0);
     let page = until("the scheduler turns", turned);
@@ -99,7 +99,7 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
 }
 
 #[test]
-fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
+fn deliveries_are_counted_by_result_and_cause() {
     let (server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
@@ -125,7 +125,7 @@ fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
 }
 
 #[test]
-fn a_run_that_begins_late_is_shown_as_late() {
+fn late_runs_count_as_late_in_the_metrics() {
     let mut server = watched(&["--test-clock", BEGIN]);
     let receiver = Recorder::start();
     let user = server.user();
@@ -142,7 +142,7 @@ fn a_run_that_begins_late_is_shown_as_late() {
 }
 
 #[test]
-fn claims_and_lost_claims_are_counted() {
+fn claims_and_expired_claims_are_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let work =
@@ -165,7 +165,7 @@ fn claims_and_lost_claims_are_counted() {
 }
 
 #[test]
-fn a_file_that_is_held_is_shown_as_held() {
+fn metrics_show_a_held_file() {
     let server = watched(&[]);
     let held = || scrape(&server).value("cued_held", &[]);
     assert_eq!(held(), 0.0);
@@ -174,7 +174,7 @@ fn a_file_that_is_held_is_shown_as_held() {
 }
 
 #[test]
-fn what_was_rolled_back_is_not_counted() {
+fn a_rolled_back_write_is_not_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let with_key = |name: &str| {
@@ -193,7 +193,7 @@ fn what_was_rolled_back_is_not_counted() {
 }
 
 #[test]
-fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() {
+fn requests_are_labelled_by_route_and_never_by_their_path() {
     let server = watched(&[]);
     let user = server.user();
     for number in 0..3 {
@@ -227,7 +227,7 @@ fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
 }
 
 #[test]
-fn a_collector_may_ask_as_often_as_it_likes() {
+fn metrics_are_not_rate_limited() {
     let server = Server::start(&[&["--dev"], &LISTEN[..]].concat());
     let collector = collector(&server);
     for _ in 0..100 {
@@ -236,7 +236,7 @@ fn a_collector_may_ask_as_often_as_it_likes() {
 }
 
 #[test]
-fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
+fn metrics_remain_available_until_all_deliveries_end() {
     let (mut server, receiver) = (watched(&[]), Recorder::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
@@ -255,7 +255,7 @@ fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_to_be() {
+fn an_occupied_metrics_address_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let output = run(&["serve", "--ephemeral", "--metrics-listen", &addr]);

@@ -65,7 +65,7 @@ fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
 }
 
 #[test]
-fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
+fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path)]);
@@ -78,7 +78,7 @@ fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
 }
 
 #[test]
-fn an_abstract_socket_is_told_the_same() {
+fn an_abstract_notify_socket_gets_the_same_messages() {
     let name = format!("cued-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let boss = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
@@ -87,7 +87,7 @@ fn an_abstract_socket_is_told_the_same() {
 }
 
 #[test]
-fn a_manager_that_cannot_be_told_anything_stops_nobody() {
+fn an_unreachable_notify_socket_does_not_stop_the_server() {
     let folder = TempDir::new().unwrap();
     let nobody = folder.path().join("nobody");
     for name in [nobody.to_str().unwrap(), "vsock:2:1234", ""] {
@@ -99,7 +99,7 @@ fn a_manager_that_cannot_be_told_anything_stops_nobody() {
 }
 
 #[test]
-fn signs_of_life_come_while_it_runs_and_while_it_stops() {
+fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
@@ -123,7 +123,7 @@ fn signs_of_life_come_while_it_runs_and_while_it_stops() {
 }
 
 #[test]
-fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
+fn only_the_watched_process_notifies_the_watchdog() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let other = std::process::id().to_string();
@@ -142,7 +142,7 @@ fn watched(world: &World, boss: &str) -> Watchdog {
 }
 
 #[test]
-fn a_writer_that_hangs_is_no_sign_of_life() {
+fn a_hanging_writer_stops_the_watchdog_notifications() {
     let (folder, world) = (TempDir::new().unwrap(), World::new());
     let (boss, path) = Boss::at(&folder);
     let watchdog = watched(&world, &path);
@@ -164,7 +164,7 @@ fn a_writer_that_hangs_is_no_sign_of_life() {
 }
 
 #[test]
-fn a_disk_that_fails_is_no_reason_to_be_started_again() {
+fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
     let (folder, world) = (TempDir::new().unwrap(), World::new());
     let (boss, path) = Boss::at(&folder);
     // What no commit gets past.
@@ -177,7 +177,7 @@ fn a_disk_that_fails_is_no_reason_to_be_started_again() {
 }
 
 #[test]
-fn the_unit_in_the_examples_is_one_that_systemd_takes() {
+fn the_example_unit_is_valid_for_systemd() {
     let unit =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
     for line in
