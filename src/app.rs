@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_falls_due_after_the_schedulers_next_look_rings_no_bell() {
+    fn a_run_due_after_the_next_wakeup_notifies_nothing() {
         let notifiers = Notifiers::default();
         let rings = |due: i64| {
             let before = notifiers.schedule.generation();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_between_the_look_and_the_wait_is_not_lost() {
+    fn a_notification_between_read_and_wait_is_not_lost() {
         let (clock, notifier) = (Clock::system(), Notifier::default());
         let seen = notifier.generation();
         notifier.notify();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_park_ends_at_its_deadline_and_not_before() {
+    fn a_wait_ends_at_its_deadline_and_not_before() {
         let (clock, notifier) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
         clock.wait(&notifier, notifier.generation(), Some(deadline));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_any_level_the_libraries_do_no_more_than_warn() {
+    fn libraries_log_at_most_warnings_at_any_level() {
         let told = |level, target, of| filter(level).would_enable(target, &of);
         assert!(told(Level::TRACE, "cued::mail", Level::TRACE));
         assert!(told(Level::INFO, "cued::http::middleware", Level::INFO));

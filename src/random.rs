@@ -49,7 +49,7 @@ mod tests {
     use crate::domain::ids::CueId;
 
     #[test]
-    fn bytes_are_filled_and_differ_from_call_to_call() {
+    fn random_bytes_differ_between_calls() {
         let (first, second) = (bytes::<32>().unwrap(), bytes::<32>().unwrap());
         assert_ne!(first, [0; 32]);
         assert_ne!(first, second);

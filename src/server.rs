@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_deliveries_their_descriptors() {
+    fn connections_leave_file_descriptors_for_deliveries() {
         let mut config = Config::new(PathBuf::from("cued.db"));
         for (asked, descriptors, bound) in [
             (4_096, None, 4_096),

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_an_answer_is_found_by_its_name() {
+    fn a_response_field_is_found_by_name() {
         assert_eq!(text_of(br#"{"id":"a","api_key":"cue_sk_1"}"#, "api_key").as_deref(), Some("cue_sk_1"));
         assert_eq!(text_of(b"{}", "api_key"), None);
         assert_eq!(number_of(br#"{"total":17,"limit":20}"#, "total"), Some(17));

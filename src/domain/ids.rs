@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_cue_id_has_the_form_of_one() {
+    fn a_new_cue_id_is_well_formed() {
         let id = CueId::generate(counting()).unwrap();
         assert_eq!(id.as_str(), "cue_abcdefghijkl");
         assert_eq!(CueId::parse("cue_abcdefghijkl"), Some(id));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn unfair_bytes_are_left_out_and_drawn_again() {
+    fn biased_bytes_are_rejected_and_drawn_again() {
         let mut rounds = 0;
         let id = CueId::generate(|bytes| {
             bytes.fill(252);
@@ -187,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_fails_gives_no_id() {
+    fn a_failing_random_source_yields_no_id() {
         assert_eq!(CueId::generate(|_| Err("dry")), Err("dry"));
     }
 
     #[test]
-    fn what_is_not_a_cue_id_is_not_parsed() {
+    fn an_invalid_cue_id_is_not_parsed() {
         for text in [
             "",
             "cue_",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_id_is_a_uuid_of_version_7_with_the_time_in_front() {
+    fn an_execution_id_is_a_uuid_v7_that_starts_with_the_time() {
         let id = ExecutionIdGenerator::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
         assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
         assert_eq!(id.0.get_version_num(), 7);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_one_millisecond_sort_as_they_were_made_whatever_the_random_bytes() {
+    fn ids_of_one_millisecond_sort_by_creation() {
         let mut ids = ExecutionIdGenerator::default();
         let mut last = ids.generate(at(1), [0xFF; 10]);
         for round in 0..10_000_u32 {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_instant_is_taken_as_it_is() {
+    fn an_earlier_instant_is_used_unchanged() {
         let mut ids = ExecutionIdGenerator::default();
         let late = ids.generate(at(1000), [0; 10]);
         assert!(ids.generate(at(999), [0xFF; 10]) < late);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_is_lower_case_and_has_two_digits_a_byte() {
+    fn hex_is_lower_case_with_two_digits_per_byte() {
         assert_eq!(hex(&[0x00, 0x0A, 0xF0, 0xFF]), "000af0ff");
     }
 }

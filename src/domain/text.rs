@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_becomes_one_line_and_says_when_it_was_cut() {
+    fn a_text_becomes_one_line_with_a_truncation_mark() {
         for (text, most, line) in [
             ("", 5, ""),
             ("plain", 5, "plain"),

@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn instants_end_in_the_zone_that_their_field_wants() {
+    fn instants_end_with_the_suffix_of_their_field() {
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00Z")), "2026-01-01T09:00:00+00:00");
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500+00:00");
         assert_eq!(instant_without_zone(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500");
     }
 
     #[test]
-    fn a_fault_is_answered_without_its_reason() {
+    fn an_internal_error_response_has_no_reason() {
         let reply = Response::failed(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
         assert_eq!(reply.status, 500);
         let body = r#"{"error":{"code":"internal_error","message":"Internal error","status":500}}"#;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_fails_is_503_with_a_time_to_come_back() {
+    fn failing_storage_is_503_with_retry_after() {
         let reply = Response::failed(Error::Storage("disk full".to_owned()), "id");
         assert_eq!(reply.status, 503);
         assert_eq!(reply.headers[header::RETRY_AFTER], "5");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_422_has_its_detail_beside_the_error() {
+    fn a_422_has_detail_next_to_error() {
         let problem = FieldError {
             kind: "missing",
             loc: vec!["body".into(), "handlers".into(), 2.into()],

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_finds_its_row_and_its_parameters() {
+    fn a_path_matches_its_route_and_parameters() {
         assert_eq!(find(Method::GET, "/v1/cues"), "/v1/cues ");
         assert_eq!(find(Method::HEAD, "/v1/cues"), "/v1/cues ");
         assert_eq!(find(Method::GET, "/v1/cues/cue_1"), "/v1/cues/{cue_id} cue_id=cue_1");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_not_found() {
+    fn unknown_paths_are_not_found() {
         for path in [
             "",
             "/",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method_is_told_which_ones_there_are() {
+    fn a_wrong_method_lists_the_allowed_ones() {
         assert_eq!(find(Method::PUT, "/v1/cues"), "GET, HEAD, POST");
         assert_eq!(find(Method::OPTIONS, "/v1/cues/x"), "GET, HEAD, DELETE");
         assert_eq!(find(Method::POST, "/v1/executions/claimable"), "GET, HEAD");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_its_body_limit_or_has_the_usual_one() {
+    fn a_route_has_its_own_body_limit_or_the_default() {
         assert_eq!(TABLE.iter().map(|route| route.body_limit).max(), Some(BODY_LIMIT));
         assert_eq!(TABLE.iter().map(|route| route.body_limit).min(), Some(1_000_000));
     }

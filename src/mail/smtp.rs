@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_read_with_its_defaults_and_its_escapes() {
+    fn a_url_is_parsed_with_defaults_and_escapes() {
         let login = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         let table = [
             ("smtp://mail.example.com", false, "mail.example.com", 587, None),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_said_without_repeating_it() {
+    fn url_errors_do_not_repeat_the_url() {
         let odd = [
             "",
             "mail.example.com",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_shown_only_under_tls_or_on_this_machine() {
+    fn a_password_is_sent_only_over_tls_or_loopback() {
         let server = |url: &str| SmtpServer::parse(url).ok().unwrap();
         assert!(server("smtp://a:b@localhost:25").is_on_this_machine());
         assert!(server("smtp://[::1]").is_on_this_machine());

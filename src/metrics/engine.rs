@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
+    fn the_scheduler_is_alive_until_thirty_seconds_of_silence() {
         let engine_stats = EngineStats::default();
         engine_stats.heartbeat(Duration::from_secs(100));
         for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_at_a_bound_is_in_its_bucket_and_one_above_in_the_next() {
+    fn bucket_bounds_are_inclusive() {
         let histogram = Histogram::new(&BATCH);
         for value in [0, 1, 2, 3, 512, 513] {
             histogram.note(value);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shown_in_seconds() {
+    fn durations_are_shown_in_seconds() {
         let histogram = Histogram::new(&TIME);
         histogram.note_time(Duration::from_micros(2_500));
         let reading = histogram.read();
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn every_scale_ascends() {
+    fn bucket_bounds_ascend() {
         for scale in [&TIME, &COMMIT, &BATCH] {
             assert!(scale.bounds.is_sorted_by(|lower, higher| lower < higher), "{scale:?}");
         }
     }
 
     #[test]
-    fn the_same_labels_are_the_same_figure() {
+    fn the_same_labels_are_the_same_counter() {
         let family = Family::new(Counter::default, &[["a"]]);
         family.with(["b"]).add(1);
         family.with(["b"]).add(2);

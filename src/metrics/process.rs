@@ -27,13 +27,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_bytes() {
+    fn resident_memory_is_in_bytes() {
         assert_eq!(resident("VmHWM:\t   9 kB\nVmRSS:\t   12345 kB\nRssAnon: 1 kB\n"), Some(12_641_280));
         assert_eq!(resident("Name: cued\n"), None);
     }
 
     #[test]
-    fn the_figures_of_this_process_are_read() {
+    fn the_metrics_of_this_process_are_read() {
         assert!(!cfg!(target_os = "linux") || resident_bytes().is_some_and(|bytes| bytes > 100_000));
         assert!(!cfg!(target_os = "linux") || descriptors().is_some_and(|limit| limit > 16));
     }

@@ -122,7 +122,7 @@ mod tests {
     use crate::metrics::BATCH;
 
     #[test]
-    fn a_page_is_written_as_prometheus_reads_it() {
+    fn the_output_follows_the_prometheus_text_format() {
         let family = Family::new(Counter::default, &[["GET", "a\"b\\c\nd"]]);
         family.with(["GET", "a\"b\\c\nd"]).add(7);
         let histogram = Histogram::new(&BATCH);

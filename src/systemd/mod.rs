@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_of_life_is_owed_only_by_the_process_that_was_asked() {
+    fn only_the_named_process_notifies_the_watchdog() {
         let own = u64::from(std::process::id());
         for (microseconds, process, time) in [
             (Some(2_000_000), None, Some(2)),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_key_is_not_parsed() {
+    fn an_invalid_key_is_not_parsed() {
         let upper = KEY.replace('f', "F");
         for text in
             ["", "cue_sk_", &KEY[..38], &format!("{KEY}0"), &upper, &KEY[7..], &KEY.replace("0f", "é")]
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_shows_when_debugged() {
+    fn keys_and_secrets_are_hidden_in_debug_output() {
         assert_eq!(format!("{:?}", ApiKey::from_random(COUNTING)), "ApiKey(cue_sk_00010…)");
         assert_eq!(format!("{:?}", WebhookSecret::from_random([1; 32])), "WebhookSecret(…)");
     }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_for_its_reason() {
+    fn an_invalid_address_is_refused_with_its_reason() {
         use EmailError as F;
         let longest = format!("{}@example.com", "a".repeat(242));
         assert!(Email::parse(&longest).is_ok());

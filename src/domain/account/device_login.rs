@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_answers_every_question_before_and_after_its_end() {
+    fn every_state_behaves_as_specified_before_and_after_expiry() {
         use LoginState::{Approved, Claimed, EmailSent, Pending};
         // State; then before its end and from it on: what a poll says, whether it takes an address, its link.
         let table = [
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_read_back_from_their_words() {
+    fn states_round_trip_through_text() {
         for state in LoginState::ALL {
             assert_eq!(LoginState::parse(state.as_str()), Some(state));
         }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_made_here_is_friendly_to_read() {
+    fn a_generated_code_is_easy_to_read() {
         let mut next = 0_u8;
         let code = DeviceCode::generate(|bytes| {
             // Counts down from 255, so that unfair bytes come first.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_64_digits_and_does_not_show_when_debugged() {
+    fn a_token_has_64_digits_and_is_hidden_in_debug_output() {
         let token = LinkToken::from_random([0xA5; 32]);
         assert_eq!(token.reveal(), "a5".repeat(32));
         assert_eq!(token.hash(), LinkToken::hash_of(token.reveal()));

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn any_sixty_seconds_hold_the_limit_and_no_request_more() {
+    fn any_sixty_seconds_have_at_most_the_limit() {
         let mut window = SlidingWindow::default();
         for second in 0..60 {
             let standing = window.admit(60, at(second * 1_000));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_the_oldest_leaves_in_whole_seconds_rounded_up() {
+    fn retry_after_is_in_whole_seconds_rounded_up() {
         let mut window = full(2, at(0));
         for (millis, seconds) in [(0, 60), (1, 60), (999, 60), (1_000, 59), (58_999, 2), (59_001, 1)] {
             assert_eq!(window.admit(2, at(millis)).refused_for, Some(seconds), "after {millis} ms");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_lower_limit_as_many_must_leave_as_are_too_many() {
+    fn a_lowered_limit_waits_until_enough_requests_expire() {
         let mut window = SlidingWindow::default();
         for second in 0..5 {
             window.admit(5, at(second * 1_000));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_counts_nothing() {
+    fn reading_the_status_counts_nothing() {
         let mut window = full(2, at(0));
         let standing = window.look(3, at(500));
         assert_eq!((standing.used, standing.remaining(), standing.refused_for), (2, Some(1), None));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_locks_nobody_out_and_frees_nobody() {
+    fn a_clock_moved_back_neither_blocks_nor_frees() {
         let mut window = full(2, at(86_400_000));
         assert_eq!(window.admit(2, at(0)).refused_for, Some(60));
         assert_eq!(window.admit(2, at(59_999)).refused_for, Some(1));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_never_empty_goes_on_after_its_offsets_end() {
+    fn a_never_empty_window_continues_after_offset_overflow() {
         let mut window = SlidingWindow::default();
         let (step, days) = (40_000, 60);
         for turn in 0..days * 86_400_000 / step {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_room_as_it_fills_and_never_for_more_than_its_limit() {
+    fn memory_grows_with_use_up_to_the_limit() {
         assert_eq!(full(1, at(0)).heap(), 4);
         assert_eq!(full(5, at(0)).heap(), 20);
         assert_eq!(full(60, at(0)).heap(), 240);

@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_user_registration_closes_behind_the_first() {
+    fn first_user_registration_closes_after_the_first() {
         assert!(RegistrationPolicy::FirstUser.admits(false));
         assert!(!RegistrationPolicy::FirstUser.admits(true));
     }
 
     #[test]
-    fn open_and_closed_registration_do_not_look_at_who_is_there() {
+    fn open_and_closed_registration_ignore_existing_users() {
         for users_exist in [false, true] {
             assert!(RegistrationPolicy::Open.admits(users_exist));
             assert!(!RegistrationPolicy::Closed.admits(users_exist));

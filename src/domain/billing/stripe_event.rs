@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_signature_passes_alone_and_among_others() {
+    fn a_valid_signature_passes_alone_and_among_others() {
         let zeros = "0".repeat(64);
         assert!(check(&format!("t={AT},v1={TAG}"), BODY, AT));
         assert!(check(&format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), BODY, AT));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_altered_is_noticed() {
+    fn any_alteration_invalidates_the_signature() {
         let header = format!("t={AT},v1={TAG}");
         assert!(!check(&header, br#"{"id": "evt_2"}"#, AT));
         assert!(!check(&format!("t={},v1={TAG}", AT + 1), BODY, AT));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_lasts_five_minutes_either_way() {
+    fn a_signature_is_valid_for_five_minutes_either_way() {
         let header = format!("t={AT},v1={TAG}");
         for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
             assert_eq!(check(&header, BODY, now), passes, "{now}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkout_tells_who_bought_what_and_whether_it_is_paid() {
+    fn a_checkout_event_has_account_plan_and_payment_state() {
         let object = |status: &str| {
             json!({"client_reference_id": "u1", "customer": "cus_1", "subscription": "sub_1",
                    "payment_status": status, "metadata": {"plan": "pro", "interval": "annual"}})
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_concern_a_subscription_is_other() {
+    fn unrelated_events_are_other() {
         for (kind, object) in [
             ("invoice.paid", json!({"customer": "cus_1"})),
             ("checkout.session.completed", json!({"customer": null, "client_reference_id": null})),

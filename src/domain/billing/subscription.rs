@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_decides_whether_the_plan_is_given() {
+    fn the_status_decides_whether_the_plan_applies() {
         use SubscriptionState as S;
         for (before, status, then) in [
             ("", "active", S::Live),
@@ -170,20 +170,20 @@ mod tests {
     }
 
     #[test]
-    fn older_news_never_override_newer_ones() {
+    fn older_updates_never_override_newer_ones() {
         let (pro, scale) = (news(1, "active", "pm"), news(2, "active", "sa"));
         assert_eq!(told(&[pro.clone(), scale.clone()]), Some((SCALE, SubscriptionState::Live)));
         assert_eq!(told(&[scale, pro]), Some((SCALE, SubscriptionState::Live)));
     }
 
     #[test]
-    fn what_is_over_stays_over_even_within_the_same_second() {
+    fn an_ended_subscription_stays_ended_within_the_same_second() {
         let (active, canceled) = (news(5, "active", "pm"), news(5, "canceled", "pm"));
         assert_eq!(told(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
-    fn of_one_second_what_arrives_later_counts() {
+    fn within_one_second_the_later_arrival_counts() {
         assert_eq!(
             told(&[news(5, "active", "pm"), news(5, "active", "sa")]),
             Some((SCALE, SubscriptionState::Live))
@@ -191,19 +191,19 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_is_not_ours_is_no_business_of_ours() {
+    fn an_unknown_price_is_ignored() {
         assert_eq!(told(&[news(1, "active", "price_of_a_mug")]), None);
     }
 
     #[test]
-    fn a_price_that_is_not_known_any_more_keeps_its_plan_and_can_end() {
+    fn a_removed_price_keeps_its_plan_and_can_end() {
         let bought = news(1, "active", "pm");
         assert_eq!(told(&[bought.clone(), news(2, "active", "old")]), Some((PRO, SubscriptionState::Live)));
         assert_eq!(told(&[bought, news(2, "canceled", "old")]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
-    fn any_news_count_more_than_the_purchase_alone() {
+    fn any_update_overrides_the_purchase_alone() {
         let purchase = Subscription {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_subscriptions_the_dearest_live_one_counts() {
+    fn the_most_expensive_live_subscription_counts() {
         let of = |offer, standing| Subscription {
             id: String::new(),
             customer: String::new(),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_nothing_or_says_a_thing_twice_is_refused() {
+    fn an_empty_or_repeated_retention_is_refused() {
         for text in [
             "",
             "0",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_looked_at_once_in_every_stride_after_it_is_full() {
+    fn a_full_history_is_swept_once_per_stride() {
         let keeps = |runs| Retention { age: None, runs: Some(runs) };
         let looks = |retention: Retention, key, runs: std::ops::Range<i64>| {
             runs.filter(|before| retention.looks_at(key, *before, before + 1)).count()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn cues_that_run_together_are_not_looked_at_together() {
+    fn cues_that_run_together_are_swept_at_different_runs() {
         let retention = Retention::default();
         let at_once = (0..3_100).filter(|key| retention.looks_at(*key, 5_000, 5_001)).count();
         assert_eq!(at_once, 100);

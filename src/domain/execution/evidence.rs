@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_text_and_an_empty_list_show_nothing() {
+    fn a_blank_text_and_an_empty_list_are_no_evidence() {
         for (value, shows) in [
             (json!("charge-1"), true),
             (json!(" x "), true),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_stays_beside_what_was_there_or_takes_its_place() {
+    fn appended_evidence_is_merged_field_by_field() {
         let mut all = evidence(json!({"external_id": "1", "artifacts": ["a"]}));
         all.append(evidence(json!({"summary": "done", "artifacts": ["b", "c"]})));
         assert_eq!(all, evidence(json!({"external_id": "1", "summary": "done", "artifacts": ["b", "c"]})));

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_statuses_name_each_other() {
+    fn statuses_round_trip_through_text() {
         for status in ALL {
             assert_eq!(ExecutionStatus::parse(status.as_str()), Some(status));
         }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_held_execution_may_be_extended_and_only_by_its_holder() {
+    fn only_the_owner_may_extend_a_claim() {
         for status in ALL {
             for (holder, worker) in [
                 (None, None),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_claim_is_pending_again_until_the_attempts_are_used_up() {
+    fn an_expired_claim_returns_to_pending_until_attempts_run_out() {
         let after: Vec<ExecutionStatus> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
         assert_eq!(
             after,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_lost_with_its_lease_and_not_while_its_worker_shows_life() {
+    fn a_claim_expires_with_its_lease_unless_its_worker_sends_heartbeats() {
         let lease = at("2026-01-01T10:00:00Z");
         assert_eq!(claim_lost_at(lease, None), lease);
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:50:00Z"))), lease);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_followed_by_what_the_contract_says() {
+    fn the_next_step_after_an_attempt_follows_the_contract() {
         let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
         let now = at("2026-01-01T10:00:00Z");
         let answered = |http_status, secs: Option<i64>| AttemptResult::Answered {
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pause_repeats() {
+    fn the_last_backoff_repeats() {
         let retry = RetryPolicy { max_attempts: 10, backoff_minutes: vec![0.5, 2.0] };
         let pauses: Vec<i64> = (1..=4).map(|attempt| retry.backoff(attempt).as_secs()).collect();
         assert_eq!(pauses, [30, 120, 120, 120]);

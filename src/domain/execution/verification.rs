@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn words_and_what_they_name_name_each_other() {
+    fn modes_states_and_events_round_trip_through_text() {
         assert_eq!(VerificationMode::WORDS.map(VerificationMode::parse), VerificationMode::ALL.map(Some));
         assert_eq!(OutcomeState::WORDS.map(OutcomeState::parse), OutcomeState::ALL.map(Some));
         assert_eq!((VerificationMode::parse("psychic"), OutcomeState::parse("success")), (None, None));
     }
 
     #[test]
-    fn the_mode_and_the_evidence_decide_where_a_reported_success_begins() {
+    fn mode_and_evidence_determine_the_state_of_a_success() {
         let nothing = evidence(json!({}));
         let id = evidence(json!({"external_id": "charge-1"}));
         let url = evidence(json!({"result_url": "https://example.com/1"}));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_in_every_state_leads_where_it_must() {
+    fn every_event_in_every_state_has_the_specified_transition() {
         let events = [
             VerificationEvent::Verdict { valid: true },
             VerificationEvent::Verdict { valid: false },

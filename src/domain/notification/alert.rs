@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_types_name_each_other() {
+    fn alert_types_round_trip_through_text() {
         for word in AlertType::WORDS {
             assert_eq!(AlertType::parse(word).unwrap().as_str(), word);
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_stays_one_line_of_bounded_length_whatever_it_quotes() {
+    fn a_message_is_one_line_of_bounded_length() {
         let alert = NewAlert::VerificationFailed { reason: "a\r\nb".repeat(1_000) };
         let message = alert.message("c\nd");
         assert!(message.starts_with("An outcome of c d was not verified: a b"), "{message}");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_mail_waits_for_the_first_to_be_an_hour_old() {
+    fn the_eleventh_mail_waits_until_the_first_is_an_hour_old() {
         let (first, until) = (Some(at("2026-01-01T10:00:00Z")), at("2026-01-01T11:00:00Z"));
         assert_eq!(held_until(None, until), None);
         assert_eq!(held_until(first, at("2026-01-01T10:00:00Z")), Some(until));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_says_what_was_held_back_and_when_it_is_the_last() {
+    fn a_mail_states_withheld_mails_and_the_last_of_the_hour() {
         let text = mail(0, None).text("http://cued");
         assert!(!text.contains("not mailed"), "{text}");
         let text = mail(2, Some("2026-01-01T11:00:00Z")).text("http://cued");
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_breaks_neither_a_header_nor_a_line() {
+    fn a_name_cannot_break_a_header_or_a_line() {
         let mail = mail(0, None);
         assert_eq!(mail.subject(), "Cue nightly Bcc: x@example.com failed");
         assert!(!mail.text("http://cued").contains("\nBcc"));
     }
 
     #[test]
-    fn what_is_stored_of_a_mail_reads_back_as_it() {
+    fn a_stored_mail_reads_back_equal() {
         let mail = mail(3, Some("2026-01-01T11:00:00Z"));
         assert_eq!(FailureMail::read(&mail.body()), Some(mail));
         assert_eq!(FailureMail::read("{}"), None);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_kinds_name_each_other() {
+    fn kinds_round_trip_through_text() {
         for word in ["mail", "failure"].into_iter().chain(AlertType::WORDS) {
             assert_eq!(NotificationKind::parse(word).unwrap().as_str(), word);
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_one_per_execution_kind_and_instant() {
+    fn an_id_is_unique_per_execution_kind_and_instant() {
         let execution = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap();
         let other = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000002").unwrap();
         let (now, later) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T10:00:00.001Z"));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cue_that_is_late_by_more_than_a_minute_lies_in_a_gap_known_or_not() {
+    fn a_cue_late_by_over_a_minute_is_in_an_outage() {
         let known = gap("04:00:00");
         assert_eq!(gap_of(known, at("03:59:00"), at("09:00:00")), known);
         assert_eq!(gap_of(known, at("08:59:30"), at("09:00:00")), known);
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gap_a_late_cue_runs_for_every_instant_in_turn() {
+    fn without_an_outage_a_late_cue_runs_for_every_instant_in_order() {
         let step = step(&hourly(CatchUp::None), at("01:00:00"), None);
         assert_eq!((step.runs, step.next_run), (vec![at("01:00:00")], Some(at("02:00:00"))));
         assert_eq!(step.missed.count, 0);
     }
 
     #[test]
-    fn latest_fires_the_newest_and_accounts_for_the_others() {
+    fn latest_fires_the_newest_and_records_the_others_as_missed() {
         let step = step(&hourly(CatchUp::Latest), at("01:00:00"), gap("04:30:00"));
         assert_eq!((step.runs, step.next_run), (vec![at("04:00:00")], Some(at("05:00:00"))));
         let missed = Occurrences { first: Some(at("01:00:00")), last: Some(at("03:00:00")), count: 3 };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn none_fires_nothing_and_accounts_for_all() {
+    fn none_fires_nothing_and_records_all_as_missed() {
         let step = step(&hourly(CatchUp::None), at("01:00:00"), gap("04:30:00"));
         assert_eq!((step.runs.len(), step.missed.count, step.next_run), (0, 4, Some(at("05:00:00"))));
     }
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_due_after_the_gap_is_no_missed_run() {
+    fn a_run_due_after_the_outage_is_not_missed() {
         let step = step(&hourly(CatchUp::None), at("05:00:00"), gap("04:30:00"));
         assert_eq!((step.runs, step.missed.count), (vec![at("05:00:00")], 0));
     }
 
     #[test]
-    fn a_once_cue_fires_whatever_its_catch_up() {
+    fn a_once_cue_fires_under_every_catch_up_policy() {
         let mut once = Schedule::once("2026-03-01T01:00:00Z", "UTC").unwrap();
         once.catch_up = CatchUp::None;
         let step = step(&once, at("01:00:00"), gap("04:30:00"));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_public_internet_only() {
+    fn the_default_allows_only_the_public_internet() {
         let blocked = "10.0.0.1 127.0.0.1 169.254.169.254 ::1 fd12::1 ::ffff:10.0.0.1 64:ff9b::7f00:1 100.64.0.1 \
                        168.63.129.16 0.0.0.0 255.255.255.255";
         check(&policy(""), "8.8.8.8 2606:4700::1111 64:ff9b::8.8.8.8", blocked);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn private_reaches_the_home_network_but_no_metadata_service() {
+    fn private_allows_local_networks_but_no_metadata_service() {
         check(
             &policy("private"),
             "10.0.0.1 192.168.1.9 172.20.0.1 fd12::1 ::ffff:192.168.1.9",
@@ -252,12 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn loopback_reaches_this_machine_and_nothing_else() {
+    fn loopback_allows_only_the_local_machine() {
         check(&policy("loopback"), "127.0.0.1 127.9.9.9 ::1 ::ffff:7f00:1", "0.0.0.0 :: 10.0.0.1 8.8.8.8");
     }
 
     #[test]
-    fn a_network_allows_what_is_in_it_whatever_its_class() {
+    fn a_network_allows_its_addresses_of_any_class() {
         let mixed = policy("169.254.0.0/16 100.64.0.0/10 fe80::/10 10.1.2.3 fd00:ec2::254");
         check(
             &mixed,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_says_what_to_write() {
+    fn an_invalid_value_error_names_the_valid_ones() {
         for (text, says) in [
             ("", "none of public"),
             ("Public", "none of public"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exemption_is_one_folder_of_one_host_and_port() {
+    fn the_exemption_is_one_path_prefix_of_one_host_and_port() {
         let policy = policy("public").with_exemption("Cue.example", 8000, "/v1/echo/");
         assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/0123456789-DEF_123"));
         for path in [

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_split_into_its_parts() {
         for (url, authority, https, path) in [
             ("http://example.com", "example.com:80", false, "/"),
             ("https://example.com/", "example.com:443", true, "/"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_sent_to_is_refused() {
+    fn an_unusable_url_is_refused() {
         let host = |host: &str| UrlError::Host(host.to_owned());
         let port = |port: &str| UrlError::Port(port.to_owned());
         for (url, error) in [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_held_to_the_byte() {
+    fn length_limits_are_exact() {
         let base = "http://example.com/";
         let url = format!("{base}{}", "x".repeat(MAX_URL - base.len()));
         assert!(check(&url).is_ok());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_looks_like_a_local_one_passes() {
+    fn a_name_that_resembles_a_local_one_passes() {
         for host in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
             assert!(check(&format!("http://{host}/")).is_ok(), "{host}");
         }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_flag_that_helps() {
+    fn a_blocked_address_error_names_the_flag() {
         let refusal = Refusal::from(check("http://10.1/x").unwrap_err());
         assert_eq!(refusal.code, ErrorCode::InvalidCallbackUrl);
         assert_eq!(
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_one_per_host_and_port_and_never_changes() {
+    fn a_destination_hash_is_stable_per_host_and_port() {
         let open = AddressPolicy::new(&[AllowRule::Public, AllowRule::Loopback]);
         let lane = |url| check_url(url, &open).unwrap().lane();
         assert_eq!(lane("http://example.com/a"), lane("http://EXAMPLE.com.:80/b?c"));

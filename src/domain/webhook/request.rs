@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_secret_signs_too_until_it_expires() {
+    fn the_previous_secret_also_signs_until_it_expires() {
         let mut order = order(Method::Post, Some(r#"{"a": 1}"#));
         order.previous_secret = Some(PREVIOUS.to_owned());
         order.previous_secret_expires = Some(at("2026-01-01T00:00:01Z"));

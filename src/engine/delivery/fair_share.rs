@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_begins_with_few_threads_and_earns_half_of_them() {
+    fn a_destination_starts_with_few_threads_and_can_earn_half() {
         let mut shares = FairShare::new(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_timed_out_has_one_thread_at_a_time_until_it_answers() {
+    fn a_destination_that_timed_out_has_one_thread_until_it_responds() {
         let mut shares = FairShare::new(64);
         assert_eq!(claim_all(&mut shares, 1), 4);
         for _ in 0..4 {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_lanes_that_all_stall_leave_a_quarter_to_newcomers() {
+    fn stalled_destinations_leave_a_quarter_for_new_ones() {
         let mut shares = FairShare::new(64);
         for lane in 1..=5 {
             trusted(&mut shares, lane);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn few_threads_are_shared_too() {
+    fn a_small_pool_is_shared_too() {
         let mut shares = FairShare::new(2);
         assert_eq!(claim_all(&mut shares, 1), 1);
         assert_eq!(claim_all(&mut shares, 2), 1);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_lanes_are_forgotten_and_those_that_hung_up_to_a_bound() {
+    fn idle_destinations_are_dropped_and_timed_out_ones_are_bounded() {
         let mut shares = FairShare::new(64);
         let hang = |shares: &mut FairShare, lane| {
             assert!(shares.try_acquire(lane));

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_grows_to_as_many_threads_as_jobs_that_wait() {
+    fn the_pool_grows_with_waiting_jobs() {
         let (done, ends) = channel();
         let all = Barrier::new(9);
         // Nine jobs that wait for each other end only if each has a thread of its own.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_beyond_the_most_threads_wait_for_one() {
+    fn jobs_beyond_the_maximum_wait_for_a_thread() {
         let (done, ends) = channel();
         let pool = ThreadPool::start(1, move |job: u32| done.send(job).unwrap()).unwrap();
         (0..100).for_each(|job| pool.submit(job));

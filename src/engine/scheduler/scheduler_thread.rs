@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_that_panics_is_a_fault() {
+    fn a_panic_in_a_pass_is_an_error() {
         let empty: Vec<u8> = Vec::new();
         assert!(matches!(caught(|| Ok(empty[0])), Err(Error::Fault(_))));
         assert!(matches!(caught(|| Ok(1)), Ok(1)));

@@ -29,7 +29,7 @@ fn told(problem: &FieldError) -> String {
 }
 
 #[test]
-fn every_problem_is_collected_with_its_place() {
+fn every_problem_is_collected_with_its_location() {
     let body = json!({
         "name": "", "transport": "pigeon", "payload": [], "retry": {"max_attempts": 11, "backoff_minutes": [1, "x"]},
         "handlers": ["a", 2, ""], "schedule": "daily", "success": "yes", "description": 7
@@ -67,7 +67,7 @@ fn every_problem_is_collected_with_its_place() {
 }
 
 #[test]
-fn good_values_are_read_as_they_are() {
+fn valid_values_are_read_unchanged() {
     let body = json!({"name": "ä", "n": 3, "on": false, "list": ["a", "b"], "minutes": [0.5, 2], "deep": {"x": "y"}});
     let (read, problems) = read(&body, |fields| {
         (
@@ -98,7 +98,7 @@ fn null_is_absent_for_what_is_optional_and_a_wrong_type_for_what_is_required() {
 }
 
 #[test]
-fn absent_and_null_can_be_told_apart() {
+fn absent_and_null_are_distinguishable() {
     let body = json!({"payload": null, "name": "x"});
     let (presences, _) =
         read(&body, |fields| ["payload", "name", "description"].map(|name| fields.presence(name)));
@@ -106,7 +106,7 @@ fn absent_and_null_can_be_told_apart() {
 }
 
 #[test]
-fn fields_not_asked_for_are_named_or_forbidden() {
+fn unread_fields_are_listed_or_forbidden() {
     let body = json!({"name": "x", "colour": 1, "schedule": {"cron": "* * * * *", "every": 5}});
     let (rest, problems) = read(&body, |fields| {
         fields.string("name", 0..=9);
@@ -164,7 +164,7 @@ fn a_nul_character_is_refused() {
 }
 
 #[test]
-fn a_handler_can_add_reasons_of_its_own() {
+fn a_handler_can_add_its_own_errors() {
     let (_, problems) = read(&json!({"email": "x"}), |fields| {
         fields.refuse("email", "not an e-mail address");
         fields.missing("callback");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_found_and_told_in_pydantics_terms() {
+    fn every_problem_is_reported_in_pydantic_terms() {
         let query = Query::parse(
             "limit=101&offset=-1&n=ten&status=gone&wait=&b=maybe&task=long&some=a,x&huge=99999999999999999999",
         );
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_come_apart_at_the_commas() {
+    fn a_list_is_split_at_commas() {
         let query = Query::parse("status__in=pending,%20failed");
         assert_eq!(
             query.some_of("status__in", &["pending", "failed", "success"]),

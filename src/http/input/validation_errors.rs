@@ -151,7 +151,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn sentences_are_pydantics() {
+    fn messages_follow_pydantic() {
         assert_eq!(not_one_of(&["recurring", "once"]), "Input should be 'recurring' or 'once'");
         assert_eq!(not_one_of(&["a", "b", "c"]), "Input should be 'a', 'b' or 'c'");
         let problem = |kind, msg: &str| Some((kind, msg.to_owned()));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_refused_value_has_a_bound() {
+    fn the_shown_part_of_a_rejected_value_is_bounded() {
         let small = json!({"a": [1, "two", null]});
         assert_eq!(shown(&small), small);
         let large = json!(vec!["ä".repeat(50); 5_000]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_problems_has_a_bound() {
+    fn the_number_of_problems_is_bounded() {
         let problems = ValidationErrors::default();
         for index in 0..1_000_usize {
             problems.add("string_type", vec![index.into()], "Input should be a valid string", Value::Null);

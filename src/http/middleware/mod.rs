@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_the_caller_is_kept_only_if_it_is_sane() {
+    fn a_client_id_is_kept_only_if_it_is_valid() {
         let id = |value: &str| request_id(&headers(REQUEST_ID, &[value]));
         assert_eq!(id("Req-1_a.b"), "Req-1_a.b");
         assert_eq!(id(&"a".repeat(128)).len(), 128);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_caught_with_what_it_said() {
+    async fn a_panic_is_caught_with_its_message() {
         let number = 7;
         let caught = caught(async {
             if number == 7 {

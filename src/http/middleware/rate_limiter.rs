@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_over_are_dropped_once_a_minute() {
+    fn expired_windows_are_dropped_once_a_minute() {
         let windows = RateLimiter::default();
         let kept_at = |seconds| -> usize {
             let shards = windows.users.shards.iter().map(|shard| shard.lock().unwrap());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_limit_costs_nothing() {
+    fn a_user_without_a_limit_needs_no_memory() {
         let windows = RateLimiter::default();
         let standing = windows.admit(RateLimitKey::User(1, None), at(0));
         assert_eq!((standing.limit, standing.remaining(), standing.used), (None, None, 0));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_addresses_have_windows_of_their_own() {
+    fn users_and_addresses_have_separate_windows() {
         let windows = RateLimiter::default();
         let address = |text: &str| RateLimitKey::Address(text.parse().unwrap());
         for payer in [RateLimitKey::User(1, Some(60)), RateLimitKey::User(2, Some(60)), address("192.0.2.1")]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_windows_of_addresses_are_bounded_and_those_silent_longest_give_way() {
+    fn address_windows_are_bounded_and_the_oldest_are_evicted() {
         let windows = RateLimiter::default();
         let busy = RateLimitKey::Address(Ipv4Addr::LOCALHOST.into());
         for turn in 0..200_000_u128 {

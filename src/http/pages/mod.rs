@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_put_into_a_page_is_shown_as_text() {
+    fn values_in_a_page_are_escaped() {
         let field = FormField {
             name: "email",
             label: NASTY,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_lets_the_style_of_a_page_through() {
+    fn the_content_security_policy_allows_the_style_sheet() {
         let html = body(&Page::new("Title").reply(StatusCode::OK));
         let (_, rest) = html.split_once("<style>").unwrap();
         let (style, _) = rest.split_once("</style>").unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_behind_a_page_is_a_page_with_its_status() {
+    fn an_error_of_a_page_is_a_page_with_its_status() {
         let refusal = Refusal::new(ErrorCode::RateLimitExceeded, "Too many <b>");
         let reply = failed(Refusal { retry_after: Some(7), ..refusal }.into(), "id");
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_posts_below_the_path_of_the_public_url() {
+    fn forms_post_below_the_path_of_the_public_url() {
         for (url, expected) in [
             ("http://127.0.0.1:8000", "/x"),
             ("https://example.com/", "/x"),

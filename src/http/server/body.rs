@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_at_the_limit_is_read_and_one_above_is_refused() {
+    async fn a_body_at_the_limit_is_read_and_a_larger_one_is_refused() {
         let budget = Arc::new(Semaphore::new(100));
         let loaded = read(Full::from("12345"), 5, &budget).await.unwrap();
         assert_eq!(&loaded.bytes[..], b"12345");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_budget_is_shared_and_comes_back() {
+    async fn the_memory_budget_is_shared_and_returned() {
         let budget = Arc::new(Semaphore::new(10));
         let held = read(Full::from("1234567"), 50, &budget).await.unwrap();
         assert_eq!(budget.available_permits(), 3);

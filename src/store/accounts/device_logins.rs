@@ -169,7 +169,7 @@ mod tests {
     use rusqlite::Connection;
 
     #[test]
-    fn nothing_that_is_asked_here_reads_a_whole_table() {
+    fn no_query_scans_a_whole_table() {
         let file = Connection::open_in_memory().unwrap();
         file.execute_batch(include_str!("../../../schema.sql")).unwrap();
         let indexes = [

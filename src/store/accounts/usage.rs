@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_is_a_look_at_one_row_however_long_the_history_is() {
+    fn usage_queries_read_one_row_at_any_history_length() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../../../schema.sql")).unwrap();
         let plan = |sql: &str| -> Vec<String> {

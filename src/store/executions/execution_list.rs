@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_filter_walks_an_index_and_sorts_nothing() {
+    fn every_filter_uses_an_index_and_never_sorts() {
         let file = rusqlite::Connection::open_in_memory().unwrap();
         file.execute_batch(include_str!("../../../schema.sql")).unwrap();
         let plan = |walk: &IndexScan| -> Vec<String> {

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn health_reads_figures_and_counts_only_what_is_under_way() {
+    fn health_reads_counters_and_counts_only_running_deliveries() {
         let connection = file();
         let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {QUEUE}")).unwrap();
         let steps = explain.query_map([0, 0], |row| row.get::<_, String>("detail")).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poller_is_down_when_it_has_stood_still_for_more_than_thirty_seconds() {
+    fn the_poller_is_down_after_thirty_seconds_without_a_pass() {
         assert_eq!(word_after(Duration::from_secs(30)), "ok");
         assert_eq!(word_after(Duration::from_millis(30_001)), "down");
     }

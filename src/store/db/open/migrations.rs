@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_are_taken_and_the_file_as_it_was_is_kept() {
+    fn all_migrations_run_and_the_old_file_is_kept() {
         let (folder, path) = earlier();
         run(&path, &NEXT, SCHEMA_VERSION + 2).unwrap();
         let file = Connection::open(&path).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_up_to_date_is_left_alone() {
+    fn an_up_to_date_file_is_not_changed() {
         let (folder, path) = earlier();
         let before = std::fs::read(&path).unwrap();
         bring_up_to_date(&path).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_the_file_as_it_was_whichever_it_is() {
+    fn a_failing_migration_leaves_the_file_unchanged() {
         let (folder, path) = earlier();
         let before = std::fs::read(&path).unwrap();
         let orphan = "INSERT INTO api_keys (id, user_key, name, prefix, hash, created_at)
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_fails_leaves_the_file_as_it_was() {
+    fn a_failed_commit_leaves_the_file_unchanged() {
         let (_folder, path) = earlier();
         let connection = Connection::open(&path).unwrap();
         connection.commit_hook(Some(|| true)).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_keeps_what_the_first_one_kept() {
+    fn a_second_attempt_keeps_the_copy_of_the_first() {
         let (folder, path) = earlier();
         std::fs::write(folder.path().join("cued.db.v1"), "of an earlier day").unwrap();
         run(&path, &NEXT, SCHEMA_VERSION + 2).unwrap();
