@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Every error code that a caller can meet (`spec.md` §7 and `contract.md`).
+/// Every error code of the API (contract §2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ErrorCode {

@@ -16,7 +16,7 @@ use crate::domain::ids::ExecutionId;
 /// How long a claim holds without a sign of life (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
 
-/// Where an execution stands (`contract.md` §5).
+/// The state of an execution (contract §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExecutionStatus {
     /// Made; nobody has taken it up.

@@ -1,4 +1,4 @@
-//! What a worker or a receiver reports of an execution: once, with bounds (spec §2, contract §5).
+//! What a worker or a receiver reports of an execution: once, with bounds (contract §5.5).
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

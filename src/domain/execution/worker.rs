@@ -8,7 +8,7 @@ pub const FRESH: SignedDuration = SignedDuration::from_secs(180);
 /// After this silence a worker counts as dead.
 pub const DEAD: SignedDuration = SignedDuration::from_secs(900);
 
-/// The name of a worker that did not give one (spec §4).
+/// The default name of a worker (contract §7.2).
 pub const ANONYMOUS: &str = "anonymous-worker";
 
 /// A worker that has sent a heartbeat.

@@ -1,4 +1,4 @@
-//! Executions and workers over HTTP (spec §4, contract §5 and §7): shapes, every refusal, the long poll.
+//! Executions and workers over HTTP (contract §5 and §7): fields, every error, the long poll.
 
 use serde_json::{Value, json};
 

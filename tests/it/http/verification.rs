@@ -1,4 +1,4 @@
-//! Outcomes with evidence over HTTP, and what follows them (contract §5): modes, verdicts, evidence that comes later.
+//! Outcomes with evidence over HTTP (contract §5.5 to §5.7): modes, verdicts, later evidence.
 //!
 //! Bodies are those that the published clients send: the Python SDK's `report_outcome`, `mark_verified` and
 //! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command

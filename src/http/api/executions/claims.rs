@@ -106,7 +106,7 @@ fn claim_answer(it: ClaimedExecution) -> Value {
     })
 }
 
-/// Workers are promised an object (spec §4).
+/// Workers always get an object (contract §7.1).
 fn payload(payload: Option<Value>) -> Value {
     payload.unwrap_or_else(|| json!({}))
 }

@@ -8,7 +8,7 @@ use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::http::response::JsonTimestamp;
 use crate::store::executions::ExecutionDetails;
 
-/// An execution with all its fields (contract §5); `outcome` only once there is one (spec §2), and so `verdict`.
+/// An execution with all its fields (contract §5.1); `outcome` and `verdict` only once there is one.
 #[derive(Debug, Serialize)]
 pub struct ExecutionView<'a> {
     id: String,

@@ -69,7 +69,7 @@ fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
     user.post(&format!("/v1/executions/{lost}/outcome"), &json!({"success": false})).expect(200);
     user.settle();
     assert_eq!(told.count(), 3);
-    // The outcome of a delivery is another thing than the delivery (contract §5).
+    // A reported outcome is separate from the delivery (contract §5.2, §6.8).
     let hook = user.create(&hook(&told, json!({"webhook": told.url()})));
     report(&user, &hook, &json!({"success": false}));
     assert_eq!(told.count(), 4, "its delivery alone");

@@ -1,4 +1,4 @@
-//! Nights on which clocks are changed: the rule of contract §4, zone by zone.
+//! Daylight saving changes, zone by zone (contract §4.5).
 
 use super::{at, recurring};
 

@@ -1,4 +1,4 @@
-//! The instant of a schedule that runs once, as people write it (contract §2).
+//! The instant of a schedule that runs once (contract §2.6).
 
 use cued::domain::schedule::{Schedule, parse_instant};
 

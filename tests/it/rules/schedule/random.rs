@@ -1,5 +1,5 @@
-//! Random crons at random instants against a second reading of contract §4, which walks through real time
-//! minute by minute and shares nothing with the program but jiff's readings of the local clock.
+//! Random crons at random instants against a second implementation of contract §4.4 and §4.5, which walks through real time
+//! minute by minute and shares only the time zone data of jiff with the program.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,78 +1,14 @@
-//! What the specification says and no other test holds: health, keys, plans, errors. The cues' part is in `cues`.
+//! The conventions of all endpoints (contract §2): keys, the version prefix, errors, the rate of a plan.
 
-mod cues;
+use serde_json::json;
 
-use serde_json::{Value, json};
+use super::cues::START;
+use crate::support::server::{ALONE, Server, run};
 
-use crate::support::server::{ALONE, Server, run, until};
-
-const START: &str = "2026-01-05T09:00:00Z";
 const SOME_CUE: &str = "/v1/cues/cue_0123456789ab";
 const SOME_EXECUTION: &str = "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057";
 
-fn names(object: &Value) -> Vec<&str> {
-    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-    names.sort_unstable();
-    names
-}
-
-/// The object without the field, and the field.
-fn without(object: &Value, name: &str) -> (Value, Value) {
-    let mut rest = object.clone();
-    let taken = rest.as_object_mut().unwrap().remove(name).unwrap();
-    (rest, taken)
-}
-
-fn worker(name: &str) -> Value {
-    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
-}
-
-#[test]
-fn health_has_every_field_and_ignores_workers_in_its_status() {
-    let server = Server::on_clock(START);
-    let user = server.user();
-    user.create(&worker("work"));
-    user.advance("PT1H");
-    let health = || server.client().get("/health").expect(200);
-    let (rest, poller) = without(&health(), "poller");
-    let expected = |worker: &str, active: u32, now: &str| {
-        json!({
-            "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
-            "services": {"database": "ok", "cache": "ok", "poller": "ok", "worker": worker},
-            "workers": {"active_count": active},
-            "queue": {"pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1},
-        })
-    };
-    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00"));
-    assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
-    assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
-    assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
-
-    let beat = json!({"worker_id": "w", "handlers": ["greet"]});
-    assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
-    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00"));
-    user.advance("PT20M");
-    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:20:00"));
-    assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
-}
-
-#[test]
-fn an_unreadable_database_degrades_health_until_it_recovers() {
-    let server = Server::on_clock(START);
-    let client = server.client();
-    let is = |status: &str, database: &str| {
-        let health = client.get("/health").expect(200);
-        health["status"] == status && health["services"]["database"] == database
-    };
-    assert!(is("healthy", "ok"));
-    let file = server.sqlite();
-    file.execute_batch("ALTER TABLE workers RENAME TO elsewhere").unwrap();
-    until("health is degraded", || is("degraded", "down").then_some(()));
-    file.execute_batch("ALTER TABLE elsewhere RENAME TO workers").unwrap();
-    until("health is well again", || is("healthy", "ok").then_some(()));
-}
-
-/// Every endpoint of the specification that wants a key.
+/// Endpoints that require a key (contract §2.10, §2.12).
 const KEYED: [(&str, &str); 16] = [
     ("POST", "/v1/cues"),
     ("GET", "/v1/cues"),
@@ -92,7 +28,7 @@ const KEYED: [(&str, &str); 16] = [
     ("GET", "/v1/usage"),
 ];
 
-/// Those that want none, beside the health checks.
+/// Endpoints that require none, apart from the health checks.
 const OPEN: [(&str, &str); 5] = [
     ("POST", "/v1/auth/register"),
     ("POST", "/v1/auth/device-code"),
@@ -124,7 +60,7 @@ fn every_path_except_the_health_checks_has_the_version_prefix() {
     let user = server.user();
     for (method, path) in KEYED.into_iter().chain(OPEN) {
         let bare = path.strip_prefix("/v1").unwrap();
-        // The pages of billing have paths of their own, which are no endpoints.
+        // The pages of billing have the same paths without the prefix.
         if !bare.starts_with("/billing/") {
             user.call(method, bare, &[], b"").unwrap().refused(404, "not_found");
         }
