@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -189,11 +188,11 @@ fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
     ann.create(&hourly);
     bob.create(&hourly);
     ok(&server.db(), &["user", "disable", "ann@example.com"]);
-    ann.get("/v1/auth/me").refused(401, "invalid_api_key");
+    ann.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     server
         .client()
         .post("/v1/auth/register", &json!({"email": "ann@example.com"}))
-        .refused(409, "duplicate_email");
+        .expect_error(409, "duplicate_email");
     assert_eq!(bob.advance("PT2H")["fired"], 2, "bob's two runs and none of ann's");
     let said = fails(&server.db(), &["key", "add", "ann@example.com"], 1);
     assert!(said.contains("disabled"), "{said}");
@@ -214,7 +213,7 @@ fn keys_are_added_listed_and_revoked_while_the_server_runs() {
     assert!(!listed.contains(key));
 
     ok(&server.db(), &["key", "revoke", id]);
-    backup.get("/v1/auth/me").refused(401, "invalid_api_key");
+    backup.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     user.get("/v1/auth/me").expect(200);
     let said = fails(&server.db(), &["key", "revoke", &shown[0][0]], 1);
     assert!(said.contains("last key"), "{said}");
@@ -245,6 +244,22 @@ fn many_commands_at_once_on_a_new_file_all_succeed() {
     }
 }
 
+/// Whether a process has a file open.
+fn has_open(pid: u32, file: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == file)
+}
+
+/// The number of times that the threads of a process have slept.
+fn sleeps(pid: u32) -> u64 {
+    let of = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.map_or(0, |count| count.trim().parse::<u64>().unwrap())
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).map(of).sum()
+}
+
 #[test]
 fn a_command_waits_for_another_process_that_creates_the_file() {
     let (_folder, db) = new_file();
@@ -257,10 +272,13 @@ fn a_command_waits_for_another_process_that_creates_the_file() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Longer than the command takes to come to the lock; were it slower, it would only find the lock free.
-    let begun = Instant::now();
-    until("it has met the lock", || {
-        (adding.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_millis(500)).then_some(())
+    let pid = adding.id();
+    until("the command opens the file", || has_open(pid, &db).then_some(()));
+    // SQLite tries the lock again and again, and sleeps in between.
+    let before = sleeps(pid);
+    until("the command waits for the lock", || {
+        assert_eq!(adding.try_wait().unwrap(), None, "the command ended without the lock");
+        (sleeps(pid) >= before + 8).then_some(())
     });
     other.execute_batch("COMMIT").unwrap();
     let output = adding.wait_with_output().unwrap();

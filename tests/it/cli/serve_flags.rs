@@ -100,10 +100,14 @@ fn explicit_flags_override_dev() {
     let open = Started::new(&["--ephemeral"], &[]);
     open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
     let public = Started::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
-    public.client().register("a@example.com").post("/v1/cues", &hook).refused(400, "invalid_callback_url");
+    public
+        .client()
+        .register("a@example.com")
+        .post("/v1/cues", &hook)
+        .expect_error(400, "invalid_callback_url");
     let closed = Started::new(&["--ephemeral", "--registration", "closed"], &[]);
     let answer = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
-    answer.refused(403, "registration_disabled");
+    answer.expect_error(403, "registration_disabled");
 }
 
 #[test]

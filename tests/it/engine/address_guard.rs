@@ -18,7 +18,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::support::scripted_receiver::Receiver;
+use crate::support::receiver::Receiver;
 
 /// A resolver that gives one list of addresses after another, the last one again and again.
 #[derive(Debug, Clone)]
@@ -119,12 +119,11 @@ fn a_while() -> NextTimeout {
 
 #[test]
 fn the_local_host_name_is_refused_without_a_connection() {
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let options = ClientOptions::default();
     let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
-        let text =
-            refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
         assert!(
             text.ends_with(" (loopback), which callbacks may not reach (see --allow-callbacks-to)"),
@@ -136,7 +135,7 @@ fn the_local_host_name_is_refused_without_a_connection() {
 
 #[test]
 fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script.clone());
     for host in "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. 127.9.9.9 0.0.0.0 0 \
@@ -144,7 +143,7 @@ fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
                  169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
         .split_whitespace()
     {
-        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.contains(" address, which callbacks may not reach"), "{text}");
     }
     assert_eq!((receiver.connections(), script.asked()), (0, 0));
@@ -152,11 +151,11 @@ fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
 
 #[test]
 fn an_allowed_ip_literal_needs_no_lookup() {
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script.clone());
     for host in ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1"] {
-        let url = format!("http://{host}:{}/", receiver.address.port());
+        let url = format!("http://{host}:{}/", receiver.addr.port());
         assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     }
     assert_eq!(script.asked(), 0);
@@ -164,11 +163,11 @@ fn an_allowed_ip_literal_needs_no_lookup() {
 
 #[test]
 fn a_name_that_changes_to_a_blocked_address_gets_no_connection() {
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["127.0.0.1", "127.0.0.2"]);
     let seconds = Seconds::default();
     let webhook_client = webhook_client(policy("127.0.0.1/32"), &seconds, script.clone());
-    let url = format!("http://rebind.example:{}/", receiver.address.port());
+    let url = format!("http://rebind.example:{}/", receiver.addr.port());
     assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     seconds.advance(CACHE_TIME);
     let text = refused(webhook_client.send(&parcel(&url)));
@@ -237,9 +236,9 @@ fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
 #[test]
 fn an_unknown_name_is_reported_and_resolved_again() {
     let script = Script::new(&["", "127.0.0.1"]);
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script);
-    let url = format!("http://late.example:{}/", receiver.address.port());
+    let url = format!("http://late.example:{}/", receiver.addr.port());
     let delivery_error = webhook_client.send(&parcel(&url)).unwrap_err();
     assert_eq!(
         delivery_error,
@@ -262,8 +261,8 @@ fn the_dns_lookup_counts_toward_the_timeout() {
 
 #[test]
 fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
-    let receiver = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let port = receiver.address.port();
+    let receiver = Receiver::start();
+    let port = receiver.addr.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
     let webhook_client = webhook_client(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
     let send = |path: &str| webhook_client.send(&parcel(&format!("http://Cue.example:{port}{path}")));
@@ -271,7 +270,7 @@ fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
     for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
         refused(send(path));
     }
-    assert_eq!(receiver.requests.try_iter().count(), 1);
+    assert_eq!(receiver.count(), 1);
 }
 
 proptest! {

@@ -12,169 +12,168 @@ use cued::store::executions::execution_list;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::support::fixture::World;
-use crate::support::worker_fixture::{after_begin, claimable, code, heartbeat, take, tell};
+use crate::support::fixture::{Fixture, after_begin, code};
 
-fn return_lost(world: &World) -> usize {
-    return_lost_claims(&world.app.store, world.now()).unwrap()
+fn return_lost(fixture: &Fixture) -> usize {
+    return_lost_claims(&fixture.app.store, fixture.now()).unwrap()
 }
 
 #[test]
 fn a_claim_without_heartbeats_expires_with_its_lease() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(900)));
-    world.advance(899);
-    assert_eq!(return_lost(&world), 0);
-    world.advance(1);
-    let rung = world.app.notifiers.claim.generation();
-    assert_eq!(return_lost(&world), 1);
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(900)));
+    fixture.advance(899);
+    assert_eq!(return_lost(&fixture), 0);
+    fixture.advance(1);
+    let rung = fixture.app.notifiers.claim.generation();
+    assert_eq!(return_lost(&fixture), 1);
     // The bell rings after the answer has come.
-    world.app.clock.wait(&world.app.notifiers.claim, rung, None);
-    assert!(world.app.notifiers.claim.generation() > rung, "whoever waits for work is woken");
-    let back = world.execution(user, id).execution;
+    fixture.app.clock.wait(&fixture.app.notifiers.claim, rung, None);
+    assert!(fixture.app.notifiers.claim.generation() > rung, "whoever waits for work is woken");
+    let back = fixture.execution(user, id).execution;
     assert_eq!(
         (back.status, back.claimed_by_worker, back.lease_expires_at),
         (ExecutionStatus::Pending, None, None)
     );
     assert!(back.error_message.unwrap().contains("w1"));
-    assert_eq!(claimable(&world, user, None, None, 10)[0].attempt, 2);
-    assert_eq!(take(&world, user, id, "w2"), 2);
-    assert_eq!(world.execution(user, id).execution.started_at, Some(after_begin(0)));
+    assert_eq!(fixture.claimable(user, None, None, 10)[0].attempt, 2);
+    assert_eq!(fixture.claim(user, id, "w2"), 2);
+    assert_eq!(fixture.execution(user, id).execution.started_at, Some(after_begin(0)));
 }
 
 #[test]
 fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
-    let (held, other) = (world.run(&cue, json!({})), world.run(&cue, json!({})));
-    take(&world, user, held, "alive");
-    world.advance(1);
-    take(&world, user, other, "silent");
-    world.advance(849);
-    heartbeat(&world, user, "alive");
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    let (held, other) = (fixture.run(&cue, json!({})), fixture.run(&cue, json!({})));
+    fixture.claim(user, held, "alive");
+    fixture.advance(1);
+    fixture.claim(user, other, "silent");
+    fixture.advance(849);
+    fixture.heartbeat(user, "alive");
     // 850 s + 180 s: the worker that lives loses its claim later than the one that took its own later.
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(901)));
-    world.advance(51);
-    assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, other).execution.status, ExecutionStatus::Pending);
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(901)));
+    fixture.advance(51);
+    assert_eq!(return_lost(&fixture), 1);
+    assert_eq!(fixture.execution(user, other).execution.status, ExecutionStatus::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(lost_at));
-    world.app.clock.set(after_begin(1_030));
-    assert_eq!(return_lost(&world), 0);
-    world.app.clock.set(lost_at);
-    assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, held).execution.status, ExecutionStatus::Pending);
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(lost_at));
+    fixture.app.clock.set(after_begin(1_030));
+    assert_eq!(return_lost(&fixture), 0);
+    fixture.app.clock.set(lost_at);
+    assert_eq!(return_lost(&fixture), 1);
+    assert_eq!(fixture.execution(user, held).execution.status, ExecutionStatus::Pending);
 }
 
 #[test]
 fn an_extended_lease_runs_from_the_extension() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    assert_eq!(code(extend(&world.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
-    take(&world, user, id, "w1");
-    world.advance(800);
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    assert_eq!(code(extend(&fixture.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
+    fixture.claim(user, id, "w1");
+    fixture.advance(800);
     assert_eq!(
-        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        code(extend(&fixture.app, user, id, Some("w2".to_owned())).wait()),
         ErrorCode::NotExecutionOwner
     );
-    let until = extend(&world.app, user, id, Some("w1".to_owned())).wait().unwrap();
+    let until = extend(&fixture.app, user, id, Some("w1".to_owned())).wait().unwrap();
     assert_eq!(until, after_begin(1_700));
-    world.advance(899);
-    assert_eq!(return_lost(&world), 0);
-    assert_eq!(extend(&world.app, user, id, None).wait().unwrap(), after_begin(2_599));
+    fixture.advance(899);
+    assert_eq!(return_lost(&fixture), 0);
+    assert_eq!(extend(&fixture.app, user, id, None).wait().unwrap(), after_begin(2_599));
 }
 
 #[test]
 fn the_last_expired_claim_fails_the_execution_and_its_cue() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |new| {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |new| {
         new.retry.max_attempts = 2;
         new.on_failure.pause = true;
     });
-    let id = world.run(&cue, json!({}));
+    let id = fixture.run(&cue, json!({}));
     for expected in [ExecutionStatus::Pending, ExecutionStatus::Failed] {
-        take(&world, user, id, "w1");
-        world.advance(900);
-        assert_eq!(return_lost(&world), 1);
-        assert_eq!(world.execution(user, id).execution.status, expected);
+        fixture.claim(user, id, "w1");
+        fixture.advance(900);
+        assert_eq!(return_lost(&fixture), 1);
+        assert_eq!(fixture.execution(user, id).execution.status, expected);
     }
-    let failed = world.execution(user, id).execution;
+    let failed = fixture.execution(user, id).execution;
     assert_eq!((failed.attempts, failed.claimed_by_worker.as_deref()), (2, Some("w1")));
-    assert_eq!(world.cue(cue.key).status, cue::CueStatus::Paused);
-    assert!(claimable(&world, user, None, None, 10).is_empty());
+    assert_eq!(fixture.cue(cue.key).status, cue::CueStatus::Paused);
+    assert!(fixture.claimable(user, None, None, 10).is_empty());
 }
 
 #[test]
 fn more_expired_claims_than_one_batch_are_all_released() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
-    world.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> = (0..450).map(|_| claim_next(&world.app, user, None, "w1".to_owned())).collect();
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    fixture.runs(&cue, (0..450).map(|_| json!({})));
+    let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
     assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
-    world.advance(900);
-    let passes: Vec<usize> = (0..4).map(|_| return_lost(&world)).collect();
+    fixture.advance(900);
+    let passes: Vec<usize> = (0..4).map(|_| return_lost(&fixture)).collect();
     assert_eq!(passes, [200, 200, 50, 0]);
 }
 
 #[test]
 fn a_late_report_ends_a_released_execution() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    world.advance(900);
-    return_lost(&world);
-    tell(&world, user, id, true).unwrap();
-    let over = world.execution(user, id).execution;
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    fixture.advance(900);
+    return_lost(&fixture);
+    fixture.report(user, id, true).unwrap();
+    let over = fixture.execution(user, id).execution;
     assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
-    assert!(claimable(&world, user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(tell(&world, user, id, false)), ErrorCode::OutcomeAlreadyReported);
+    assert!(fixture.claimable(user, None, None, 10).is_empty());
+    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(fixture.report(user, id, false)), ErrorCode::OutcomeAlreadyReported);
 }
 
 #[test]
 fn a_late_report_ends_an_execution_claimed_by_another_worker() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    world.advance(900);
-    return_lost(&world);
-    take(&world, user, id, "w2");
-    tell(&world, user, id, false).unwrap();
-    assert_eq!(code(tell(&world, user, id, true)), ErrorCode::OutcomeAlreadyReported);
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    fixture.advance(900);
+    return_lost(&fixture);
+    fixture.claim(user, id, "w2");
+    fixture.report(user, id, false).unwrap();
+    assert_eq!(code(fixture.report(user, id, true)), ErrorCode::OutcomeAlreadyReported);
     assert_eq!(
-        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        code(extend(&fixture.app, user, id, Some("w2".to_owned())).wait()),
         ErrorCode::ExecutionNotClaiming
     );
-    assert_eq!(world.execution(user, id).execution.status, ExecutionStatus::Failed);
-    world.advance(2_000);
-    assert_eq!(return_lost(&world), 0);
+    assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Failed);
+    fixture.advance(2_000);
+    assert_eq!(return_lost(&fixture), 0);
 }
 
 #[test]
 fn a_once_cue_takes_the_outcome_of_a_late_report() {
-    let world = World::new();
-    let user = world.user("ada");
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
     let ends = [true, false].map(|success| {
-        let cue = world.worker_cue(user, |new| {
+        let cue = fixture.worker_cue(user, |new| {
             new.schedule = Schedule::once("2026-01-01T10:00:10Z", "UTC").unwrap();
             new.retry.max_attempts = 1;
         });
         (cue.key, success)
     });
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(10);
-    assert_eq!(scheduler.run_once(&world.app).unwrap().executions, 2);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(10);
+    assert_eq!(scheduler.run_once(&fixture.app).unwrap().executions, 2);
     for (cue_key, success) in ends {
-        let (runs, total) = world
+        let (runs, total) = fixture
             .app
             .store
             .read(move |read| execution_list::list_of_cue(read, cue_key, 10, 0))
@@ -182,15 +181,15 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
             .unwrap();
         assert_eq!((runs.len(), total), (1, 1));
         let id = runs[0].execution.id;
-        take(&world, user, id, "w");
+        fixture.claim(user, id, "w");
         if success {
             // Lost at its only attempt first: the report that comes after all tells the truth.
-            world.advance(900);
-            assert_eq!(return_lost(&world), 1);
-            assert_eq!(world.cue(cue_key).status, cue::CueStatus::Failed);
+            fixture.advance(900);
+            assert_eq!(return_lost(&fixture), 1);
+            assert_eq!(fixture.cue(cue_key).status, cue::CueStatus::Failed);
         }
-        tell(&world, user, id, success).unwrap();
+        fixture.report(user, id, success).unwrap();
         let expected = if success { cue::CueStatus::Completed } else { cue::CueStatus::Failed };
-        assert_eq!(world.cue(cue_key).status, expected);
+        assert_eq!(fixture.cue(cue_key).status, expected);
     }
 }

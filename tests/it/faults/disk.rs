@@ -18,8 +18,8 @@ use crate::cli::administration::{complaint, fails, ok};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::api::Api;
 use crate::support::client::Client;
-use crate::support::fixture::World;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::fixture::Fixture;
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server, cued, run, until};
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
@@ -35,7 +35,7 @@ fn create_until_refused(user: &Client) -> BTreeSet<String> {
     loop {
         let answer = user.post("/v1/cues", &work());
         if answer.status != 201 {
-            answer.refused(503, "storage_unavailable");
+            answer.expect_error(503, "storage_unavailable");
             assert_eq!(answer.header("retry-after"), Some("5"));
             return created;
         }
@@ -78,7 +78,7 @@ pub fn assert_sound(file: &Connection) {
 fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
     let mut server = Server::start_on(&disk.db(), &[ALONE, &METRICS].concat());
-    let (user, receiver) = (server.user(), Recorder::start());
+    let (user, receiver) = (server.user(), Receiver::start());
     let hook = json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "@daily"},
@@ -102,8 +102,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
         server.log().contains("deliveries rest for a moment").then_some(())
     });
     let outcome = format!("/v1/executions/{claimed}/outcome");
-    user.post(&outcome, &json!({"success": true})).refused(503, "storage_unavailable");
-    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+    user.post(&outcome, &json!({"success": true})).expect_error(503, "storage_unavailable");
+    user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
 
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
     assert_eq!(look(&user, &delivery)["status"], "delivering");
@@ -133,7 +133,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     let Some(disk) = Disk::mount("4m") else { return };
     let server = Server::start_on(&disk.db(), &[ALONE, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
-    let (user, receiver) = (server.user(), Recorder::start());
+    let (user, receiver) = (server.user(), Receiver::start());
     let cue = user.create(&json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "@hourly"},
@@ -200,9 +200,9 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
 
 #[test]
 fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
-    let world = World::new();
-    let store = &world.app.store;
-    let log = || open::sizes(&world.app.config.db).wal.unwrap();
+    let fixture = Fixture::new();
+    let store = &fixture.app.store;
+    let log = || open::sizes(&fixture.app.config.db).wal.unwrap();
     let before = log();
     assert!(store.probe_disk());
     assert_eq!(log(), before, "while all is well nothing is written");
@@ -275,24 +275,24 @@ fn a_write_without_changes_does_not_end_the_disk_full_state() {
     let user = api.user("ann");
     // SQLite then says that the disk is full.
     let grow_by = |pages: i64| {
-        let limit = api.world.app.store.write(move |tx| {
+        let limit = api.fixture.app.store.write(move |tx| {
             let count: i64 = tx.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let limit = format!("PRAGMA max_page_count = {}", count + pages);
             Ok(tx.query_row(&limit, [], |row| row.get::<_, i64>(0))?)
         });
         limit.wait().unwrap();
     };
-    let is_writable = || api.world.app.store.is_writable();
+    let is_writable = || api.fixture.app.store.is_writable();
     grow_by(0);
-    until("the disk is full", || (api.post(&user, "/v1/cues", &work()).status == 503).then_some(()));
+    until("the disk is full", || (user.post("/v1/cues", &work()).status == 503).then_some(()));
     assert!(!is_writable());
-    assert_eq!(api.post(&user, "/v1/cues", &json!({})).status, 422);
-    assert_eq!(api.post(&user, "/v1/executions/claim", &json!({})).status, 409);
-    api.world.app.store.write(|_| Ok(())).wait().unwrap();
+    assert_eq!(user.post("/v1/cues", &json!({})).status, 422);
+    assert_eq!(user.post("/v1/executions/claim", &json!({})).status, 409);
+    api.fixture.app.store.write(|_| Ok(())).wait().unwrap();
     assert!(!is_writable());
     grow_by(1_000);
     assert!(!is_writable(), "nothing has been stored yet");
-    assert_eq!(api.post(&user, "/v1/cues", &work()).status, 201);
+    assert_eq!(user.post("/v1/cues", &work()).status, 201);
     assert!(is_writable());
 }
 
@@ -302,7 +302,7 @@ fn a_lock_of_another_program_is_awaited_and_then_reported() {
     let user = server.user();
     let other = server.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    user.post("/v1/cues", &work()).refused(503, "storage_unavailable");
+    user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
     std::thread::scope(|scope| {
         let (waiter, user) = (user.clone(), user.clone());

@@ -133,7 +133,7 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let status = || user.get("/status").expect(200);
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
     assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
-    user.get("/v1/alerts").refused(500, "internal_error");
+    user.get("/v1/alerts").expect_error(500, "internal_error");
     let reason = "the database file is damaged: stop cued, run cued check";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);

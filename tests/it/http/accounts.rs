@@ -6,7 +6,7 @@ use cued::domain::webhook::signature::{SigningSecrets, standard_signature};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Recorder};
+use crate::support::receiver::{Delivery, Receiver};
 use crate::support::server::{ALONE, Server};
 
 const START: &str = "2026-01-05T00:00:00Z";
@@ -46,7 +46,7 @@ fn registration_errors_state_the_reason() {
     let client = server.client();
     let register = |body: &Value| client.post("/v1/auth/register", body);
     register(&json!({"email": "ann@example.com"})).expect(201);
-    register(&json!({"email": "ANN@example.com "})).refused(409, "duplicate_email");
+    register(&json!({"email": "ANN@example.com "})).expect_error(409, "duplicate_email");
     for (body, kind) in [
         (json!({}), "missing"),
         (json!({"email": null}), "string_type"),
@@ -55,7 +55,7 @@ fn registration_errors_state_the_reason() {
         (json!({"email": "ann"}), "value_error"),
         (json!({"email": "ann@b.com\r\nBcc: x@y.com"}), "value_error"),
     ] {
-        let refused = register(&body).refused(422, "validation_error");
+        let refused = register(&body).expect_error(422, "validation_error");
         let problem = &refused["detail"][0];
         assert_eq!((&problem["type"], &problem["loc"]), (&json!(kind), &json!(["body", "email"])), "{body}");
     }
@@ -82,14 +82,14 @@ fn by_default_registration_closes_after_the_first_user() {
 fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
     let answer = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
-    let refused = answer.refused(403, "registration_disabled");
+    let refused = answer.expect_error(403, "registration_disabled");
     assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
 }
 
 #[test]
 fn me_returns_the_account_its_limits_and_its_usage() {
     let server = Server::start(&["--dev", "--test-clock", "2026-01-31T23:30:00Z"]);
-    let (user, receiver) = (server.client().register("ann@example.com"), Recorder::start());
+    let (user, receiver) = (server.client().register("ann@example.com"), Receiver::start());
     user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
                         "callback": {"url": receiver.url()}}));
     let me = user.get("/v1/auth/me").expect(200);
@@ -130,10 +130,10 @@ fn named_keys_work_in_parallel_until_revoked() {
     let path = format!("/v1/auth/keys/{}", made["id"].as_str().unwrap());
     let gone = user.delete(&path);
     assert_eq!((gone.status, gone.body.as_slice()), (204, &b""[..]));
-    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
-    user.delete(&path).refused(404, "key_not_found");
+    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    user.delete(&path).expect_error(404, "key_not_found");
     let last = format!("/v1/auth/keys/{}", keys(&user)[0]["id"].as_str().unwrap());
-    user.delete(&last).refused(409, "last_key");
+    user.delete(&last).expect_error(409, "last_key");
     user.get("/v1/auth/me").expect(200);
 }
 
@@ -148,7 +148,7 @@ fn a_keys_name_has_1_to_255_characters() {
         (json!({"name": "é".repeat(256)}), "string_too_long"),
         (json!({"name": ["a"]}), "string_type"),
     ] {
-        let refused = post(&body).refused(422, "validation_error");
+        let refused = post(&body).expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["type"], kind, "{body}");
     }
     assert_eq!(post(&json!({"name": "é".repeat(255)})).expect(201)["name"], "é".repeat(255));
@@ -164,7 +164,7 @@ fn regenerating_revokes_only_the_calling_key() {
     let answer = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
     assert_eq!(names(&answer), ["api_key", "message", "previous_key_revoked"]);
     assert_eq!(answer["previous_key_revoked"], true);
-    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
+    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let renewed = laptop.with_key(answer["api_key"].as_str().unwrap());
     let listed = keys(&renewed);
     assert_eq!((&listed[1]["name"], &listed[1]["current"]), (&json!("laptop"), &json!(true)));
@@ -174,7 +174,7 @@ fn regenerating_revokes_only_the_calling_key() {
 #[test]
 fn both_secrets_sign_for_24_hours_after_a_rotation() {
     let server = Server::on_clock(START);
-    let (user, receiver) = (server.user(), Recorder::start());
+    let (user, receiver) = (server.user(), Receiver::start());
     let answer = user.get("/v1/auth/webhook-secret").expect(200);
     assert_eq!(names(&answer), ["webhook_secret"]);
     let first = answer["webhook_secret"].clone();

@@ -28,7 +28,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
             match answer.status {
                 200 => mine.push(answer.json()["execution_id"].as_str().unwrap().to_owned()),
                 _ => {
-                    answer.refused(409, "claim_failed");
+                    answer.expect_error(409, "claim_failed");
                     return mine;
                 }
             }
@@ -44,7 +44,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
             let answer = client.post(&format!("/v1/executions/{id}/claim"), &me);
             match answer.status {
                 200 => mine.push(id.to_owned()),
-                _ => drop(answer.refused(409, "already_claimed")),
+                _ => drop(answer.expect_error(409, "already_claimed")),
             }
         }
     }
@@ -96,7 +96,7 @@ fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
                 match answer.status {
                     200 => Some(result),
                     _ => {
-                        answer.refused(409, "outcome_already_reported");
+                        answer.expect_error(409, "outcome_already_reported");
                         None
                     }
                 }

@@ -42,7 +42,7 @@ fn every_endpoint_requires_a_key_except_the_public_ones() {
     let server = Server::start(ALONE);
     let client = server.client();
     for (method, path) in KEYED {
-        client.call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+        client.call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
     }
     for (method, path) in OPEN {
         let answer = client.call(method, path, &[], b"").unwrap();
@@ -62,11 +62,11 @@ fn every_path_except_the_health_checks_has_the_version_prefix() {
         let bare = path.strip_prefix("/v1").unwrap();
         // The pages of billing have the same paths without the prefix.
         if !bare.starts_with("/billing/") {
-            user.call(method, bare, &[], b"").unwrap().refused(404, "not_found");
+            user.call(method, bare, &[], b"").unwrap().expect_error(404, "not_found");
         }
     }
     for path in ["/v1/health", "/v1/status"] {
-        user.get(path).refused(404, "not_found");
+        user.get(path).expect_error(404, "not_found");
     }
 }
 
@@ -102,7 +102,7 @@ fn an_error_has_exactly_code_message_and_status() {
             "invalid_plan",
         ),
     ] {
-        let refused = answer.refused(status, code);
+        let refused = answer.expect_error(status, code);
         let message = refused["error"]["message"].as_str().unwrap();
         assert_eq!(refused, json!({"error": {"code": code, "message": message, "status": status}}));
     }
@@ -116,7 +116,7 @@ fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
     assert!(answer["message"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
     let key = answer["api_key"].as_str().unwrap();
     assert!(key.starts_with("cue_sk_") && key != user.key());
-    user.get("/v1/auth/me").refused(401, "invalid_api_key");
+    user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let me = user.with_key(key).get("/v1/auth/me").expect(200);
     assert!(!me.to_string().contains(key), "it is shown once");
 }

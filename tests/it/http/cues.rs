@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
 pub const START: &str = "2026-01-05T09:00:00Z";
@@ -139,7 +139,7 @@ fn cues_can_be_filtered_by_status() {
 
 #[test]
 fn one_cue_shows_its_last_run_and_its_executions() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let (server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     let hook = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{cron, id, webhook, worker};
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 use crate::support::server::{ALONE, Process, Server, full, run, signal, until};
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
@@ -161,7 +161,7 @@ fn the_receivers_verify_real_deliveries() {
 #[test]
 fn the_receivers_reject_forged_stale_or_changed_deliveries_and_ignore_repeats() {
     let server = Server::start(&[ALONE, &["--test-clock"]].concat());
-    let (user, recorder) = (server.user(), Recorder::start());
+    let (user, recorder) = (server.user(), Receiver::start());
     let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.settle();
@@ -336,7 +336,7 @@ fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
 #[test]
 fn the_workers_extend_their_lease_during_long_work() {
     // A server of which every answer is the same, and the lease three seconds: a real one's would take five minutes.
-    let server = Recorder::start();
+    let server = Receiver::start();
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let answer = json!({
         "execution_id": id, "executions": [{"id": id}], "lease_seconds": 3,

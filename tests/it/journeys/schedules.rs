@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{at, cron, due_instants, id, instants_of, look, webhook, worker};
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
 #[test]
 fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T08:59:00Z"), Recorder::start());
+    let (server, receiver) = (Server::on_clock("2026-01-05T08:59:00Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
     assert_eq!((&cue["status"], &cue["run_count"]), (&json!("active"), &json!(0)));
@@ -33,7 +33,7 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
 
 #[test]
 fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
-    let (server, receiver) = (Server::on_clock("2026-03-27T12:00:00Z"), Recorder::start());
+    let (server, receiver) = (Server::on_clock("2026-03-27T12:00:00Z"), Receiver::start());
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");
@@ -66,7 +66,7 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
 
 #[test]
 fn runs_skipped_by_a_pause_are_not_missed() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:30Z"), Recorder::start());
+    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:30Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("*/10 * * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
@@ -91,19 +91,19 @@ fn a_paused_cue_rejects_a_past_instant() {
     let path = format!("/v1/cues/{}", id(&cue));
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let past = json!({"schedule": at("2026-01-04T00:00:00Z")});
-    user.patch(&path, &past).refused(400, "invalid_schedule");
+    user.patch(&path, &past).expect_error(400, "invalid_schedule");
     assert_eq!(look(&user, &cue)["schedule"], cue["schedule"]);
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
     // What was to come has passed meanwhile: other parts may still change, but nothing resumes it.
     user.patch(&path, &json!({"schedule": {"catch_up": "none"}})).expect(200);
-    user.patch(&path, &json!({"status": "active"})).refused(400, "invalid_schedule");
+    user.patch(&path, &json!({"status": "active"})).expect_error(400, "invalid_schedule");
 }
 
 #[test]
 fn a_once_cue_completes_with_its_execution() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:00Z"), Recorder::start());
+    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:00Z"), Receiver::start());
     let user = server.user();
     let delivered = user.create(&webhook(&receiver, at("2026-01-05T02:00:00+01:00")));
     let done = user.create(&worker(at("2026-01-05T01:00:00Z")));

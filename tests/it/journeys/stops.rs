@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use super::{at, id, look, webhook};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
 #[test]
 fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+    let (mut server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
@@ -61,7 +61,7 @@ fn a_stop_does_not_wait_for_a_moving_test_clock() {
 
 #[test]
 fn a_delivery_interrupted_by_a_crash_is_repeated() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+    let (mut server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));

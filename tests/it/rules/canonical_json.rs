@@ -7,7 +7,8 @@ use cued::domain::json;
 use cued::domain::webhook::canonical_json::canonical;
 use serde_json::{Value, json};
 
-use crate::support::json_documents::{Dice, document};
+use crate::support::json_documents::document;
+use crate::support::random::Random;
 
 const DOCUMENTS: usize = 20_000;
 
@@ -77,8 +78,8 @@ fn doubles_at_every_edge_match_python() {
 
 #[test]
 fn random_documents_match_python() {
-    let mut dice = Dice(20_261_121);
-    let texts: Vec<String> = (0..DOCUMENTS).map(|_| document(&mut dice, 4)).collect();
+    let mut random = Random::new(20_261_121);
+    let texts: Vec<String> = (0..DOCUMENTS).map(|_| document(&mut random, 4)).collect();
     let table = TABLE.iter().map(|(text, _)| (*text).to_owned());
     let texts: Vec<String> = texts.into_iter().chain(table).collect();
     let python = dumped_by_python(&texts);

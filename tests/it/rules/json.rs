@@ -4,7 +4,8 @@ use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
 use serde_json::Value;
 
-use crate::support::json_documents::{Dice, document};
+use crate::support::json_documents::document;
+use crate::support::random::Random;
 
 const PRIVATE_KEY: &str = "$serde_json::private::Number";
 
@@ -128,9 +129,9 @@ fn an_object_with_the_private_number_key_stays_an_object() {
 
 #[test]
 fn written_json_reads_back_equal() {
-    let mut dice = Dice(7);
+    let mut random = Random::new(7);
     for _ in 0..5_000 {
-        let value = read(document(&mut dice, 4).as_bytes()).unwrap();
+        let value = read(document(&mut random, 4).as_bytes()).unwrap();
         let written = compact(&value);
         let again = read(written.as_bytes()).unwrap();
         assert_eq!(again, value, "{written}");
@@ -140,12 +141,12 @@ fn written_json_reads_back_equal() {
 
 #[test]
 fn damaged_documents_are_accepted_and_refused_like_serde_json() {
-    let mut dice = Dice(11);
+    let mut random = Random::new(11);
     let mut refused = 0;
     for _ in 0..30_000 {
-        let mut bytes = document(&mut dice, 3).into_bytes();
-        for _ in 0..=dice.below(2) {
-            damage(&mut dice, &mut bytes);
+        let mut bytes = document(&mut random, 3).into_bytes();
+        for _ in 0..=random.below(2) {
+            damage(&mut random, &mut bytes);
         }
         let ours = read(&bytes);
         let theirs = serde_json::from_slice::<Value>(&bytes);
@@ -162,14 +163,14 @@ fn damaged_documents_are_accepted_and_refused_like_serde_json() {
     assert!((5_000..25_000).contains(&refused), "the damage is too weak or too strong: {refused}");
 }
 
-fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     const TELLING: &[u8] = b"\"\\{}[]:,0123456789.-+eEudtn \n\x00\x1f\x7f\x80\xc3\xed\xff";
-    let at = dice.below(bytes.len() as u64 + 1) as usize;
-    let byte = TELLING[dice.below(TELLING.len() as u64) as usize];
-    match dice.below(4) {
+    let at = random.index(bytes.len() + 1);
+    let byte = TELLING[random.index(TELLING.len())];
+    match random.below(4) {
         0 if at < bytes.len() => bytes[at] = byte,
         1 if at < bytes.len() => drop(bytes.remove(at)),
-        2 if dice.below(4) == 0 => bytes.truncate(at),
+        2 if random.below(4) == 0 => bytes.truncate(at),
         _ => bytes.insert(at, byte),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
 use crate::support::client::Client;
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 use crate::support::random::Random;
 use crate::support::server::{ALONE, Server, cued, until};
 
@@ -42,7 +42,7 @@ fn the_oldest_finished_executions_are_deleted_above_the_number() {
     let mut expected: Vec<&str> = over[4..].iter().map(String::as_str).collect();
     expected.reverse();
     assert_eq!(ids(&kept)[1..], expected, "the newest five: one that waits, and four");
-    user.get(&format!("/v1/executions/{}", over[0])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", over[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&other).len(), 1);
     let usage = user.get("/v1/usage").expect(200);
     assert_eq!((&usage["executions"]["used"], &usage["outcomes"]["succeeded"]), (&json!(10), &json!(9)));
@@ -71,7 +71,7 @@ fn unfinished_executions_are_never_deleted() {
     user.advance("PT23H");
     user.get(&format!("/v1/executions/{}", waiting[5])).expect(200);
     user.advance("P2D");
-    user.get(&format!("/v1/executions/{}", waiting[5])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", waiting[5])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&cue).len(), 6);
 }
 
@@ -167,14 +167,14 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
-    let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
+    let fixture = Fixture::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
+    let (user, mut file) = (fixture.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
-        insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+        insert_history(&mut file, &fixture.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
     assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));

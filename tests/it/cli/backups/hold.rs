@@ -12,7 +12,7 @@ use crate::cli::administration::{fails, ok};
 use crate::support::client::Client;
 use crate::support::delivery_fixture;
 use crate::support::mailbox::Mailbox;
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::{ALONE, Server, run, until};
 
 /// A copy of the server's file under the same name, in a folder of its own.
@@ -38,7 +38,7 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 
 #[test]
 fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
@@ -54,7 +54,7 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
         let answer = user.post(&path, &json!({"worker_id": "w"}));
-        let refused = answer.refused(503, "held");
+        let refused = answer.expect_error(503, "held");
         assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
         assert!(answer.header("retry-after").is_some());
     }
@@ -81,23 +81,23 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
 
 #[test]
 fn a_write_that_finds_the_file_held_claims_no_delivery() {
-    let world = delivery_fixture::World::new(8);
-    world.sql("UPDATE users SET active_cues = 1");
-    world.run(world.cue("https://example.com/"));
+    let fixture = delivery_fixture::DeliveryFixture::new(8);
+    fixture.sql("UPDATE users SET active_cues = 1");
+    fixture.due(fixture.webhook_cue("https://example.com/"));
     let take = || {
-        world.write(|tx| {
+        fixture.write(|tx| {
             delivery_queue::claim_batch(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
         })
     };
-    world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
+    fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     assert_eq!(take(), 0);
-    assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert!(fixture.write(|tx| hold::promote(tx).unwrap().is_some()));
     assert_eq!(take(), 1);
 }
 
 #[test]
 fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
@@ -134,7 +134,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
 
 #[test]
 fn a_running_server_on_the_system_clock_notices_a_promotion() {
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let mut server = Server::start(ALONE);
     let user = server.user();
     let call = hook(&user, &receiver.url());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server};
 
 const ME: &str = "/v1/auth/me";
@@ -24,7 +24,7 @@ fn count(user: &Client, alert_type: &str) -> usize {
 
 #[test]
 fn the_third_consecutive_failure_raises_an_alert() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, quiet()));
@@ -219,7 +219,7 @@ fn the_alert_list_is_newest_first_and_filtered() {
 
 #[test]
 fn the_alert_webhook_can_be_set_shown_and_removed() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
     let set = user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
@@ -244,7 +244,7 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
 
 #[test]
 fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let old = secret(&user, "alert-webhook");
     assert_eq!(secret(&user, "alert-webhook"), old, "it stays");
@@ -270,6 +270,6 @@ fn alerts_and_the_alert_secret_require_a_key() {
         ("GET", "/v1/auth/alert-webhook-secret"),
         ("POST", "/v1/auth/alert-webhook-secret/regenerate"),
     ] {
-        server.client().call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+        server.client().call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{START, failing, fire, hook, report, work};
 use crate::http::device_login::flow::Desk;
 use crate::support::mailbox::Received;
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::{ALONE, Server, until};
 
 fn subject(mail: &Received) -> &str {
@@ -48,7 +48,7 @@ fn the_failure_mail_has_the_commands_to_read_and_replay_the_execution() {
 
 #[test]
 fn only_failures_and_expired_claims_are_mailed() {
-    let (desk, receiver) = (Desk::open(ALONE), Recorder::start());
+    let (desk, receiver) = (Desk::open(ALONE), Receiver::start());
     let user = desk.client().register("ann@example.com");
     fire(&user, &user.create(&hook(&receiver, json!({"email": true}))));
     let cue = user.create(&work(Value::Null));

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server, until};
 
 #[test]
 fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let mut cue = hook(&receiver, json!({"email": false, "webhook": told.url(), "pause": true}));
     cue["retry"] = json!({"max_attempts": 3, "backoff_minutes": [10]});
@@ -42,7 +42,7 @@ fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
 
 #[test]
 fn a_delivery_without_a_response_has_no_status() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::HangUp);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -53,7 +53,7 @@ fn a_delivery_without_a_response_has_no_status() {
 
 #[test]
 fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
-    let (server, told) = (Server::on_clock(START), Recorder::start());
+    let (server, told) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     let cue = user.create(&work(json!({"webhook": told.url()})));
     report(&user, &cue, &json!({"success": false, "error": "no\npaper"}));
@@ -77,7 +77,7 @@ fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
 
 #[test]
 fn failures_of_manual_runs_and_replays_are_notified() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let first = fire(&user, &cue);
@@ -91,7 +91,7 @@ fn failures_of_manual_runs_and_replays_are_notified() {
 
 #[test]
 fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let old = secret(&user, "webhook");
@@ -107,7 +107,7 @@ fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
 
 #[test]
 fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     told.first([Reaction::Status(503), Reaction::HangUp]);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -139,7 +139,7 @@ fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
 
 #[test]
 fn a_hanging_notification_receiver_delays_no_delivery() {
-    let (server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -150,7 +150,7 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
     receiver.wait_for(100);
     told.wait_hanging(1);
     // Nor do those of another receiver wait.
-    let other = Recorder::start();
+    let other = Receiver::start();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": other.url()})));
     user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     other.wait_for(1);
@@ -161,7 +161,7 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
 
 #[test]
 fn a_notification_interrupted_by_a_crash_is_sent_again() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -187,7 +187,7 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
 
 #[test]
 fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -215,7 +215,7 @@ fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
 fn a_notification_url_at_a_blocked_address_is_never_reached() {
     let (server, told) = (
         Server::start(&["--registration", "open", "--limits", "off", "--test-clock", START]),
-        Recorder::start(),
+        Receiver::start(),
     );
     let user = server.user();
     let cue = json!({
@@ -234,7 +234,7 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
 
 #[test]
 fn disabled_users_and_runs_over_quota_cause_no_notification() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     receiver.react(Reaction::Hang);
@@ -269,7 +269,7 @@ fn disabled_users_and_runs_over_quota_cause_no_notification() {
 
 #[test]
 fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));

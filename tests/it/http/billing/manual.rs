@@ -5,8 +5,8 @@ use cued::domain::cue::CueStatus;
 use cued::store::accounts::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
-use crate::support::fixture::World;
+use crate::support::client::{Client, Response};
+use crate::support::fixture::Fixture;
 use crate::support::server::{Server, cued};
 
 const NOW: &str = "2030-01-01T00:00:00Z";
@@ -54,16 +54,16 @@ fn portal(server: &Server, user: &Client) -> String {
     token(server, &answer["portal_url"], "/billing/portal")
 }
 
-fn see(server: &Server, path: &str, token: &str) -> Answer {
+fn see(server: &Server, path: &str, token: &str) -> Response {
     server.client().get(&format!("{path}?token={token}"))
 }
 
-fn submit(server: &Server, path: &str, form: &str) -> Answer {
+fn submit(server: &Server, path: &str, form: &str) -> Response {
     let headers = [("Content-Type", "application/x-www-form-urlencoded")];
     server.client().call("POST", path, &headers, form.as_bytes()).unwrap()
 }
 
-fn confirm(server: &Server, token: &str) -> Answer {
+fn confirm(server: &Server, token: &str) -> Response {
     submit(server, "/billing/checkout", &format!("token={token}"))
 }
 
@@ -72,7 +72,7 @@ fn plan(user: &Client) -> String {
 }
 
 #[track_caller]
-fn shows(answer: &Answer, status: u16, texts: &[&str]) {
+fn shows(answer: &Response, status: u16, texts: &[&str]) {
     assert_eq!(answer.status, status, "{}", answer.text());
     for text in texts {
         assert!(answer.text().contains(text), "{text} in {}", answer.text());
@@ -89,7 +89,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let server = server();
     let user = server.user();
     (0..10).for_each(|number| drop(user.create(&cue(number))));
-    user.post("/v1/cues", &cue(10)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(10)).expect_error(403, "cue_limit_exceeded");
 
     let token = checkout(&server, &user, "pro", "monthly");
     shows(
@@ -132,7 +132,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
         let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
         assert_eq!(cue["status"], "paused");
     }
-    user.post("/v1/cues", &cue(13)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
     let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&again, 404, &["was used before"]);
     // Who has once been on a plan can still look.
@@ -148,19 +148,21 @@ fn invalid_purchases_are_refused() {
     let server = server();
     let user = server.user();
     let buy = |body: &Value| user.post("/v1/billing/checkout", body);
-    buy(&json!({"plan": "free", "interval": "monthly"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "gold", "interval": "never"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "pro", "interval": "weekly"})).refused(400, "invalid_interval");
-    let refusal = buy(&json!({"interval": 5})).refused(422, "validation_error");
+    buy(&json!({"plan": "free", "interval": "monthly"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "gold", "interval": "never"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "pro", "interval": "weekly"})).expect_error(400, "invalid_interval");
+    let refusal = buy(&json!({"interval": 5})).expect_error(422, "validation_error");
     assert_eq!(refusal["detail"][0]["loc"], json!(["body", "plan"]));
     assert_eq!(refusal["detail"][1]["type"], "string_type");
-    user.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    user.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     let stranger = server.client();
     for path in ["/v1/billing/checkout", "/v1/billing/portal"] {
-        stranger.post(path, &json!({"plan": "pro", "interval": "monthly"})).refused(401, "invalid_api_key");
+        stranger
+            .post(path, &json!({"plan": "pro", "interval": "monthly"}))
+            .expect_error(401, "invalid_api_key");
     }
     // Nobody sends events while the operator takes the money.
-    stranger.post("/v1/billing/webhook", &json!({})).refused(404, "not_found");
+    stranger.post("/v1/billing/webhook", &json!({})).expect_error(404, "not_found");
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn a_plan_absent_from_the_table_cannot_be_bought() {
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let user = server.user();
     let wanted = json!({"plan": "scale", "interval": "monthly"});
-    user.post("/v1/billing/checkout", &wanted).refused(400, "invalid_plan");
+    user.post("/v1/billing/checkout", &wanted).expect_error(400, "invalid_plan");
     let token = checkout(&server, &user, "pro", "annual");
     shows(&see(&server, "/billing/checkout", &token), 200, &["no limit"]);
 }
@@ -289,15 +291,15 @@ fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
 
 #[test]
 fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
-    let world = World::new();
-    let user = world.user("u");
-    let cues: Vec<i64> = (0..3).map(|_| world.worker_cue(user, |_| ()).key).collect();
-    world.advance(2 * 3_600);
-    let now = world.now();
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let cues: Vec<i64> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
+    fixture.advance(2 * 3_600);
+    let now = fixture.now();
     let pause =
-        |limit| world.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
+        |limit| fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
-    let found = |key: i64| (world.cue(key).status, world.cue(key).missed_count);
+    let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
     assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest stays, and is still due");
     assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }

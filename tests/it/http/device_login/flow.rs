@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::mailbox::{Mailbox, Received};
 use crate::support::server::{ALONE, Server, run};
 
@@ -49,7 +49,7 @@ impl Desk {
     }
 
     /// Confirms as the form of the page does.
-    pub fn confirm(&self, code: &str, mail: &Received) -> Answer {
+    pub fn confirm(&self, code: &str, mail: &Received) -> Response {
         post_form(&self.client(), "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)])
     }
 
@@ -67,7 +67,7 @@ impl Desk {
 }
 
 /// Posts as a browser does.
-pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer {
+pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Response {
     let encoded = |text: &str| -> String {
         text.bytes()
             .map(|byte| match byte {
@@ -139,7 +139,7 @@ fn only_the_newest_link_works_and_only_once() {
     assert_eq!(desk.confirm(&code, &second).status, 410);
     assert_eq!(desk.client().get(&second.link()).status, 410);
     let late = json!({"device_code": code, "email": "eve@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
+    desk.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(desk.status(&code), "approved");
     assert_eq!(desk.confirm(&code, &second).status, 410);
     assert_eq!(desk.status(&code), "claimed");
@@ -161,7 +161,7 @@ fn codes_and_links_expire_after_15_minutes() {
     assert_eq!(desk.status(&code), "expired");
     assert_eq!(desk.poll(&approved), json!({"status": "expired"}), "nobody came for the key in time");
     let late = json!({"device_code": code, "email": "ann@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
+    desk.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(desk.client().get(&format!("/auth/device?code={code}")).status, 404);
 }
 
@@ -171,7 +171,7 @@ fn an_unknown_code_is_expired_and_accepts_no_address() {
     for code in ["never-was", "", "<script>"] {
         assert_eq!(desk.poll(code), json!({"status": "expired"}));
         let body = json!({"device_code": code, "email": "ann@example.com"});
-        desk.client().post(SUBMIT, &body).refused(404, "device_code_not_found");
+        desk.client().post(SUBMIT, &body).expect_error(404, "device_code_not_found");
     }
     assert_eq!(desk.client().get("/v1/auth/verify").status, 404);
     assert_eq!(desk.client().get("/v1/auth/verify?token=abc&device_code=never-was").status, 404);
@@ -182,15 +182,15 @@ fn a_device_may_choose_an_unused_valid_code() {
     let desk = Desk::open(ALONE);
     let own = json!({"device_code": "My-Laptop-1"});
     assert_eq!(desk.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
-    desk.client().post(CODE, &own).refused(409, "device_code_exists");
+    desk.client().post(CODE, &own).expect_error(409, "device_code_exists");
     for bad in ["short", "with space", "<b>bold</b>", &"x".repeat(129)] {
-        desk.client().post(CODE, &json!({ "device_code": bad })).refused(422, "validation_error");
+        desk.client().post(CODE, &json!({ "device_code": bad })).expect_error(422, "validation_error");
     }
     assert_eq!(desk.client().call("POST", CODE, &[], b"").unwrap().status, 201, "no body is needed");
-    desk.client().post(SUBMIT, &json!({"device_code": "My-Laptop-1"})).refused(422, "validation_error");
+    desk.client().post(SUBMIT, &json!({"device_code": "My-Laptop-1"})).expect_error(422, "validation_error");
     let no_address = json!({"device_code": "My-Laptop-1", "email": "ann"});
-    desk.client().post(SUBMIT, &no_address).refused(422, "validation_error");
-    desk.client().post(POLL, &json!({})).refused(422, "validation_error");
+    desk.client().post(SUBMIT, &no_address).expect_error(422, "validation_error");
+    desk.client().post(POLL, &json!({})).expect_error(422, "validation_error");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::http::device_login::flow::{Desk, post_form};
-use crate::support::client::Answer;
+use crate::support::client::Response;
 use crate::support::server::ALONE;
 
 const NASTY: &str = "<script>alert('x')</script>\"&";
 const SHOWN: &str = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;";
 
 #[track_caller]
-fn assert_page(page: &Answer, status: u16) {
+fn assert_page(page: &Response, status: u16) {
     assert_eq!(page.status, status, "{}", page.text());
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     let policy = page.header("content-security-policy").unwrap();
@@ -121,7 +121,7 @@ fn a_client_address_gets_5_codes_an_hour() {
     desk.advance("PT10M");
     desk.code();
     let refused = desk.client().post("/v1/auth/device-code", &json!({}));
-    refused.refused(429, "rate_limit_exceeded");
+    refused.expect_error(429, "rate_limit_exceeded");
     assert_eq!(refused.header("retry-after"), Some("3000"));
     desk.advance("PT49M59S");
     assert_eq!(desk.client().post("/v1/auth/device-code", &json!({})).header("retry-after"), Some("1"));
@@ -129,7 +129,7 @@ fn a_client_address_gets_5_codes_an_hour() {
     for _ in 0..4 {
         desk.code();
     }
-    desk.client().post("/v1/auth/device-code", &json!({})).refused(429, "rate_limit_exceeded");
+    desk.client().post("/v1/auth/device-code", &json!({})).expect_error(429, "rate_limit_exceeded");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_code_is_deleted_after_an_hour_and_can_be_reused() {
     assert_eq!(desk.status("My-Laptop-1"), "approved");
     desk.advance("PT59M59S");
     assert_eq!(desk.status("My-Laptop-1"), "claimed");
-    desk.client().post("/v1/auth/device-code", &own).refused(409, "device_code_exists");
+    desk.client().post("/v1/auth/device-code", &own).expect_error(409, "device_code_exists");
     desk.advance("PT2S");
     let kept = "SELECT (SELECT count(*) FROM logins) + (SELECT count(*) FROM login_mails)";
     let kept = || desk.server.sqlite().query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -160,7 +160,7 @@ fn a_code_can_be_polled_30_times_a_minute() {
         assert_eq!(poll().status, 200);
     }
     let refused = poll();
-    refused.refused(429, "rate_limit_exceeded");
+    refused.expect_error(429, "rate_limit_exceeded");
     assert_eq!(refused.header("retry-after"), Some("60"));
     desk.advance("PT60S");
     assert_eq!(poll().status, 200);

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
-use crate::support::client::{Answer, Client};
-use crate::support::receiver::Recorder;
+use crate::support::client::{Client, Response};
+use crate::support::receiver::Receiver;
 
-fn warned(answer: &Answer) -> bool {
+fn warned(answer: &Response) -> bool {
     match answer.header("x-cueapi-usage-warning") {
         Some(warning) => {
             assert_eq!(warning, "approaching_limit");
@@ -16,7 +16,7 @@ fn warned(answer: &Answer) -> bool {
     }
 }
 
-fn fire(user: &Client, cue: &Value) -> Answer {
+fn fire(user: &Client, cue: &Value) -> Response {
     user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
 }
 
@@ -57,7 +57,7 @@ fn responses_warn_from_80_percent_of_the_quota_on() {
 
 #[test]
 fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
-    let (server, receiver) = (Plans::small().server(), Recorder::start());
+    let (server, receiver) = (Plans::small().server(), Receiver::start());
     let user = server.user();
     let mut cue = worker("0 * * * *");
     cue["transport"] = json!("webhook");
@@ -83,9 +83,9 @@ fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() 
     );
     let over = user.executions_of(id(&cue)).remove(2);
     assert_eq!(over["status"], "success");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
-        .refused(403, "execution_limit_exceeded");
+        .expect_error(403, "execution_limit_exceeded");
     assert_eq!(used(&user), json!(29));
     user.advance_to("2026-02-01T01:30:00Z");
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 31));
@@ -102,7 +102,7 @@ fn a_plan_change_ends_the_grace_period_and_the_block() {
         fire(&user, &cue).expect(200);
     }
     user.advance("PT24H");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);
     assert_eq!(used(&user), json!(7));
@@ -115,7 +115,7 @@ fn a_plan_change_ends_the_grace_period_and_the_block() {
     // The same plan again is no change.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     user.advance("PT1M");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     // A smaller one is.
     administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);

@@ -37,7 +37,7 @@ fn usage_of_the_month_outlives_deleted_cues() {
     for (execution, success) in executions.iter().zip([true, false, true]) {
         let path = format!("/v1/executions/{}/outcome", id(execution));
         user.post(&path, &json!({"success": success})).expect(200);
-        user.post(&path, &json!({"success": success})).refused(409, "outcome_already_reported");
+        user.post(&path, &json!({"success": success})).expect_error(409, "outcome_already_reported");
     }
     let figures = |user: &Client| {
         let usage = usage(user);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::exposition::Exposition;
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server, run, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
@@ -31,7 +31,7 @@ pub fn scrape(server: &Server) -> Exposition {
     Exposition::read(&answer.text())
 }
 
-fn hook(receiver: &Recorder, cron: &str) -> Value {
+fn hook(receiver: &Receiver, cron: &str) -> Value {
     json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": cron},
@@ -100,7 +100,7 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
 
 #[test]
 fn deliveries_are_counted_by_result_and_cause() {
-    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
+    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Receiver::start());
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
     receiver.first([Reaction::Status(200), Reaction::Status(503), Reaction::HangUp, Reaction::Status(302)]);
@@ -127,7 +127,7 @@ fn deliveries_are_counted_by_result_and_cause() {
 #[test]
 fn late_runs_count_as_late_in_the_metrics() {
     let mut server = watched(&["--test-clock", BEGIN]);
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
     server.kill9();
@@ -155,7 +155,7 @@ fn claims_and_expired_claims_are_counted() {
     for _ in 0..2 {
         user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
     }
-    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).refused(409, "claim_failed");
+    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     user.advance("PT16M");
     let page = scrape(&server);
     assert_eq!(page.value("cued_claims_total", &[]), 2.0);
@@ -185,8 +185,8 @@ fn a_rolled_back_write_is_not_counted() {
     with_key("work").expect(201);
     let commits = |page: &Exposition| page.value("cued_commit_writes_count", &[]);
     let before = commits(&scrape(&server));
-    with_key("other work").refused(409, "idempotency_conflict");
-    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+    with_key("other work").expect_error(409, "idempotency_conflict");
+    user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
     let page = scrape(&server);
     assert_eq!(commits(&page), before, "nothing has reached the disk");
     assert_eq!(page.value("cued_commit_failures_total", &[]), 0.0, "nor was anything to");
@@ -197,10 +197,10 @@ fn requests_are_labelled_by_route_and_never_by_their_path() {
     let server = watched(&[]);
     let user = server.user();
     for number in 0..3 {
-        user.get(&format!("/v1/cues/cue_{number:012}")).refused(404, "cue_not_found");
-        user.get(&format!("/made-up-{number}")).refused(404, "not_found");
+        user.get(&format!("/v1/cues/cue_{number:012}")).expect_error(404, "cue_not_found");
+        user.get(&format!("/made-up-{number}")).expect_error(404, "not_found");
     }
-    user.call("BREW", "/v1/cues", &[], b"").unwrap().refused(405, "method_not_allowed");
+    user.call("BREW", "/v1/cues", &[], b"").unwrap().expect_error(405, "method_not_allowed");
     user.call("HEAD", "/health", &[], b"").ok();
     let page = scrape(&server);
     let name = "cued_http_request_duration_seconds_count";
@@ -218,11 +218,11 @@ fn requests_are_labelled_by_route_and_never_by_their_path() {
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(ALONE);
     assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
-    server.client().get("/metrics").refused(404, "not_found");
+    server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
-    server.user().get("/metrics").refused(404, "not_found");
+    server.user().get("/metrics").expect_error(404, "not_found");
     for path in ["/health", "/v1/cues", "/"] {
-        collector(&server).get(path).refused(404, "not_found");
+        collector(&server).get(path).expect_error(404, "not_found");
     }
 }
 
@@ -237,7 +237,7 @@ fn metrics_are_not_rate_limited() {
 
 #[test]
 fn metrics_remain_available_until_all_deliveries_end() {
-    let (mut server, receiver) = (watched(&[]), Recorder::start());
+    let (mut server, receiver) = (watched(&[]), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));

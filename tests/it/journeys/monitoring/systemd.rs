@@ -15,8 +15,8 @@ use cued::systemd::NotifySocket;
 use cued::systemd::watchdog::Watchdog;
 use tempfile::TempDir;
 
-use crate::support::fixture::World;
-use crate::support::server::{PATIENCE, Process, cued, read_addr, run, signal};
+use crate::support::fixture::Fixture;
+use crate::support::server::{HANG_TIMEOUT, Process, cued, read_addr, run, signal};
 
 /// Stands where systemd stands.
 struct Boss {
@@ -30,7 +30,7 @@ impl Boss {
     }
 
     fn with(socket: UnixDatagram) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         Self { socket }
     }
 
@@ -50,7 +50,7 @@ impl Boss {
     fn hears_nothing_for(&self, time: Duration) -> bool {
         self.socket.set_read_timeout(Some(time)).unwrap();
         let silent = self.socket.recv(&mut [0; 512]).is_err();
-        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         silent
     }
 }
@@ -135,21 +135,21 @@ fn only_the_watched_process_notifies_the_watchdog() {
 }
 
 /// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
-fn watched(world: &World, boss: &str) -> Watchdog {
-    world.app.engine_stats.heartbeat(world.app.clock.monotonic());
+fn watched(fixture: &Fixture, boss: &str) -> Watchdog {
+    fixture.app.engine_stats.heartbeat(fixture.app.clock.monotonic());
     let manager = Arc::new(NotifySocket::at(boss.as_ref()).unwrap());
-    Watchdog::start(&world.app, manager, Duration::from_millis(20)).unwrap()
+    Watchdog::start(&fixture.app, manager, Duration::from_millis(20)).unwrap()
 }
 
 #[test]
 fn a_hanging_writer_stops_the_watchdog_notifications() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
     let (boss, path) = Boss::at(&folder);
-    let watchdog = watched(&world, &path);
+    let watchdog = watched(&fixture, &path);
     assert_eq!(boss.hears(), "WATCHDOG=1");
     let (go_on, held) = channel::<()>();
     let (hangs, begun) = channel();
-    let stuck = world.app.store.write(move |_| {
+    let stuck = fixture.app.store.write(move |_| {
         hangs.send(()).unwrap();
         held.recv().unwrap();
         Ok(())
@@ -165,11 +165,11 @@ fn a_hanging_writer_stops_the_watchdog_notifications() {
 
 #[test]
 fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
     let (boss, path) = Boss::at(&folder);
     // What no commit gets past.
-    drop(world.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
-    let watchdog = watched(&world, &path);
+    drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
+    let watchdog = watched(&fixture, &path);
     for _ in 0..3 {
         assert_eq!(boss.hears(), "WATCHDOG=1");
     }
