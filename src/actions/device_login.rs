@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::actions::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
@@ -14,6 +14,7 @@ use crate::domain::account::device_login::{
 };
 use crate::domain::account::user::{RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::schedule::instant::saturating_sub;
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
@@ -48,7 +49,7 @@ pub fn start(
     };
     let client = shared(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = device_logins::codes_of(tx, &client, before(now, RATE_WINDOW), MAX_CODES)?;
+        let recent = device_logins::codes_of(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
@@ -80,7 +81,8 @@ pub fn submit_email(
         };
         // The same steps for an address that is known and for one that is not.
         let admitted = is_admitted(tx, registration, email.as_str())?;
-        let recent = device_logins::mails_to(tx, email.as_str(), before(now, RATE_WINDOW), MAX_MAILS)?;
+        let recent =
+            device_logins::mails_to(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
@@ -181,8 +183,4 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
         at: now,
         stays: false,
     }
-}
-
-fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
-    now.checked_sub(span).unwrap_or(Timestamp::MIN)
 }

@@ -1,8 +1,8 @@
 //! Instants as people write them: RFC 3339, or a local time without an offset (contract §2).
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
@@ -22,6 +22,12 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
         None => zone.earliest_instant(reading),
     };
     instant.ok_or_else(|| bad("is too far away"))
+}
+
+/// The instant `span` before another, or the earliest possible one.
+#[must_use]
+pub fn saturating_sub(instant: Timestamp, span: SignedDuration) -> Timestamp {
+    instant.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
 /// The numbers of `2030-01-31T09:00:00.000+01:00`; seconds and offset may be left out.

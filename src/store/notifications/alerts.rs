@@ -1,11 +1,12 @@
 //! Alerts: raised in the transaction of what they are about, at most one of a type per cue in five minutes, and listed.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, notice_id};
+use crate::domain::schedule::instant::saturating_sub;
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::store::db::columns::{instant, json, millis, word};
@@ -80,7 +81,7 @@ pub(in crate::store) fn raise_about(
     alert: &NewAlert,
     now: Timestamp,
 ) -> Result<bool> {
-    let (alert_type, since) = (alert.alert_type(), before(now, DEDUP_WINDOW));
+    let (alert_type, since) = (alert.alert_type(), saturating_sub(now, DEDUP_WINDOW));
     if tx.prepare_cached(STANDS)?.exists(params![subject.cue_key, alert_type.as_str(), millis(since)])? {
         return Ok(false);
     }
@@ -159,10 +160,6 @@ fn read_raised(row: &Row<'_>) -> rusqlite::Result<Alert> {
         metadata: json(row, "metadata")?,
         created_at: instant(row, "created_at")?,
     })
-}
-
-fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
-    now.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]

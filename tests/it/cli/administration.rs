@@ -273,13 +273,14 @@ fn a_command_waits_for_another_process_that_creates_the_file() {
         .spawn()
         .unwrap();
     let pid = adding.id();
-    until("the command opens the file", || has_open(pid, &db).then_some(()));
+    let mut is_waiting = |condition: bool| {
+        assert_eq!(adding.try_wait().unwrap(), None, "the command ended without the lock");
+        condition.then_some(())
+    };
+    until("the command opens the file", || is_waiting(has_open(pid, &db)));
     // SQLite tries the lock again and again, and sleeps in between.
     let before = sleeps(pid);
-    until("the command waits for the lock", || {
-        assert_eq!(adding.try_wait().unwrap(), None, "the command ended without the lock");
-        (sleeps(pid) >= before + 8).then_some(())
-    });
+    until("the command waits for the lock", || is_waiting(sleeps(pid) >= before + 8));
     other.execute_batch("COMMIT").unwrap();
     let output = adding.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));

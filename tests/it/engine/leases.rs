@@ -1,9 +1,10 @@
-//! What becomes of a claim whose worker vanishes, and of a report that comes too late.
+//! Claims of workers that vanish, and late reports.
 
 use cued::actions::executions::{claim, claim_next, extend};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
+use cued::domain::ids::ExecutionId;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use crate::support::fixture::{Fixture, after_begin, code};
 
-fn return_lost(fixture: &Fixture) -> usize {
+fn release_expired(fixture: &Fixture) -> usize {
     return_lost_claims(&fixture.app.store, fixture.now()).unwrap()
 }
 
@@ -26,19 +27,19 @@ fn a_claim_without_heartbeats_expires_with_its_lease() {
     fixture.claim(user, id, "w1");
     assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(900)));
     fixture.advance(899);
-    assert_eq!(return_lost(&fixture), 0);
+    assert_eq!(release_expired(&fixture), 0);
     fixture.advance(1);
-    let rung = fixture.app.notifiers.claim.generation();
-    assert_eq!(return_lost(&fixture), 1);
-    // The bell rings after the answer has come.
-    fixture.app.clock.wait(&fixture.app.notifiers.claim, rung, None);
-    assert!(fixture.app.notifiers.claim.generation() > rung, "whoever waits for work is woken");
-    let back = fixture.execution(user, id).execution;
+    let before = fixture.app.notifiers.claim.generation();
+    assert_eq!(release_expired(&fixture), 1);
+    // The notification follows the commit.
+    fixture.app.clock.wait(&fixture.app.notifiers.claim, before, None);
+    assert!(fixture.app.notifiers.claim.generation() > before, "waiting polls are notified");
+    let released = fixture.execution(user, id).execution;
     assert_eq!(
-        (back.status, back.claimed_by_worker, back.lease_expires_at),
+        (released.status, released.claimed_by_worker, released.lease_expires_at),
         (ExecutionStatus::Pending, None, None)
     );
-    assert!(back.error_message.unwrap().contains("w1"));
+    assert!(released.error_message.unwrap().contains("w1"));
     assert_eq!(fixture.claimable(user, None, None, 10)[0].attempt, 2);
     assert_eq!(fixture.claim(user, id, "w2"), 2);
     assert_eq!(fixture.execution(user, id).execution.started_at, Some(after_begin(0)));
@@ -55,17 +56,17 @@ fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
     fixture.claim(user, other, "silent");
     fixture.advance(849);
     fixture.heartbeat(user, "alive");
-    // 850 s + 180 s: the worker that lives loses its claim later than the one that took its own later.
+    // 850 s + 180 s: the claim of the worker with heartbeats expires after the later claim of the other.
     assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(901)));
     fixture.advance(51);
-    assert_eq!(return_lost(&fixture), 1);
+    assert_eq!(release_expired(&fixture), 1);
     assert_eq!(fixture.execution(user, other).execution.status, ExecutionStatus::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
     assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(lost_at));
     fixture.app.clock.set(after_begin(1_030));
-    assert_eq!(return_lost(&fixture), 0);
+    assert_eq!(release_expired(&fixture), 0);
     fixture.app.clock.set(lost_at);
-    assert_eq!(return_lost(&fixture), 1);
+    assert_eq!(release_expired(&fixture), 1);
     assert_eq!(fixture.execution(user, held).execution.status, ExecutionStatus::Pending);
 }
 
@@ -84,7 +85,7 @@ fn an_extended_lease_runs_from_the_extension() {
     let until = extend(&fixture.app, user, id, Some("w1".to_owned())).wait().unwrap();
     assert_eq!(until, after_begin(1_700));
     fixture.advance(899);
-    assert_eq!(return_lost(&fixture), 0);
+    assert_eq!(release_expired(&fixture), 0);
     assert_eq!(extend(&fixture.app, user, id, None).wait().unwrap(), after_begin(2_599));
 }
 
@@ -100,7 +101,7 @@ fn the_last_expired_claim_fails_the_execution_and_its_cue() {
     for expected in [ExecutionStatus::Pending, ExecutionStatus::Failed] {
         fixture.claim(user, id, "w1");
         fixture.advance(900);
-        assert_eq!(return_lost(&fixture), 1);
+        assert_eq!(release_expired(&fixture), 1);
         assert_eq!(fixture.execution(user, id).execution.status, expected);
     }
     let failed = fixture.execution(user, id).execution;
@@ -118,18 +119,24 @@ fn more_expired_claims_than_one_batch_are_all_released() {
     let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
     assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
     fixture.advance(900);
-    let passes: Vec<usize> = (0..4).map(|_| return_lost(&fixture)).collect();
+    let passes: Vec<usize> = (0..4).map(|_| release_expired(&fixture)).collect();
     assert_eq!(passes, [200, 200, 50, 0]);
 }
 
-#[test]
-fn a_late_report_ends_a_released_execution() {
+/// An execution whose claim by `w1` has expired and been released, and its user.
+fn with_expired_claim() -> (Fixture, i64, ExecutionId) {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
     fixture.claim(user, id, "w1");
     fixture.advance(900);
-    return_lost(&fixture);
+    assert_eq!(release_expired(&fixture), 1);
+    (fixture, user, id)
+}
+
+#[test]
+fn a_late_report_ends_a_released_execution() {
+    let (fixture, user, id) = with_expired_claim();
     fixture.report(user, id, true).unwrap();
     let over = fixture.execution(user, id).execution;
     assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
@@ -140,12 +147,7 @@ fn a_late_report_ends_a_released_execution() {
 
 #[test]
 fn a_late_report_ends_an_execution_claimed_by_another_worker() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
-    fixture.claim(user, id, "w1");
-    fixture.advance(900);
-    return_lost(&fixture);
+    let (fixture, user, id) = with_expired_claim();
     fixture.claim(user, id, "w2");
     fixture.report(user, id, false).unwrap();
     assert_eq!(code(fixture.report(user, id, true)), ErrorCode::OutcomeAlreadyReported);
@@ -155,7 +157,7 @@ fn a_late_report_ends_an_execution_claimed_by_another_worker() {
     );
     assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Failed);
     fixture.advance(2_000);
-    assert_eq!(return_lost(&fixture), 0);
+    assert_eq!(release_expired(&fixture), 0);
 }
 
 #[test]
@@ -183,9 +185,9 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
         let id = runs[0].execution.id;
         fixture.claim(user, id, "w");
         if success {
-            // Lost at its only attempt first: the report that comes after all tells the truth.
+            // The claim expires at the only attempt first; the late report then counts.
             fixture.advance(900);
-            assert_eq!(return_lost(&fixture), 1);
+            assert_eq!(release_expired(&fixture), 1);
             assert_eq!(fixture.cue(cue_key).status, cue::CueStatus::Failed);
         }
         fixture.report(user, id, success).unwrap();
