@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_when_its_body_is() {
+    fn a_response_is_complete_with_its_body() {
         let answer = b"HTTP/1.1 201 Created\r\ncontent-type: x\r\ncontent-length: 2\r\n\r\nok";
         assert_eq!(parse_frame(&answer[..20]), None);
         let (status, begin, end) = parse_frame(answer).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_length_and_its_key() {
+    fn a_request_has_its_length_and_its_key() {
         let request = String::from_utf8(request("POST", "/v1/cues", Some("k"), "{}")).unwrap();
         assert!(request.starts_with("POST /v1/cues HTTP/1.1\r\n"));
         assert!(request.ends_with("Authorization: Bearer k\r\nContent-Length: 2\r\n\r\n{}"));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_shown_beside_its_limit_and_their_ratio() {
+    fn a_result_is_printed_with_its_baseline_and_ratio() {
         let text = report().to_string();
         assert!(text.contains("500/s     25%  bare"), "{text}");
         assert!(text.contains("3.0 MiB\n"), "{text}");

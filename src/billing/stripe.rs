@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_key_nor_secret_shows_when_debugged_or_repeated_by_the_provider() {
+    fn keys_and_secrets_are_hidden_in_debug_and_error_output() {
         let stripe = stripe();
         assert!(!format!("{stripe:?}").contains("hidden"));
         let redacted = stripe.redact("Invalid API Key provided: sk_live_hidden\r\nor whsec_hidden");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_under_way_have_a_bound_and_come_back() {
+    fn concurrent_calls_are_limited_and_permits_return() {
         let calls = AtomicUsize::new(0);
         let mut permits: Vec<_> = (0..MAX_CALLS).filter_map(|_| CallPermit::acquire(&calls)).collect();
         assert_eq!(permits.len(), MAX_CALLS);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_go_straight_to_the_provider_within_their_time() {
+    fn calls_use_no_proxy_and_have_a_timeout() {
         let config = stripe().agent.config().clone();
         assert!(config.proxy().is_none());
         assert_eq!((config.max_redirects(), config.timeouts().global), (0, Some(TIMEOUT)));

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_of_a_users_text_do_not_reach_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}[2J\r\n\u{9b}b é"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b é");
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_the_part_that_is_done() {
+    fn a_progress_line_shows_the_completed_part() {
         assert_eq!(
             line("backup", 50, "of 4.2 MB"),
             "\rbackup [###############...............]  50 % of 4.2 MB\u{1b}[K"

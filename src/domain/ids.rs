@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_cue_id_has_the_form_of_one() {
+    fn a_new_cue_id_is_well_formed() {
         let id = CueId::generate(counting()).unwrap();
         assert_eq!(id.as_str(), "cue_abcdefghijkl");
         assert_eq!(CueId::parse("cue_abcdefghijkl"), Some(id));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_fails_gives_no_id() {
+    fn a_failing_random_source_yields_no_id() {
         assert_eq!(CueId::generate(|_| Err("dry")), Err("dry"));
     }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_id_is_a_uuid_of_version_7_with_the_time_in_front() {
+    fn an_execution_id_is_a_uuid_v7_that_starts_with_the_time() {
         let id = ExecutionIdGenerator::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
         assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
         assert_eq!(id.0.get_version_num(), 7);

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_at_a_bound_is_in_its_bucket_and_one_above_in_the_next() {
+    fn bucket_bounds_are_inclusive() {
         let histogram = Histogram::new(&BATCH);
         for value in [0, 1, 2, 3, 512, 513] {
             histogram.observe(value);

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_bytes() {
+    fn resident_memory_is_in_bytes() {
         assert_eq!(resident("VmHWM:\t   9 kB\nVmRSS:\t   12345 kB\nRssAnon: 1 kB\n"), Some(12_641_280));
         assert_eq!(resident("Name: cued\n"), None);
     }

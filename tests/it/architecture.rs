@@ -77,7 +77,7 @@ impl Source {
 }
 
 #[test]
-fn rooms_use_only_the_rooms_that_they_may() {
+fn modules_import_only_allowed_modules() {
     let sources = sources();
     for (room, allowed) in MAY_USE {
         assert!(sources.iter().any(|source| source.room() == room), "there is no room {room}");
@@ -90,7 +90,7 @@ fn rooms_use_only_the_rooms_that_they_may() {
 }
 
 #[test]
-fn what_belongs_to_one_room_stands_in_no_other() {
+fn restricted_texts_appear_only_in_their_modules() {
     for source in sources() {
         for (text, places) in ONLY_IN {
             let there = places.iter().any(|place| source.path.starts_with(place));
@@ -198,7 +198,7 @@ fn files_and_functions_can_be_read_at_one_sitting() {
 }
 
 #[test]
-fn the_front_page_names_every_room_and_no_other() {
+fn lib_rs_names_every_top_level_module_and_no_other() {
     let sources = sources();
     let lib = &sources.iter().find(|source| source.path == "lib.rs").unwrap().text;
     let page: String = lib.lines().filter(|line| line.starts_with("//!")).collect();

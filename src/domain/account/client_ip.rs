@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_a_peer_that_is_not_trusted_is_ignored() {
+    fn the_header_of_an_untrusted_peer_is_ignored() {
         assert_eq!(client("192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
         assert_eq!(client("192.0.2.1", &[]), "192.0.2.1");
     }
 
     #[test]
-    fn behind_a_trusted_peer_the_last_hop_that_is_not_trusted_counts() {
+    fn behind_a_trusted_peer_the_last_untrusted_hop_counts() {
         for (hops, expected) in [
             (vec!["203.0.113.9"], "203.0.113.9"),
             (vec!["198.51.100.1, 203.0.113.9, 10.0.0.2"], "203.0.113.9"),

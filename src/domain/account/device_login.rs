@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_read_back_from_their_words() {
+    fn states_round_trip_through_text() {
         for state in LoginState::ALL {
             assert_eq!(LoginState::parse(state.as_str()), Some(state));
         }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_64_digits_and_does_not_show_when_debugged() {
+    fn a_token_has_64_digits_and_is_hidden_in_debug_output() {
         let token = LinkToken::from_random([0xA5; 32]);
         assert_eq!(token.reveal(), "a5".repeat(32));
         assert_eq!(token.hash(), LinkToken::hash_of(token.reveal()));

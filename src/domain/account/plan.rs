@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_no_limit_and_is_shown_as_a_number_that_clients_can_divide_by() {
+    fn null_means_no_limit_and_is_shown_as_a_billion() {
         let plans =
             Plans::from_json(r#"{"free": {"cues": null, "executions": 5, "requests_per_minute": 7}}"#)
                 .unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_the_table_lost_counts_as_free() {
+    fn a_plan_absent_from_the_table_counts_as_free() {
         assert_eq!(Plans::default().limits("gold"), Plans::default().limits("free"));
     }
 

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_31st_poll_in_a_minute_waits_for_the_first_to_be_a_minute_old() {
+    fn the_31st_poll_waits_until_the_first_is_a_minute_old() {
         let mut polls = PollLimiter::default();
         for second in 0..30 {
             assert_eq!(polls.admit([1; 32], at(second * 1000)), None);

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_run_over_the_quota_begins_24_hours_in_which_runs_go_on_and_count() {
+    fn the_first_run_over_the_quota_starts_a_grace_period_of_24_hours() {
         let mut quota = quota(300, 299);
         assert!(quota.try_use(at("05T10:00")));
         assert_eq!((quota.used, quota.over_since), (300, None));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_limit_ends_the_grace_and_the_next_one_over_it_begins_another() {
+    fn a_larger_limit_ends_the_grace_period() {
         let mut quota = Quota { over_since: Some(at("01T00:00")), ..quota(11, 10) };
         assert!(quota.try_use(at("20T00:00")));
         assert!(quota.try_use(at("21T00:00")));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn any_sixty_seconds_hold_the_limit_and_no_request_more() {
+    fn any_sixty_seconds_have_at_most_the_limit() {
         let mut window = SlidingWindow::default();
         for second in 0..60 {
             let standing = window.admit(60, at(second * 1_000));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_signature_passes_alone_and_among_others() {
+    fn a_valid_signature_passes_alone_and_among_others() {
         let zeros = "0".repeat(64);
         assert!(check(&format!("t={AT},v1={TAG}"), BODY, AT));
         assert!(check(&format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), BODY, AT));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_lasts_five_minutes_either_way() {
+    fn a_signature_is_valid_for_five_minutes_either_way() {
         let header = format!("t={AT},v1={TAG}");
         for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
             assert_eq!(check(&header, BODY, now), passes, "{now}");

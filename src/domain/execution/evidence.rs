@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_text_and_an_empty_list_show_nothing() {
+    fn a_blank_text_and_an_empty_list_are_no_evidence() {
         for (value, shows) in [
             (json!("charge-1"), true),
             (json!(" x "), true),

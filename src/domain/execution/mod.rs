@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_claim_is_pending_again_until_the_attempts_are_used_up() {
+    fn an_expired_claim_returns_to_pending_until_attempts_run_out() {
         let after: Vec<ExecutionStatus> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
         assert_eq!(
             after,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_lost_with_its_lease_and_not_while_its_worker_shows_life() {
+    fn a_claim_expires_with_its_lease_unless_its_worker_sends_heartbeats() {
         let lease = at("2026-01-01T10:00:00Z");
         assert_eq!(claim_lost_at(lease, None), lease);
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:50:00Z"))), lease);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_exactly_the_limit_is_kept_and_one_byte_more_is_refused() {
+    fn metadata_at_the_limit_is_accepted_and_one_byte_more_is_refused() {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         assert_eq!(report_with_metadata_of(10_240).record(now).unwrap().recorded_at, now);
         let refusal = report_with_metadata_of(10_241).record(now).unwrap_err();

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_counted_from_now_and_a_past_one_is_no_wait() {
+    fn a_date_is_relative_to_now_and_a_past_one_means_no_delay() {
         assert_eq!(wait("Sat, 21 Nov 2026 10:02:30 GMT"), Some(150));
         assert_eq!(wait("Sat, 21 Nov 2026 09:59:59 GMT"), Some(0));
         assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_429_and_503_are_followed() {
+    fn retry_after_applies_to_429_and_503_only() {
         let now = "2026-11-21T10:00:00Z".parse().unwrap();
         for status in [429, 503] {
             let wait = honoured_retry_after(status, Some("5"), now);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_in_every_state_leads_where_it_must() {
+    fn every_event_in_every_state_has_the_specified_transition() {
         let events = [
             VerificationEvent::Verdict { valid: true },
             VerificationEvent::Verdict { valid: false },

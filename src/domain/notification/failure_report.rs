@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_mail_waits_for_the_first_to_be_an_hour_old() {
+    fn the_eleventh_mail_waits_until_the_first_is_an_hour_old() {
         let (first, until) = (Some(at("2026-01-01T10:00:00Z")), at("2026-01-01T11:00:00Z"));
         assert_eq!(held_until(None, until), None);
         assert_eq!(held_until(first, at("2026-01-01T10:00:00Z")), Some(until));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_breaks_neither_a_header_nor_a_line() {
+    fn a_name_cannot_break_a_header_or_a_line() {
         let mail = mail(0, None);
         assert_eq!(mail.subject(), "Cue nightly Bcc: x@example.com failed");
         assert!(!mail.text("http://cued").contains("\nBcc"));

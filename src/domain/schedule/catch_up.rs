@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_once_cue_fires_whatever_its_catch_up() {
+    fn a_once_cue_fires_under_every_catch_up_policy() {
         let mut once = Schedule::once("2026-03-01T01:00:00Z", "UTC").unwrap();
         once.catch_up = CatchUp::None;
         let plan = fire_plan(&once, at("01:00:00"), outage("04:30:00"));

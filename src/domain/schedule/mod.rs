@@ -4,7 +4,7 @@
 pub mod catch_up;
 mod clock_segment;
 pub mod cron;
-mod instant;
+pub mod instant;
 pub mod time_zone;
 
 use jiff::Timestamp;

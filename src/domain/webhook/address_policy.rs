@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_public_internet_only() {
+    fn the_default_allows_only_the_public_internet() {
         let blocked = "10.0.0.1 127.0.0.1 169.254.169.254 ::1 fd12::1 ::ffff:10.0.0.1 64:ff9b::7f00:1 100.64.0.1 \
                        168.63.129.16 0.0.0.0 255.255.255.255";
         check(&policy(""), "8.8.8.8 2606:4700::1111 64:ff9b::8.8.8.8", blocked);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_says_what_to_write() {
+    fn an_invalid_value_error_names_the_valid_ones() {
         for (text, says) in [
             ("", "not public"),
             ("Public", "not public"),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exemption_is_one_folder_of_one_host_and_port() {
+    fn the_exemption_is_one_path_prefix_of_one_host_and_port() {
         let policy = policy("public").with_exemption("Cue.example", 8000, "/v1/echo/");
         assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/0123456789-DEF_123"));
         for path in [

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_that_could_break_a_request_are_refused() {
+    fn header_names_and_values_that_could_break_a_request_are_refused() {
         for name in
             ["", " ", "a b", "a:", "a\r\nb", "a\0", "ä", "(x)", "x,y", "\u{7f}", "Host ", &"x".repeat(257)]
         {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_invalid_callback_and_says_what_to_do() {
+    fn an_error_is_invalid_callback_with_a_remedy() {
         let refusal = Refusal::from(check("host", "x").unwrap_err());
         assert_eq!(refusal.code, ErrorCode::InvalidCallback);
         assert!(refusal.message.ends_with("leave it out"), "{}", refusal.message);

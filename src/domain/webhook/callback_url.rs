@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_sent_to_is_refused() {
+    fn an_unusable_url_is_refused() {
         let host = |host: &str| UrlError::Host(host.to_owned());
         let port = |port: &str| UrlError::Port(port.to_owned());
         for (url, error) in [
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_held_to_the_byte() {
+    fn length_limits_are_exact() {
         let base = "http://example.com/";
         let url = format!("{base}{}", "x".repeat(MAX_URL - base.len()));
         assert!(check(&url).is_ok());
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_flag_that_helps() {
+    fn a_blocked_address_error_names_the_flag() {
         let refusal = Refusal::from(check("http://10.1/x").unwrap_err());
         assert_eq!(refusal.code, ErrorCode::InvalidCallbackUrl);
         assert_eq!(

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_there_for_five_minutes_whichever_way_the_clock_is_moved() {
+    fn an_echo_lasts_five_minutes_even_when_the_clock_moves_back() {
         let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(1, 1_000));
         assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_there_are_too_many_or_too_large() {
+    fn the_oldest_echoes_are_dropped_beyond_the_limits() {
         let mut echoes = EchoStore::default();
         for number in 0..3 * MAX_ECHOES {
             echoes.put(token(number), echo(1, 1_000));

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_inside_another_is_judged_too() {
+    fn an_embedded_address_is_classified_too() {
         let table: &[(&str, AddressClass)] = &[
             ("::ffff:127.0.0.1 ::ffff:7f00:1 ::127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::", Loopback),
             ("::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2002:c0a8:101::c0a8:101", Private),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_an_address_in_every_notation() {
+    fn every_numeric_notation_is_an_address() {
         let list = "127.0.0.1 127.1 127.0.1 2130706433 0x7f000001 0X7F000001 0x7f.1 0x7f.0.0.0x1 \
                     0177.0.0.1 0177.1 017700000001 127.0.0.1. 2130706433. 0000177.0.0.01 127.0x1";
         for text in list.split_whitespace() {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_ends_in_a_number_is_no_name() {
+    fn a_host_that_ends_in_a_number_is_not_a_name() {
         for text in ["1", "1.2.3.4.5", "256.1.1.1", "a.0x1", "a.0x", "a.b.09.", "08.0.0.1"] {
             assert!(ends_in_number(text), "{text}");
         }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_of_a_failure_is_counted_from_the_start() {
+    fn every_failure_cause_has_a_counter_from_the_start() {
         let why = || "why".to_owned();
         let errors = [
             DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },

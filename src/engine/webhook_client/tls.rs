@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_certificate_is_refused() {
+    fn a_file_without_certificates_is_refused() {
         let broken = CERTIFICATE.replace('M', "!");
         for pem in ["", "not PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", &broken]
         {

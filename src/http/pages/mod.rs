@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_posts_below_the_path_of_the_public_url() {
+    fn forms_post_below_the_path_of_the_public_url() {
         for (url, expected) in [
             ("http://127.0.0.1:8000", "/x"),
             ("https://example.com/", "/x"),

@@ -188,7 +188,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn the_payloads_of_a_cue_are_found_by_its_index() {
+    fn payloads_of_a_cue_are_found_by_index() {
         let index = "SEARCH payloads USING COVERING INDEX payloads_by_cue";
         assert_eq!(plan(ALL), [format!("{index} (cue_key=?)")]);
         assert_eq!(plan(SUPERSEDED), [format!("{index} (cue_key=? AND is_single_use=? AND key<?)")]);

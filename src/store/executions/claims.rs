@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_look_uses_its_index_and_none_sorts() {
+    fn every_query_uses_its_index_and_none_sorts() {
         let by_task = "executions_to_claim_by_task (user_key=? AND task=?)";
         for (sql, index) in [
             (list_sql(&filter(None)).to_owned(), "executions_to_claim (user_key=?)"),

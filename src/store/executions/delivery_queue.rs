@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disabled_user_is_found_in_the_queues_and_not_in_its_history() {
+    fn a_disabled_user_is_found_in_the_queues_without_reading_the_history() {
         for ((sql, _), index) in GIVE_UP.iter().zip(["to_send", "waiting", "to_claim (user_key=?)", "leased"])
         {
             let steps = plan(sql);

@@ -151,7 +151,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn every_look_uses_its_index_and_none_sorts() {
+    fn every_query_uses_its_index_and_none_sorts() {
         let newest = "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=?)";
         let since = "SEARCH a USING INDEX alerts_by_user (user_key=? AND created_at>?)";
         for (sql, wanted) in [

@@ -118,7 +118,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn what_follows_the_end_of_an_execution_looks_at_no_history() {
+    fn failure_handling_never_reads_the_history() {
         for sql in
             [FAILED, FORGET_STREAK, COUNT_FAILURE, MAIL_BEFORE, HELD, HOLD_MAIL, FORGET_MAILS, COUNT_MAIL]
         {

@@ -263,7 +263,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn every_look_uses_its_index_and_none_sorts() {
+    fn every_query_uses_its_index_and_none_sorts() {
         let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
         let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
         for (sql, step) in [

@@ -46,7 +46,7 @@ const FIGURES: [&str; 30] = [
 ];
 
 #[test]
-fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind() {
+fn every_result_has_a_baseline_and_no_file_is_left() {
     let folder = TempDir::new().unwrap();
     let run = cued(&SHORT).arg("--json").arg("--dir").arg(folder.path()).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -80,7 +80,7 @@ fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind()
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn a_benchmark_that_cannot_run_reports_why() {
     let nowhere = cued(&SHORT).args(["--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
@@ -92,7 +92,7 @@ fn what_cannot_be_measured_is_said() {
 }
 
 #[test]
-fn a_disk_without_room_is_named_with_the_flag_that_chooses_another() {
+fn a_full_disk_error_names_the_folder_and_the_flag_to_change_it() {
     let Some(disk) = Disk::mount("2m") else { return };
     let run = cued(&SHORT).arg("--dir").arg(disk.path()).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -116,7 +116,7 @@ fn is_measured_in(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
+fn an_interrupted_benchmark_leaves_no_process_and_no_file() {
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let folder = TempDir::new().unwrap();
         let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
@@ -133,7 +133,7 @@ fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn the_program_that_is_measured_ends_with_the_measuring_however_that_ends() {
+fn the_measured_server_ends_with_the_benchmark() {
     let folder = TempDir::new().unwrap();
     let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
     let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());

@@ -57,7 +57,7 @@ impl Drop for Started {
 const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 #[test]
-fn a_switch_in_the_environment_is_on_or_off_as_people_write_it() {
+fn environment_switches_accept_the_usual_spellings() {
     for (value, second) in [("1", 201), ("true", 201), ("yes", 201), ("0", 403), ("false", 403), ("off", 403)]
     {
         let server = Started::new(&FREE_PORT, &[("CUED_DEV", value)]);
@@ -66,14 +66,14 @@ fn a_switch_in_the_environment_is_on_or_off_as_people_write_it() {
 }
 
 #[test]
-fn a_switch_that_is_off_conflicts_with_nothing() {
+fn a_switch_turned_off_conflicts_with_no_flag() {
     let server =
         Started::new(&[&FREE_PORT[..], &["--db", "mine.db"]].concat(), &[("CUED_EPHEMERAL", "false")]);
     assert_eq!(server.second_registration(), 403);
 }
 
 #[test]
-fn an_ephemeral_server_listens_where_it_is_told_even_if_that_is_the_default() {
+fn an_ephemeral_server_uses_an_explicit_listen_address() {
     let mut server = Started::new(&["--ephemeral", "--listen", "127.0.0.1:8000"], &[]);
     if server.line.is_empty() {
         // Another program of this machine has the port: the complaint shows that it was tried.
@@ -86,12 +86,12 @@ fn an_ephemeral_server_listens_where_it_is_told_even_if_that_is_the_default() {
 }
 
 #[test]
-fn localhost_is_an_address_to_listen_on() {
+fn localhost_is_a_valid_listen_address() {
     assert!(Started::new(&["--listen", "localhost:0"], &[]).addr().ip().is_loopback());
 }
 
 #[test]
-fn dev_opens_only_what_is_not_said_otherwise() {
+fn explicit_flags_override_dev() {
     let hook = json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "0 9 * * *"},
@@ -100,14 +100,18 @@ fn dev_opens_only_what_is_not_said_otherwise() {
     let open = Started::new(&["--ephemeral"], &[]);
     open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
     let public = Started::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
-    public.client().register("a@example.com").post("/v1/cues", &hook).refused(400, "invalid_callback_url");
+    public
+        .client()
+        .register("a@example.com")
+        .post("/v1/cues", &hook)
+        .expect_error(400, "invalid_callback_url");
     let closed = Started::new(&["--ephemeral", "--registration", "closed"], &[]);
     let answer = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
-    answer.refused(403, "registration_disabled");
+    answer.expect_error(403, "registration_disabled");
 }
 
 #[test]
-fn a_file_that_has_seen_a_later_time_is_warned_of() {
+fn a_file_with_a_later_last_seen_time_logs_a_warning() {
     let mut server = Server::on_clock("2030-01-01T00:00:00Z");
     let cue =
         json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
@@ -121,7 +125,7 @@ fn a_file_that_has_seen_a_later_time_is_warned_of() {
 }
 
 #[test]
-fn what_cannot_work_is_wrong_usage_and_says_what_to_write() {
+fn impossible_flags_are_wrong_usage_with_a_remedy() {
     for (flags, hint) in [
         (["--listen", "127.0.0.1"], "127.0.0.1:8000"),
         (["--listen", "cue.example.com:80"], "127.0.0.1:8000"),

@@ -30,8 +30,8 @@ use rusqlite::types::Value;
 use serde_json::json;
 
 use super::disk::assert_sound;
-use crate::support::delivery_fixture::Recorder;
-use crate::support::fixture::{BEGIN, World};
+use crate::support::delivery_fixture::RecordingClient;
+use crate::support::fixture::{BEGIN, Fixture};
 
 /// What goes wrong in a run.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +45,8 @@ enum Fault {
 
 /// A program whose disk fails once.
 struct Trial {
-    world: World,
-    webhook_client: Recorder,
+    fixture: Fixture,
+    webhook_client: RecordingClient,
     dispatcher: Dispatcher,
     desk: notification_service::NotificationDispatcher,
     scheduler: Scheduler,
@@ -55,12 +55,12 @@ struct Trial {
 
 impl Trial {
     fn begin(fault: Fault) -> Self {
-        let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
-        world.user("ann");
+        let fixture = Fixture::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
+        fixture.user("ann");
         let (dispatcher, desk) = (Dispatcher::new(8), notification_service::NotificationDispatcher::new(8));
-        let webhook_client = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
-        let scheduler = Scheduler::start(&world.app).unwrap();
-        let trial = Self { world, webhook_client, dispatcher, desk, scheduler, failures: 0 };
+        let webhook_client = RecordingClient::with([500, 503, 200, 200, 200].map(long_answer));
+        let scheduler = Scheduler::start(&fixture.app).unwrap();
+        let trial = Self { fixture, webhook_client, dispatcher, desk, scheduler, failures: 0 };
         match fault {
             Fault::Nothing => {}
             Fault::Commit(number) => trial.fail_commit(number),
@@ -73,11 +73,11 @@ impl Trial {
         let commits = AtomicUsize::new(0);
         // The commit that installs the hook is the first that asks it.
         let refuses = move || commits.fetch_add(1, Ordering::SeqCst) == number;
-        self.world.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
+        self.fixture.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
     }
 
     fn limit_growth(&self, pages: usize) {
-        let limit = self.world.app.store.write(move |tx| {
+        let limit = self.fixture.app.store.write(move |tx| {
             let count: usize =
                 tx.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?.try_into().unwrap();
             let limit = format!("PRAGMA max_page_count = {}", count + pages);
@@ -94,7 +94,7 @@ impl Trial {
                 Err(Error::Storage(_)) => {
                     self.failures += 1;
                     assert!(self.failures < 3, "the disk fails once, and is then well");
-                    assert!(!self.world.app.store.is_writable());
+                    assert!(!self.fixture.app.store.is_writable());
                     self.limit_growth(10_000);
                 }
                 Err(other) => panic!("{other}"),
@@ -104,8 +104,8 @@ impl Trial {
 
     fn create(&mut self, number: u32, change: impl Fn(&mut NewCue) + Send + Clone + 'static) {
         self.insist(|trial| {
-            let (now, change) = (trial.world.now(), change.clone());
-            let stored = trial.world.app.store.write(move |tx| {
+            let (now, change) = (trial.fixture.now(), change.clone());
+            let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
                     name: "n".to_owned(),
                     description: None,
@@ -128,10 +128,10 @@ impl Trial {
 
     /// Lets the clock go on, and does all that falls due.
     fn pass(&mut self, seconds: i64) {
-        self.world.advance(seconds);
-        self.insist(|trial| trial.scheduler.run_once(&trial.world.app));
-        self.insist(|trial| promote(&trial.world.app));
-        self.insist(|trial| reaper::release_expired_claims(&trial.world.app.store, trial.world.now()));
+        self.fixture.advance(seconds);
+        self.insist(|trial| trial.scheduler.run_once(&trial.fixture.app));
+        self.insist(|trial| promote(&trial.fixture.app));
+        self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app.store, trial.fixture.now()));
         self.deliver();
         self.tell();
     }
@@ -141,7 +141,7 @@ impl Trial {
         loop {
             let taken = self.insist(|trial| {
                 trial.dispatcher.run_once(
-                    &trial.world.app,
+                    &trial.fixture.app,
                     std::mem::take(&mut returned),
                     DispatcherMode::Running,
                 )
@@ -149,7 +149,7 @@ impl Trial {
             if taken.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
             }
-            let now = self.world.now();
+            let now = self.fixture.now();
             returned = taken
                 .iter()
                 .map(|taken| classify(taken, send(&self.webhook_client, taken, now), now))
@@ -161,13 +161,13 @@ impl Trial {
         let mut told = Vec::new();
         loop {
             let posts = self.insist(|trial| {
-                trial.desk.run_once(&trial.world.app, std::mem::take(&mut told), DispatcherMode::Running)
+                trial.desk.run_once(&trial.fixture.app, std::mem::take(&mut told), DispatcherMode::Running)
             });
             if posts.is_empty() && self.desk.is_clear() {
                 return;
             }
-            let now = self.world.now();
-            let route = &self.world.app.config.mail;
+            let now = self.fixture.now();
+            let route = &self.fixture.app.config.mail;
             let tell = |notification: &Notification| match notification.kind {
                 NotificationKind::Mail => notification_sender::result_of_mail(
                     notification,
@@ -185,12 +185,12 @@ impl Trial {
     }
 
     fn work(&mut self, reports: bool) {
-        let claimed = self.insist(|trial| claim_next(&trial.world.app, 1, None, "w".to_owned()).wait());
+        let claimed = self.insist(|trial| claim_next(&trial.fixture.app, 1, None, "w".to_owned()).wait());
         if reports {
             // One that failed was not recorded: it is not told that there is one already.
             self.insist(|trial| {
                 report(
-                    &trial.world.app,
+                    &trial.fixture.app,
                     1,
                     claimed.id,
                     OutcomeReport { success: true, ..OutcomeReport::default() },
@@ -202,7 +202,7 @@ impl Trial {
 
     /// Everything that the file says, but for names that are drawn by lot.
     fn dump(&self) -> Vec<String> {
-        let file = rusqlite::Connection::open(&self.world.app.config.db).unwrap();
+        let file = rusqlite::Connection::open(&self.fixture.app.config.db).unwrap();
         assert_sound(&file);
         let mut names =
             file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
@@ -254,7 +254,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     trial.work(false);
     trial.pass(1_800); // 200; the claim goes on
     trial.pass(901); // and is lost
-    let sent = Arc::new(trial.webhook_client.parcels()).len();
+    let sent = Arc::new(trial.webhook_client.requests()).len();
     (trial.dump(), trial.failures, sent)
 }
 
@@ -276,13 +276,13 @@ fn ends_alike(fault: impl Fn(usize) -> Fault) -> usize {
 }
 
 #[test]
-fn whichever_commit_fails_the_end_is_the_same() {
+fn any_failing_commit_leads_to_the_same_final_state() {
     let commits = ends_alike(Fault::Commit);
     assert!(commits > 15, "only {commits}");
 }
 
 #[test]
-fn whichever_page_the_disk_has_no_room_for_the_end_is_the_same() {
+fn a_disk_full_at_any_page_leads_to_the_same_final_state() {
     let pages = ends_alike(Fault::Pages);
     assert!(pages > 5, "only {pages}");
 }

@@ -36,7 +36,7 @@ fn spoil(bytes: &mut [u8], random: &mut Random) {
 }
 
 #[test]
-fn a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was() {
+fn a_file_with_any_damaged_page_is_refused_and_left_unchanged() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let (db, mut random) = (folder.path().join("cued.db"), Random::seeded("damage"));
     let size = page_size(&sound);
@@ -52,7 +52,7 @@ fn a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
+fn a_truncated_file_is_refused_and_left_unchanged() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let db = folder.path().join("cued.db");
     let page = page_size(&sound);
@@ -64,7 +64,7 @@ fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
+fn a_file_with_another_schema_is_refused_whatever_its_version() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let db = folder.path().join("cued.db");
     for (change, difference) in [
@@ -94,7 +94,7 @@ fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
 }
 
 #[test]
-fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
+fn a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted() {
     let (folder, mut server) = (TempDir::new().unwrap(), Server::start(ALONE));
     server.user();
     let second = server.db().with_file_name("second.db");
@@ -112,7 +112,7 @@ fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
 }
 
 #[test]
-fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() {
+fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let mut server = Server::start(&[ALONE, &["--metrics-listen", "127.0.0.1:0"]].concat());
     let user = server.user();
     // So that all of it is in the file, and none in the log.
@@ -132,9 +132,9 @@ fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() 
     }
     let status = || user.get("/status").expect(200);
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
-    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
-    user.get("/v1/alerts").refused(500, "internal_error");
-    let reason = "the database file is damaged: stop cued, then run `cued check`";
+    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
+    user.get("/v1/alerts").expect_error(500, "internal_error");
+    let reason = "the database file is damaged: stop cued, run cued check";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
@@ -190,7 +190,7 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
 /// A power cut can tear what was not yet acknowledged: an answer goes out after the log was synced. Here more is torn
 /// than that. What was acknowledged before the tear is there, what came after it is not, and nothing is there by half.
 #[test]
-fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_by_half() {
+fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("tear"));
     let length = remains.log.len();
@@ -222,7 +222,7 @@ fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_
 /// The log goes into the file page by page, and is given up only when the file was synced: until then the pages that it
 /// holds may be anything in the file.
 #[test]
-fn a_checkpoint_that_a_power_cut_has_torn_is_made_again() {
+fn a_checkpoint_torn_by_a_power_cut_is_repeated() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("checkpoint"));
     let db = remains.put(&folder, &remains.log);

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::client::Client;
-use crate::support::scripted_receiver::{Receiver, Then, drip};
+use crate::support::receiver::{Reaction, Receiver, drip};
 use crate::support::server::{ALONE, Server, full, resident};
 
 /// A gigabyte, or as much of it as is taken.
-fn pour(stream: &mut TcpStream) -> Then {
+fn pour(stream: &mut TcpStream) {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
     let piece = vec![b'x'; 100_000];
     let mut left = 10_000;
@@ -21,7 +21,6 @@ fn pour(stream: &mut TcpStream) -> Then {
             left -= 1;
         }
     }
-    Then::Close
 }
 
 fn fire(user: &Client, url: &str) -> String {
@@ -44,19 +43,19 @@ fn seen(user: &Client, execution: &str) -> (String, Value, String) {
 }
 
 #[test]
-fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs() {
+fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
     let server = Server::start(&[ALONE, &flags].concat());
     let user = server.user();
     let before = resident(server.pid());
-    let sound = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let resets = Receiver::untouched(|_| ());
-    let babbles = Receiver::always("220 mail.example.com ESMTP\r\n");
-    let pours = Receiver::start(pour);
+    let sound = Receiver::start();
+    let resets = Receiver::on_accept(|_| ());
+    let babbles = Receiver::with(Reaction::bytes("220 mail.example.com ESMTP\r\n"));
+    let pours = Receiver::with(Reaction::script(pour));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cases = [
-        (resets.url("/"), "failed", json!(null), "the connection was closed before the answer was complete"),
-        (babbles.url("/"), "failed", json!(null), "the answer is not proper HTTP"),
+        (resets.url(), "failed", json!(null), "the connection was closed before the answer was complete"),
+        (babbles.url(), "failed", json!(null), "the answer is not proper HTTP"),
         (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
         (
             "http://nowhere.invalid/".to_owned(),
@@ -65,8 +64,8 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
             "the name nowhere.invalid could not be looked up",
         ),
         // What it poured was cut: an answer that begins with 200 is a success.
-        (pours.url("/"), "success", json!(200), ""),
-        (sound.url("/"), "success", json!(200), ""),
+        (pours.url(), "success", json!(200), ""),
+        (sound.url(), "success", json!(200), ""),
     ];
     let executions = cases.clone().map(|(url, ..)| fire(&user, &url));
     user.settle();
@@ -87,7 +86,7 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
 }
 
 #[test]
-fn a_receiver_that_trickles_is_cut_after_thirty_seconds() {
+fn a_slow_response_is_cut_after_thirty_seconds() {
     if !full() {
         eprintln!("left out but in the long tests: it takes thirty seconds");
         return;
@@ -95,11 +94,8 @@ fn a_receiver_that_trickles_is_cut_after_thirty_seconds() {
     let server = Server::start(&[ALONE, &["--test-clock"]].concat());
     let user = server.user();
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
-    let trickles = Receiver::start(move |stream| {
-        drip(stream, endless.as_bytes());
-        Then::Close
-    });
-    let execution = fire(&user, &trickles.url("/"));
+    let trickles = Receiver::with(Reaction::script(move |stream| drip(stream, endless.as_bytes())));
+    let execution = fire(&user, &trickles.url());
     user.settle();
     let seen = seen(&user, &execution);
     assert_eq!(seen.0, "failed");

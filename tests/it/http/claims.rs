@@ -28,7 +28,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
             match answer.status {
                 200 => mine.push(answer.json()["execution_id"].as_str().unwrap().to_owned()),
                 _ => {
-                    answer.refused(409, "claim_failed");
+                    answer.expect_error(409, "claim_failed");
                     return mine;
                 }
             }
@@ -44,14 +44,14 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
             let answer = client.post(&format!("/v1/executions/{id}/claim"), &me);
             match answer.status {
                 200 => mine.push(id.to_owned()),
-                _ => drop(answer.refused(409, "already_claimed")),
+                _ => drop(answer.expect_error(409, "already_claimed")),
             }
         }
     }
 }
 
 #[test]
-fn fifty_workers_claim_each_of_five_hundred_executions_once() {
+fn fifty_clients_claim_each_of_five_hundred_executions_once() {
     let server = Server::start(ALONE);
     let user = server.user();
     let made = executions(&user, 500);
@@ -80,7 +80,7 @@ fn fifty_workers_claim_each_of_five_hundred_executions_once() {
 }
 
 #[test]
-fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
+fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
     let server = Server::start(ALONE);
     let user = server.user();
     let start = Barrier::new(2);
@@ -96,7 +96,7 @@ fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
                 match answer.status {
                     200 => Some(result),
                     _ => {
-                        answer.refused(409, "outcome_already_reported");
+                        answer.expect_error(409, "outcome_already_reported");
                         None
                     }
                 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server};
 
 const START: &str = "2030-01-01T00:00:00Z";
@@ -32,7 +32,7 @@ fn run(user: &Client, cue: &Value) -> Value {
 }
 
 #[test]
-fn what_is_posted_is_shown_until_five_minutes_are_over() {
+fn an_echo_is_available_for_five_minutes() {
     let server = Server::on_clock(START);
     let user = server.user();
     assert_eq!(user.get(ECHO).expect(200), json!({"status": "waiting"}));
@@ -54,7 +54,7 @@ fn what_is_posted_is_shown_until_five_minutes_are_over() {
 }
 
 #[test]
-fn a_later_post_takes_the_place_of_an_earlier_one() {
+fn a_later_post_replaces_an_earlier_one() {
     let server = Server::on_clock(START);
     let user = server.user();
     for (payload, wait) in [(json!(1), "PT4M"), (json!([2]), "PT4M")] {
@@ -67,10 +67,10 @@ fn a_later_post_takes_the_place_of_an_earlier_one() {
 }
 
 #[test]
-fn what_is_no_echo_is_told_what_one_is() {
+fn invalid_echo_requests_get_a_validation_error() {
     let server = Server::start(ALONE);
     let (anyone, user) = (server.client(), server.user());
-    anyone.get(ECHO).refused(401, "invalid_api_key");
+    anyone.get(ECHO).expect_error(401, "invalid_api_key");
     for token in [
         "short",
         "0123456789abcde",
@@ -81,7 +81,7 @@ fn what_is_no_echo_is_told_what_one_is() {
     ] {
         let path = format!("/v1/echo/{token}");
         for answer in [anyone.post(&path, &json!({})), user.get(&path)] {
-            let detail = answer.refused(422, "validation_error")["detail"][0].clone();
+            let detail = answer.expect_error(422, "validation_error")["detail"][0].clone();
             assert_eq!(
                 (&detail["type"], &detail["loc"]),
                 (&json!("string_pattern_mismatch"), &json!(["path", "token"]))
@@ -90,13 +90,13 @@ fn what_is_no_echo_is_told_what_one_is() {
         }
     }
     for path in ["/v1/echo", "/v1/echo/", &format!("{ECHO}/more")] {
-        anyone.post(path, &json!({})).refused(404, "not_found");
+        anyone.post(path, &json!({})).expect_error(404, "not_found");
     }
     for body in ["", "{", "nonsense", "{} {}", "\u{feff}{}", r#"{"a": 1e400}"#, &"[".repeat(65)] {
         let answer = anyone.call("POST", ECHO, &[], body.as_bytes()).unwrap();
-        answer.refused(400, "invalid_json");
+        answer.expect_error(400, "invalid_json");
     }
-    anyone.call("PUT", ECHO, &[], b"{}").unwrap().refused(405, "method_not_allowed");
+    anyone.call("PUT", ECHO, &[], b"{}").unwrap().expect_error(405, "method_not_allowed");
     assert_eq!(status(&user, ECHO), "waiting", "nothing of all this was kept");
 }
 
@@ -108,14 +108,14 @@ fn an_echo_has_at_most_one_megabyte() {
         let body = format!("\"{}\"", "a".repeat(length - 2));
         server.client().call("POST", ECHO, &[], body.as_bytes()).unwrap()
     };
-    post((1 << 20) + 1).refused(413, "payload_too_large");
+    post((1 << 20) + 1).expect_error(413, "payload_too_large");
     assert_eq!(status(&user, ECHO), "waiting");
     post(1 << 20).expect(200);
     assert_eq!(user.get(ECHO).expect(200)["payload"].as_str().unwrap().len(), (1 << 20) - 2);
 }
 
 #[test]
-fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
+fn echoes_use_bounded_memory() {
     let server = Server::start(ALONE);
     let user = server.user();
     let memory = || {
@@ -136,7 +136,7 @@ fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
 }
 
 #[test]
-fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
+fn callbacks_reach_the_echo_path_under_every_address_policy() {
     let server = Server::start(SAFE);
     let user = server.user();
     let cue = user.create(&to(&format!("{}{ECHO}", server.url())));
@@ -153,10 +153,10 @@ fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
 }
 
 #[test]
-fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_echo_path() {
+fn the_echo_exemption_covers_no_other_path_or_port() {
     let server = Server::start(SAFE);
     let user = server.user();
-    let (port, other) = (server.addr().port(), Recorder::start());
+    let (port, other) = (server.addr().port(), Receiver::start());
     let other_port = other.url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
     for url in [
         format!("http://127.0.0.1:{port}/v1/cues"),
@@ -168,7 +168,7 @@ fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_ec
         format!("http://localhost:{port}{ECHO}"),
         format!("http://127.0.0.1:{other_port}{ECHO}"),
     ] {
-        user.post("/v1/cues", &to(&url)).refused(400, "invalid_callback_url");
+        user.post("/v1/cues", &to(&url)).expect_error(400, "invalid_callback_url");
     }
     // The same address in another notation is the same address.
     let cue = user.create(&to(&format!("http://2130706433:{port}{ECHO}")));
@@ -176,8 +176,8 @@ fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_ec
 }
 
 #[test]
-fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included() {
-    let receiver = Recorder::start();
+fn the_echo_exemption_includes_the_path_of_the_public_url() {
+    let receiver = Receiver::start();
     let base = receiver.url().replace("/hook", "");
     let public = format!("{base}/cued/");
     let server = Server::start(&[SAFE, &["--public-url", &public]].concat());
@@ -185,8 +185,8 @@ fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included
     let cue = user.create(&to(&format!("{base}/cued/v1/echo/{TOKEN}?a=b")));
     assert_eq!(run(&user, &cue)["status"], "success");
     assert_eq!(receiver.deliveries()[0].path, format!("/cued/v1/echo/{TOKEN}?a=b"));
-    user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).refused(400, "invalid_callback_url");
-    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).refused(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).expect_error(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).expect_error(400, "invalid_callback_url");
 
     // What answers there may point elsewhere: nobody goes there.
     let elsewhere = format!("{base}/v1/cues");
@@ -197,7 +197,7 @@ fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included
 }
 
 #[test]
-fn info_tells_which_switches_are_on_and_no_secret() {
+fn info_returns_the_settings_without_secrets() {
     let version = env!("CARGO_PKG_VERSION");
     let plain = Server::start(&[]);
     assert_eq!(

@@ -11,9 +11,9 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::random::Random;
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::{Server, full};
 
 /// Cues that fall due at one instant, one half by webhook and one half for workers.
@@ -36,10 +36,10 @@ fn instant(seconds: i64) -> String {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_killed() {
+fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
     let rounds = if full() { 20 } else { 3 };
     let mut random = Random::seeded("crash");
-    let (mut server, receiver) = (Server::on_clock(&instant(START)), Recorder::start());
+    let (mut server, receiver) = (Server::on_clock(&instant(START)), Receiver::start());
     let mut user = server.user();
     let acknowledged = Acknowledged::default();
     let mut now = START;
@@ -86,7 +86,7 @@ fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
     }
 }
 
-fn create_herd(user: &Client, receiver: &Recorder, due: i64, acknowledged: &Acknowledged) {
+fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Acknowledged) {
     thread::scope(|scope| {
         for part in 0..8 {
             let (client, url) = (user.clone(), receiver.url());
@@ -131,7 +131,7 @@ fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barr
 fn claim(client: &Client, worker: &str, acknowledged: &Acknowledged) -> io::Result<Option<String>> {
     let answer = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
     if answer.status == 409 {
-        answer.refused(409, "claim_failed");
+        answer.expect_error(409, "claim_failed");
         return Ok(None);
     }
     let id = answer.expect(200)["execution_id"].as_str().unwrap().to_owned();
@@ -140,14 +140,19 @@ fn claim(client: &Client, worker: &str, acknowledged: &Acknowledged) -> io::Resu
     Ok(Some(id))
 }
 
-fn report(client: &Client, execution: &str, result: &str, acknowledged: &Acknowledged) -> io::Result<Answer> {
+fn report(
+    client: &Client,
+    execution: &str,
+    result: &str,
+    acknowledged: &Acknowledged,
+) -> io::Result<Response> {
     let outcome = json!({"success": true, "result": result});
     let answer = client.try_post(&format!("/v1/executions/{execution}/outcome"), &outcome)?;
     if answer.status == 200 {
         acknowledged.reported.lock().unwrap().insert(execution.to_owned(), result.to_owned());
     } else {
         // Stored by a request whose answer was lost with the server.
-        answer.refused(409, "outcome_already_reported");
+        answer.expect_error(409, "outcome_already_reported");
     }
     Ok(answer)
 }
@@ -176,7 +181,7 @@ fn drain(user: &Client, file: &Connection) {
     }
 }
 
-fn check(file: &Connection, receiver: &Recorder, acknowledged: &Acknowledged) {
+fn check(file: &Connection, receiver: &Receiver, acknowledged: &Acknowledged) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
     assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{at, id, look, webhook};
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
 const START: &str = "2026-01-05T00:00:00Z";
 const LATER: &str = "2026-01-05T02:00:00Z";
 
 #[test]
-fn a_delivered_run_is_believed_when_its_receiver_shows_what_it_did() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
+    let (mut server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     let mut cue = webhook(&receiver, at("2026-01-05T01:00:00Z"));
     cue["verification"] = json!({"mode": "require_result_url"});
@@ -46,9 +46,9 @@ fn a_delivered_run_is_believed_when_its_receiver_shows_what_it_did() {
         json!({"valid": false, "reason": "the post is empty", "verified_at": "2026-01-05T01:00:00Z"});
     assert_eq!((&execution["verdict"], &execution["id"]), (&verdict, &user.get(&run).expect(200)["id"]));
     user.delete(&format!("/v1/cues/{}", id(&cue)));
-    user.post(&format!("{run}/verify"), &json!({})).refused(404, "execution_not_found");
+    user.post(&format!("{run}/verify"), &json!({})).expect_error(404, "execution_not_found");
     for (method, what) in [("POST", "verify"), ("POST", "verification-pending"), ("PATCH", "evidence")] {
         let answer = server.client().call(method, &format!("{run}/{what}"), &[], b"{}").unwrap();
-        answer.refused(401, "invalid_api_key");
+        answer.expect_error(401, "invalid_api_key");
     }
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{cron, id, webhook, worker};
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 use crate::support::server::{ALONE, Process, Server, full, run, signal, until};
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
@@ -159,9 +159,9 @@ fn the_receivers_verify_real_deliveries() {
 }
 
 #[test]
-fn the_receivers_reject_what_is_forged_stale_or_changed_and_ignore_repeats() {
+fn the_receivers_reject_forged_stale_or_changed_deliveries_and_ignore_repeats() {
     let server = Server::start(&[ALONE, &["--test-clock"]].concat());
-    let (user, recorder) = (server.user(), Recorder::start());
+    let (user, recorder) = (server.user(), Receiver::start());
     let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.settle();
@@ -199,7 +199,7 @@ fn hook(user: &Client, receiver: &mut Example) -> Value {
 }
 
 #[test]
-fn the_receivers_reject_a_delivery_that_was_recorded_long_ago() {
+fn the_receivers_reject_an_old_recorded_delivery() {
     for file in that_run(&RECEIVERS) {
         let server = Server::on_clock("2026-01-05T00:00:00Z");
         let user = server.user();
@@ -212,7 +212,7 @@ fn the_receivers_reject_a_delivery_that_was_recorded_long_ago() {
 }
 
 #[test]
-fn a_receiver_of_standard_webhooks_takes_the_old_secret_for_a_day() {
+fn a_standard_webhooks_receiver_accepts_the_old_secret_for_a_day() {
     for file in that_run(&["receiver.js"]) {
         let server = Server::start(&[ALONE, &["--test-clock"]].concat());
         let user = server.user();
@@ -226,7 +226,7 @@ fn a_receiver_of_standard_webhooks_takes_the_old_secret_for_a_day() {
 }
 
 #[test]
-fn the_receivers_say_that_they_verify_nothing_without_a_secret() {
+fn the_receivers_warn_when_they_run_without_a_secret() {
     for file in that_run(&RECEIVERS) {
         let mut example = Example::start(file, &["0"], &[]);
         assert!(example.line().contains("NOT verified"), "{file}");
@@ -262,7 +262,7 @@ fn announced(user: &Client) -> Value {
 }
 
 #[test]
-fn the_workers_do_the_work_of_their_tasks_and_report_it() {
+fn the_workers_process_their_tasks_and_report_outcomes() {
     let cases =
         [("worker.py", "KeyError: 'text'"), ("worker.js", "TypeError: Cannot read properties of undefined")];
     for file in that_run(&cases.map(|(file, _)| file)) {
@@ -299,7 +299,7 @@ fn the_workers_do_the_work_of_their_tasks_and_report_it() {
 }
 
 #[test]
-fn the_worker_in_shell_runs_a_command_for_each_execution_of_its_task() {
+fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
     for file in that_run(&["worker.sh"]) {
         let server = Server::start(ALONE);
         let user = server.user();
@@ -334,9 +334,9 @@ fn the_worker_in_shell_runs_a_command_for_each_execution_of_its_task() {
 }
 
 #[test]
-fn the_workers_keep_their_claim_for_as_long_as_the_work_takes() {
+fn the_workers_extend_their_lease_during_long_work() {
     // A server of which every answer is the same, and the lease three seconds: a real one's would take five minutes.
-    let server = Recorder::start();
+    let server = Receiver::start();
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let answer = json!({
         "execution_id": id, "executions": [{"id": id}], "lease_seconds": 3,
@@ -358,7 +358,7 @@ fn the_workers_keep_their_claim_for_as_long_as_the_work_takes() {
 }
 
 #[test]
-fn the_workers_need_a_key() {
+fn the_workers_require_a_key() {
     assert_eq!(run(&["--version"]).status.code(), Some(0), "the program itself runs");
     for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
         let arguments: &[&str] = if file == "worker.sh" { &["task", "true"] } else { &[] };

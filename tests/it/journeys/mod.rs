@@ -15,9 +15,9 @@ mod stops;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Recorder};
+use crate::support::receiver::{Delivery, Receiver};
 
-fn webhook(receiver: &Recorder, schedule: Value) -> Value {
+fn webhook(receiver: &Receiver, schedule: Value) -> Value {
     json!({"name": "hook", "schedule": schedule, "callback": {"url": receiver.url()}, "payload": {"task": "greet"}})
 }
 

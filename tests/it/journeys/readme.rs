@@ -29,7 +29,7 @@ fn run(script: &str) -> String {
 }
 
 #[test]
-fn the_first_journey_of_the_readme_delivers_its_payload() {
+fn the_quick_start_of_the_readme_delivers_its_payload() {
     let blocks = blocks("A cue that fires");
     let [serve, receive, create, look, _tests] = &blocks[..] else { panic!("{blocks:#?}") };
     assert_eq!(serve.trim(), "cargo run --release -- serve --dev");
@@ -52,7 +52,7 @@ fn the_first_journey_of_the_readme_delivers_its_payload() {
 }
 
 #[test]
-fn the_chapter_on_backups_makes_looks_at_restores_and_promotes_one() {
+fn the_backup_chapter_of_the_readme_works() {
     let blocks = blocks("Backups and history");
     let [commands] = &blocks[..] else { panic!("{blocks:#?}") };
     let server = Server::start(ALONE);

@@ -22,7 +22,7 @@ fn instant(seconds: i64) -> String {
 }
 
 #[test]
-fn every_due_instant_is_run_once_or_counted_as_missed_once() {
+fn every_due_instant_runs_once_or_is_missed_once() {
     let mut random = Random::seeded("year");
     let (days, kills) = if full() { (365, 120) } else { (7, 12) };
     let end = START + days * 86_400;

@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use super::{at, id, look, webhook};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
 #[test]
-fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
+    let (mut server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
@@ -45,7 +45,7 @@ fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_clock_that_is_being_moved() {
+fn a_stop_does_not_wait_for_a_moving_test_clock() {
     let mut server = Server::on_clock(START);
     let user = server.user();
     let cue =
@@ -60,8 +60,8 @@ fn a_stop_does_not_wait_for_a_clock_that_is_being_moved() {
 }
 
 #[test]
-fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_delivery_interrupted_by_a_crash_is_repeated() {
+    let (mut server, receiver) = (Server::on_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
@@ -84,7 +84,7 @@ fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
 }
 
 #[test]
-fn a_second_server_on_the_same_file_is_refused_and_told_who_has_it() {
+fn a_second_server_on_the_same_file_is_refused_and_shown_the_owner() {
     let server = Server::start(ALONE);
     let refused = start_on(&server.db(), &[]);
     assert!(refused.contains(&server.pid().to_string()), "{refused}");
@@ -92,7 +92,7 @@ fn a_second_server_on_the_same_file_is_refused_and_told_who_has_it() {
 }
 
 #[test]
-fn dev_is_refused_on_an_address_that_others_can_reach() {
+fn dev_is_refused_on_a_non_loopback_address() {
     let dir = TempDir::new().unwrap();
     let db = dir.path().join("cued.db");
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
@@ -105,7 +105,7 @@ fn dev_is_refused_on_an_address_that_others_can_reach() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
+fn an_unusable_file_is_refused_and_left_unchanged() {
     let mut server = Server::start(ALONE);
     server.user();
     assert_eq!(server.stop(), Some(0));

@@ -4,12 +4,13 @@ use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
 use serde_json::Value;
 
-use crate::support::json_documents::{Dice, document};
+use crate::support::json_documents::document;
+use crate::support::random::Random;
 
 const PRIVATE_KEY: &str = "$serde_json::private::Number";
 
 #[test]
-fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
+fn errors_have_their_reason_and_position() {
     use JsonErrorKind as F;
     let value = F::Expected("a value");
     let key = F::Expected("a key in double quotes");
@@ -46,7 +47,7 @@ fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
 }
 
 #[test]
-fn a_refused_text_is_invalid_json_to_the_caller() {
+fn a_refused_text_is_invalid_json_for_the_client() {
     let refusal = Refusal::from(read(b"{\"a\": 1e400}").unwrap_err());
     assert_eq!(refusal.code, ErrorCode::InvalidJson);
     assert_eq!(
@@ -92,7 +93,7 @@ fn integers_keep_their_digits_and_other_numbers_their_double() {
 }
 
 #[test]
-fn equal_doubles_are_equal_values_however_they_were_spelled() {
+fn equal_doubles_are_equal_values_in_any_spelling() {
     assert_eq!(read(b"[1E5, 1.50, -0]").unwrap(), read(b"[100000.0, 15e-1, 0]").unwrap());
     assert_ne!(read(b"1").unwrap(), read(b"1.0").unwrap(), "an integer is not a float");
 }
@@ -106,12 +107,12 @@ fn the_compact_form_is_utf8_without_blanks() {
 }
 
 #[test]
-fn of_a_key_that_comes_twice_the_last_value_stays() {
+fn the_last_value_of_a_repeated_key_counts() {
     assert_eq!(compact(&read(b"{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}").unwrap()), "{\"a\":{\"b\":3}}");
 }
 
 #[test]
-fn an_object_in_the_clothes_of_a_number_stays_an_object() {
+fn an_object_with_the_private_number_key_stays_an_object() {
     let escaped = PRIVATE_KEY.replacen('$', "\\u0024", 1);
     for key in [PRIVATE_KEY, &escaped] {
         for inside in ["\"1e400\"", "\"12\"", "\"no number\"", "5", "null"] {
@@ -127,10 +128,10 @@ fn an_object_in_the_clothes_of_a_number_stays_an_object() {
 }
 
 #[test]
-fn what_was_written_is_read_back_the_same() {
-    let mut dice = Dice(7);
+fn written_json_reads_back_equal() {
+    let mut random = Random::new(7);
     for _ in 0..5_000 {
-        let value = read(document(&mut dice, 4).as_bytes()).unwrap();
+        let value = read(document(&mut random, 4).as_bytes()).unwrap();
         let written = compact(&value);
         let again = read(written.as_bytes()).unwrap();
         assert_eq!(again, value, "{written}");
@@ -139,13 +140,13 @@ fn what_was_written_is_read_back_the_same() {
 }
 
 #[test]
-fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
-    let mut dice = Dice(11);
+fn damaged_documents_are_accepted_and_refused_like_serde_json() {
+    let mut random = Random::new(11);
     let mut refused = 0;
     for _ in 0..30_000 {
-        let mut bytes = document(&mut dice, 3).into_bytes();
-        for _ in 0..=dice.below(2) {
-            damage(&mut dice, &mut bytes);
+        let mut bytes = document(&mut random, 3).into_bytes();
+        for _ in 0..=random.below(2) {
+            damage(&mut random, &mut bytes);
         }
         let ours = read(&bytes);
         let theirs = serde_json::from_slice::<Value>(&bytes);
@@ -162,14 +163,14 @@ fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
     assert!((5_000..25_000).contains(&refused), "the damage is too weak or too strong: {refused}");
 }
 
-fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     const TELLING: &[u8] = b"\"\\{}[]:,0123456789.-+eEudtn \n\x00\x1f\x7f\x80\xc3\xed\xff";
-    let at = dice.below(bytes.len() as u64 + 1) as usize;
-    let byte = TELLING[dice.below(TELLING.len() as u64) as usize];
-    match dice.below(4) {
+    let at = random.index(bytes.len() + 1);
+    let byte = TELLING[random.index(TELLING.len())];
+    match random.below(4) {
         0 if at < bytes.len() => bytes[at] = byte,
         1 if at < bytes.len() => drop(bytes.remove(at)),
-        2 if dice.below(4) == 0 => bytes.truncate(at),
+        2 if random.below(4) == 0 => bytes.truncate(at),
         _ => bytes.insert(at, byte),
     }
 }

@@ -24,7 +24,7 @@ fn waiting(user: &Client) -> (Value, Value, Value) {
 }
 
 #[test]
-fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
+fn the_queue_counters_follow_every_transition_of_an_execution() {
     let server = Server::on_clock(BEGIN);
     let user = server.user();
     let is = |claims: i64, retries: i64| {
@@ -59,7 +59,7 @@ fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
 }
 
 #[test]
-fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
+fn the_active_cue_counter_follows_every_change_of_a_cue() {
     let server = Server::on_clock(BEGIN);
     let user = server.user();
     let is = |active: i64| {
@@ -89,7 +89,7 @@ fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
 }
 
 #[test]
-fn a_disabled_user_leaves_nothing_that_waits() {
+fn a_disabled_user_has_no_queued_work() {
     let server = Server::on_clock(BEGIN);
     let (user, other) = (server.user(), server.user());
     let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
@@ -107,7 +107,7 @@ fn a_disabled_user_leaves_nothing_that_waits() {
 }
 
 #[test]
-fn a_figure_that_is_wrong_is_found_and_named() {
+fn a_wrong_counter_is_found_and_named() {
     let server = Server::start(ALONE);
     let user = server.user();
     user.create(&json!({"name": "work", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "transport": "worker"}));

@@ -216,7 +216,7 @@ fn a_migrated_file_is_promoted_and_gives_out_its_work() {
     let key = printed.split_whitespace().find(|word| word.starts_with("cue_sk_")).expect(&printed);
     let ada = server.client().with_key(key);
     let claim = json!({"worker_id": "w", "task": "import"});
-    ada.post("/v1/executions/claim", &claim).refused(503, "held");
+    ada.post("/v1/executions/claim", &claim).expect_error(503, "held");
     ok(&db, &["promote"]);
     server.client().settle();
     let claimed = until("the server notices the promotion", || {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
 use crate::support::client::Client;
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 use crate::support::random::Random;
 use crate::support::server::{ALONE, Server, cued, until};
 
@@ -31,7 +31,7 @@ fn run(user: &Client, cue: &str) -> String {
 }
 
 #[test]
-fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_stay() {
+fn the_oldest_finished_executions_are_deleted_above_the_number() {
     let server = keeping("5");
     let user = server.user();
     let (cue, other) = (work(&user), work(&user));
@@ -43,7 +43,7 @@ fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_sta
     let mut expected: Vec<&str> = over[4..].iter().map(String::as_str).collect();
     expected.reverse();
     assert_eq!(ids(&kept)[1..], expected, "the newest five: one that waits, and four");
-    user.get(&format!("/v1/executions/{}", over[0])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", over[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&other).len(), 1);
     let usage = user.get("/v1/usage").expect(200);
     assert_eq!((&usage["executions"]["used"], &usage["outcomes"]["succeeded"]), (&json!(10), &json!(9)));
@@ -52,7 +52,7 @@ fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_sta
 }
 
 #[test]
-fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
+fn unfinished_executions_are_never_deleted() {
     let server = keeping("1d,3");
     let user = server.user();
     let cue = work(&user);
@@ -72,12 +72,12 @@ fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
     user.advance("PT23H");
     user.get(&format!("/v1/executions/{}", waiting[5])).expect(200);
     user.advance("P2D");
-    user.get(&format!("/v1/executions/{}", waiting[5])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", waiting[5])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&cue).len(), 6);
 }
 
 #[test]
-fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
+fn old_executions_are_deleted_and_missed_runs_stay() {
     let mut server = keeping("10d");
     let user = server.user();
     let cue = work(&user);
@@ -103,7 +103,7 @@ fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
 }
 
 #[test]
-fn payloads_go_with_the_last_execution_that_has_them() {
+fn a_payload_is_deleted_with_its_last_execution() {
     let server = keeping("3");
     let user = server.user();
     let cue = work(&user);
@@ -146,7 +146,7 @@ fn payloads_go_with_the_last_execution_that_has_them() {
 }
 
 #[test]
-fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
+fn a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -164,18 +164,18 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 }
 
 #[test]
-fn short_histories_of_many_cues_go_together() {
+fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
-    let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
+    let fixture = Fixture::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
+    let (user, mut file) = (fixture.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
-        insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+        insert_history(&mut file, &fixture.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
     assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
@@ -206,7 +206,7 @@ fn an_idle_server_writes_nothing() {
 }
 
 #[test]
-fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
+fn freed_space_returns_to_the_file_system_gradually() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -225,7 +225,7 @@ fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
+fn a_kill_during_retention_loses_nothing_else() {
     let mut random = Random::seeded("retention");
     let mut server = keeping("off");
     let user = server.user();
@@ -254,7 +254,7 @@ fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
 }
 
 #[test]
-fn a_retention_that_cannot_be_is_wrong_usage() {
+fn an_invalid_retention_is_wrong_usage() {
     for retain in ["", "0d", "90 days", "1,2", "-5"] {
         let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -264,7 +264,7 @@ fn a_retention_that_cannot_be_is_wrong_usage() {
 }
 
 #[test]
-fn a_new_file_can_give_pages_back() {
+fn a_new_file_can_shrink() {
     let server = keeping("off");
     let file: Connection = server.sqlite();
     assert_eq!(file.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);

@@ -61,7 +61,7 @@ fn hold_the_writer(store: &Store) -> Arc<Barrier> {
 }
 
 #[test]
-fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
+fn a_failed_write_in_a_batch_rolls_back_alone() {
     let Opened { store, rung, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let before = store.write(|tx| note(tx, "before"));
@@ -89,7 +89,7 @@ fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
 }
 
 #[test]
-fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_goes_through() {
+fn a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds() {
     let Opened { store, rung, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let first = store.write(|tx| {
@@ -118,7 +118,7 @@ fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_g
 }
 
 #[test]
-fn a_write_runs_to_its_end_though_nobody_waits_for_it() {
+fn a_write_completes_when_nothing_waits_for_it() {
     let Opened { store, folder: _folder, .. } = open();
     drop(store.write(|tx| note(tx, "dropped")));
     store.write(|_| Ok(())).wait().unwrap();
@@ -126,7 +126,7 @@ fn a_write_runs_to_its_end_though_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_read_sees_one_picture_however_long_it_looks() {
+fn a_read_sees_one_snapshot() {
     let Opened { store, folder: _folder, .. } = open();
     let (looked, written) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (here, there) = (Arc::clone(&looked), Arc::clone(&written));
@@ -153,7 +153,7 @@ fn a_reader_cannot_write() {
 }
 
 #[test]
-fn a_look_does_not_wait_behind_the_lists_of_callers() {
+fn a_short_read_does_not_wait_for_long_lists() {
     let Opened { store, folder: _folder, .. } = open();
     let go_on = Arc::new(Barrier::new(3));
     let lists = [Arc::clone(&go_on), Arc::clone(&go_on)].map(|go_on| {
@@ -172,7 +172,7 @@ fn a_look_does_not_wait_behind_the_lists_of_callers() {
 }
 
 #[test]
-fn a_closed_store_leaves_one_file_that_holds_everything() {
+fn a_closed_store_leaves_one_complete_file() {
     let Opened { store, rung, folder } = open();
     store.write(|tx| note(tx, "kept")).wait().unwrap();
     drop(store);

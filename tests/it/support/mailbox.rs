@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::server::PATIENCE;
+use crate::support::server::HANG_TIMEOUT;
 
 /// For [`Mailbox::refuse`].
 pub const SILENCE: &str = "";
@@ -80,7 +80,7 @@ impl Mailbox {
     /// The next mail, which must come.
     #[track_caller]
     pub fn next(&self) -> Received {
-        self.mails.recv_timeout(PATIENCE).expect("a mail")
+        self.mails.recv_timeout(HANG_TIMEOUT).expect("a mail")
     }
 
     /// Whether there is another one by now.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::client::Client;
 
 /// How long a condition may take to come true; only a broken program needs it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a person who tries it alone starts with: callbacks to this machine, open registration, no limits.
 pub const ALONE: &[&str] = &["--dev", "--limits", "off"];
@@ -203,17 +204,31 @@ pub fn resident(pid: u32) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// Asks again until there is an answer.
+/// Polls a condition until it holds. The interval decides no result, it only spares the processor.
 #[track_caller]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    until_within(what, HANG_TIMEOUT, condition)
+}
+
+/// As [`until`], for conditions that take their time by design.
+#[track_caller]
+pub fn until_within<T>(what: &str, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = condition() {
+            return value;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(begun.elapsed() < timeout, "not within {timeout:?}: {what}");
         thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// Runs `job`, which must end by itself; fails if it hangs.
+#[track_caller]
+pub fn bounded<T: Send + 'static>(what: &str, job: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || drop(done.send(job())));
+    result.recv_timeout(HANG_TIMEOUT).unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
 /// Whether the long forms of the tests are asked for.

@@ -205,7 +205,7 @@ mod tests {
     use super::Pattern;
 
     #[test]
-    fn saffron_is_handed_numbers_with_sunday_as_1() {
+    fn saffron_gets_numbers_with_sunday_as_1() {
         for (text, canonical) in [
             ("@daily", "0 0 * 1-12 *"),
             ("*/15 22-2 ? jan,MAR fri-mon", "0,15,30,45 0-2,22-23 * 1,3 1-2,6-7"),

@@ -38,7 +38,7 @@ fn create(client: &Client, acknowledged: &Mutex<BTreeSet<String>>, is_over: &Ato
 }
 
 #[test]
-fn a_backup_under_load_has_all_that_was_acknowledged_before_and_comes_back_as_it_is() {
+fn a_backup_under_load_has_every_earlier_acknowledged_write() {
     let server = Server::start(ALONE);
     let user = server.user();
     let long = work(&user);
@@ -75,7 +75,7 @@ fn a_backup_under_load_has_all_that_was_acknowledged_before_and_comes_back_as_it
 }
 
 #[test]
-fn a_backup_is_one_file_for_its_owner_only_and_leaves_nothing_else() {
+fn a_backup_is_one_private_file_and_leaves_no_other() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     work(&user);
@@ -92,7 +92,7 @@ fn a_backup_is_one_file_for_its_owner_only_and_leaves_nothing_else() {
 }
 
 #[test]
-fn what_a_crash_left_in_the_log_is_in_the_backup() {
+fn a_backup_contains_the_wal_left_by_a_crash() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     server.kill9();
@@ -108,7 +108,7 @@ fn what_a_crash_left_in_the_log_is_in_the_backup() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_made_says_why_and_leaves_what_is_there() {
+fn a_failed_backup_reports_why_and_keeps_existing_files() {
     let server = Server::on_clock(BEGIN);
     let db = server.db();
     let taken = db.with_file_name("taken");
@@ -129,7 +129,7 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_what_is_there() {
 }
 
 #[test]
-fn somebodys_file_that_is_named_like_a_half_copy_is_left_alone() {
+fn a_foreign_file_named_like_a_partial_backup_is_kept() {
     let server = Server::on_clock(BEGIN);
     let partial = server.db().with_file_name("out.partial");
     fs::write(&partial, "somebody's").unwrap();
@@ -142,7 +142,7 @@ fn somebodys_file_that_is_named_like_a_half_copy_is_left_alone() {
 }
 
 #[test]
-fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
+fn a_stale_wal_does_not_enter_a_backup_of_that_name() {
     let mut dead = Server::on_clock(BEGIN);
     work(&dead.user());
     dead.kill9();
@@ -162,7 +162,7 @@ fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
 }
 
 #[test]
-fn a_backup_of_a_backup_is_held_since_the_first() {
+fn a_backup_of_a_backup_is_held_since_the_first_backup() {
     let server = Server::on_clock(BEGIN);
     let first = backup(&server, "first");
     let held = |path: &Path| {
@@ -178,7 +178,7 @@ fn a_backup_of_a_backup_is_held_since_the_first() {
 }
 
 #[test]
-fn a_backup_can_give_pages_back_as_its_original_can() {
+fn a_backup_can_shrink_like_its_original() {
     let server = Server::start(&[ALONE, &["--test-clock", BEGIN, "--retain", "off"]].concat());
     let copy = Connection::open(backup(&server, "out")).unwrap();
     assert_eq!(copy.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);

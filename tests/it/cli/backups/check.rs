@@ -29,7 +29,7 @@ fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_are() {
+fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() {
     let mut server = Server::start(ALONE);
     let user = server.user();
     let cue = work(&user);
@@ -67,7 +67,7 @@ fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_
 }
 
 #[test]
-fn what_is_due_and_a_clock_that_stands_wrong_are_told() {
+fn check_reports_overdue_work_and_a_wrong_clock() {
     let mut server = Server::on_clock("2040-01-01T00:00:00Z");
     let user = server.user();
     work(&user);
@@ -85,7 +85,7 @@ fn what_is_due_and_a_clock_that_stands_wrong_are_told() {
 }
 
 #[test]
-fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
+fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
@@ -120,7 +120,7 @@ fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
 }
 
 #[test]
-fn another_programs_and_a_later_versions_file_are_told_as_what_they_are() {
+fn check_identifies_foreign_and_newer_files() {
     let (folder, newer) = new_file();
     ok(&newer, &["user", "add", "ann@example.com"]);
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
@@ -136,7 +136,7 @@ fn another_programs_and_a_later_versions_file_are_told_as_what_they_are() {
 }
 
 #[test]
-fn what_does_not_hang_together_is_named() {
+fn check_names_inconsistencies() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);

@@ -14,7 +14,7 @@ fn make(db: &Path) {
 }
 
 #[test]
-fn an_empty_file_that_everybody_may_read_becomes_its_owners_before_anything_is_in_it() {
+fn an_empty_world_readable_file_becomes_private_before_the_first_write() {
     let (_folder, db) = new_file();
     make(&db);
     let server = Server::start_on(&db, ALONE);
@@ -29,7 +29,7 @@ fn an_empty_file_that_everybody_may_read_becomes_its_owners_before_anything_is_i
 }
 
 #[test]
-fn a_command_that_needs_a_database_makes_none() {
+fn a_command_that_needs_a_database_creates_none() {
     let (_folder, db) = new_file();
     let commands: [&[&str]; 3] = [&["promote"], &["user", "list"], &["key", "list", "ann@example.com"]];
     for command in commands {
@@ -45,7 +45,7 @@ fn a_command_that_needs_a_database_makes_none() {
 }
 
 #[test]
-fn a_log_whose_database_was_moved_away_is_not_thrown_away() {
+fn a_wal_without_its_database_is_kept() {
     let mut server = Server::start(ALONE);
     let key = server.user();
     let db = server.db();

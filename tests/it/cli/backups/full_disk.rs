@@ -7,7 +7,7 @@ use crate::cli::administration::complaint;
 use crate::support::server::Server;
 
 #[test]
-fn a_backup_that_fills_the_disk_says_so_and_leaves_nothing() {
+fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
     let server = Server::on_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);

@@ -12,7 +12,7 @@ use crate::cli::administration::{fails, ok};
 use crate::support::client::Client;
 use crate::support::delivery_fixture;
 use crate::support::mailbox::Mailbox;
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::{ALONE, Server, run, until};
 
 /// A copy of the server's file under the same name, in a folder of its own.
@@ -37,8 +37,8 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
-    let receiver = Recorder::start();
+fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
+    let receiver = Receiver::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
@@ -54,7 +54,7 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
     assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
         let answer = user.post(&path, &json!({"worker_id": "w"}));
-        let refused = answer.refused(503, "held");
+        let refused = answer.expect_error(503, "held");
         assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
         assert!(answer.header("retry-after").is_some());
     }
@@ -80,24 +80,24 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
 }
 
 #[test]
-fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
-    let world = delivery_fixture::World::new(8);
-    world.sql("UPDATE users SET active_cues = 1");
-    world.run(world.cue("https://example.com/"));
+fn a_write_that_finds_the_file_held_claims_no_delivery() {
+    let fixture = delivery_fixture::DeliveryFixture::new(8);
+    fixture.sql("UPDATE users SET active_cues = 1");
+    fixture.due(fixture.webhook_cue("https://example.com/"));
     let take = || {
-        world.write(|tx| {
+        fixture.write(|tx| {
             delivery_queue::claim_batch(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
         })
     };
-    world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
+    fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     assert_eq!(take(), 0);
-    assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert!(fixture.write(|tx| hold::promote(tx).unwrap().is_some()));
     assert_eq!(take(), 1);
 }
 
 #[test]
-fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed() {
-    let receiver = Recorder::start();
+fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
+    let receiver = Receiver::start();
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
@@ -133,8 +133,8 @@ fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed()
 }
 
 #[test]
-fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
-    let receiver = Recorder::start();
+fn a_running_server_on_the_system_clock_notices_a_promotion() {
+    let receiver = Receiver::start();
     let mut server = Server::start(ALONE);
     let user = server.user();
     let call = hook(&user, &receiver.url());
@@ -152,7 +152,7 @@ fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
 }
 
 #[test]
-fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
+fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
@@ -169,7 +169,7 @@ fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
 }
 
 #[test]
-fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
+fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
@@ -185,7 +185,7 @@ fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
 }
 
 #[test]
-fn a_held_server_sends_no_mail_and_shows_it_to_its_operator_instead() {
+fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();
     let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];

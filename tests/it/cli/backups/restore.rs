@@ -14,7 +14,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 #[test]
-fn a_file_that_is_there_is_kept_unless_it_is_to_be_replaced_and_then_put_aside() {
+fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     work(&user);
@@ -36,7 +36,7 @@ fn a_file_that_is_there_is_kept_unless_it_is_to_be_replaced_and_then_put_aside()
 }
 
 #[test]
-fn a_file_that_a_server_has_is_not_replaced() {
+fn a_file_in_use_by_a_server_is_not_replaced() {
     let server = Server::on_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
@@ -56,7 +56,7 @@ fn a_file_that_a_server_has_is_not_replaced() {
 }
 
 #[test]
-fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
+fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     work(&user);
@@ -74,7 +74,7 @@ fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
 }
 
 #[test]
-fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
+fn a_wal_is_kept_and_restored_with_its_moved_database() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
@@ -95,7 +95,7 @@ fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
 }
 
 #[test]
-fn a_backup_that_is_not_sound_or_none_is_not_put_in_place() {
+fn a_damaged_or_missing_backup_is_not_restored() {
     let mut server = Server::on_clock(BEGIN);
     let user = server.user();
     work(&user);

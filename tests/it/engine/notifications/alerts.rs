@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server};
 
 const ME: &str = "/v1/auth/me";
@@ -23,8 +23,8 @@ fn count(user: &Client, alert_type: &str) -> usize {
 }
 
 #[test]
-fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_third_consecutive_failure_raises_an_alert() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, quiet()));
@@ -54,7 +54,7 @@ fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
 }
 
 #[test]
-fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
+fn an_alert_is_deduplicated_for_five_minutes() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let user = server.user();
     let (cue, other) = (user.create(&hook(&receiver, quiet())), user.create(&hook(&receiver, quiet())));
@@ -75,7 +75,7 @@ fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
 }
 
 #[test]
-fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
+fn a_failure_streak_ends_with_a_success_and_counts_executions() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let user = server.user();
     let mut cue = hook(&receiver, quiet());
@@ -100,7 +100,7 @@ fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
 }
 
 #[test]
-fn executions_that_overlap_count_in_the_order_in_which_they_end() {
+fn overlapping_executions_count_in_the_order_of_their_ends() {
     let server = Server::on_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
@@ -115,7 +115,7 @@ fn executions_that_overlap_count_in_the_order_in_which_they_end() {
 }
 
 #[test]
-fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
+fn a_late_success_removes_the_failure_of_an_expired_claim_from_the_streak() {
     let server = Server::on_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
@@ -134,7 +134,7 @@ fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
 }
 
 #[test]
-fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
+fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
@@ -156,7 +156,7 @@ fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
 }
 
 #[test]
-fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
+fn a_verification_failure_alert_names_the_missing_evidence() {
     let server = Server::on_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
@@ -183,7 +183,7 @@ fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
 }
 
 #[test]
-fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
+fn the_alert_list_is_newest_first_and_filtered() {
     let (server, receiver) = (Server::on_clock(START), failing());
     let (user, other) = (server.user(), server.user());
     let cues: Vec<Value> = (0..2).map(|_| user.create(&hook(&receiver, quiet()))).collect();
@@ -218,8 +218,8 @@ fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
 }
 
 #[test]
-fn the_alert_webhook_is_set_shown_and_taken_away() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_alert_webhook_can_be_set_shown_and_removed() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
     let set = user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
@@ -243,8 +243,8 @@ fn the_alert_webhook_is_set_shown_and_taken_away() {
 }
 
 #[test]
-fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
+    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
     let user = server.user();
     let old = secret(&user, "alert-webhook");
     assert_eq!(secret(&user, "alert-webhook"), old, "it stays");
@@ -262,7 +262,7 @@ fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
 }
 
 #[test]
-fn alerts_and_their_secret_want_a_key() {
+fn alerts_and_the_alert_secret_require_a_key() {
     let server = Server::start(ALONE);
     for (method, path) in [
         ("GET", "/v1/alerts"),
@@ -270,6 +270,6 @@ fn alerts_and_their_secret_want_a_key() {
         ("GET", "/v1/auth/alert-webhook-secret"),
         ("POST", "/v1/auth/alert-webhook-secret/regenerate"),
     ] {
-        server.client().call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+        server.client().call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{START, failing, fire, hook, report, work};
 use crate::http::device_login::flow::Desk;
 use crate::support::mailbox::Received;
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::{ALONE, Server, until};
 
 fn subject(mail: &Received) -> &str {
@@ -13,7 +13,7 @@ fn subject(mail: &Received) -> &str {
 }
 
 #[test]
-fn the_last_failure_is_mailed_with_what_it_takes_to_look_at_it_and_to_run_it_again() {
+fn the_failure_mail_has_the_commands_to_read_and_replay_the_execution() {
     let (desk, receiver) = (Desk::open(ALONE), failing());
     let user = desk.client().register("ann@example.com");
     let mut cue = hook(&receiver, Value::Null);
@@ -47,8 +47,8 @@ fn the_last_failure_is_mailed_with_what_it_takes_to_look_at_it_and_to_run_it_aga
 }
 
 #[test]
-fn a_worker_s_failure_and_a_lost_claim_are_mailed_and_nothing_else_is() {
-    let (desk, receiver) = (Desk::open(ALONE), Recorder::start());
+fn only_failures_and_expired_claims_are_mailed() {
+    let (desk, receiver) = (Desk::open(ALONE), Receiver::start());
     let user = desk.client().register("ann@example.com");
     fire(&user, &user.create(&hook(&receiver, json!({"email": true}))));
     let cue = user.create(&work(Value::Null));
@@ -71,7 +71,7 @@ fn a_worker_s_failure_and_a_lost_claim_are_mailed_and_nothing_else_is() {
 }
 
 #[test]
-fn the_name_of_a_cue_is_no_way_into_the_headers() {
+fn a_cue_name_cannot_inject_mail_headers() {
     let (desk, receiver) = (Desk::open(ALONE), failing());
     let user = desk.client().register("ann@example.com");
     let mut cue = hook(&receiver, Value::Null);
@@ -86,7 +86,7 @@ fn the_name_of_a_cue_is_no_way_into_the_headers() {
 }
 
 #[test]
-fn a_user_gets_ten_mails_an_hour_and_is_told_what_was_held_back() {
+fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     let (mut desk, receiver) = (Desk::open(ALONE), failing());
     let (user, other) =
         (desk.client().register("ann@example.com"), desk.client().register("bob@example.com"));
@@ -130,7 +130,7 @@ fn a_user_gets_ten_mails_an_hour_and_is_told_what_was_held_back() {
 }
 
 #[test]
-fn without_a_server_for_mail_the_log_names_what_failed_ten_times_an_hour() {
+fn without_a_mail_server_failures_are_logged_ten_times_an_hour() {
     let open = ["--registration", "open", "--limits", "off", "--allow-callbacks-to", "loopback"];
     for (flags, printed) in [(ALONE, true), (&open[..], false)] {
         let (server, receiver) = (Server::start(&[flags, &["--test-clock", START]].concat()), failing());

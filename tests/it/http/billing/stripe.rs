@@ -1,15 +1,15 @@
 //! The payment provider: calls to it, its events, and what they do to an account's limits.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::offer::Prices;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::server::{Server, run};
+use crate::support::server::{Server, bounded, run};
 use crate::support::stripe_double::{
-    Mood, NOW_SECS, Provider, SECRET_KEY, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
+    Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
     send_signed, signature, subscription,
 };
 
@@ -59,8 +59,8 @@ fn cue(name: &str) -> Value {
 }
 
 #[test]
-fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
-    let provider = Provider::start();
+fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let answer = account.checkout("scale", "annual");
@@ -93,11 +93,11 @@ fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
 }
 
 #[test]
-fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
-    let provider = Provider::start();
+fn a_paying_customer_is_recognized_by_checkout_and_portal() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    account.client.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    account.client.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     account.buy("pro", "monthly");
 
     let portal = account.client.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
@@ -114,18 +114,18 @@ fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
     // Having paid once is enough, and only for whom it was.
     account.tell("evt_end", 1, "canceled", "price_pm");
     assert_eq!(account.client.post("/v1/billing/portal", &json!({})).status, 200);
-    server.user().post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    server.user().post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
-    let provider = Provider::start();
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     for number in 0..10 {
         account.client.create(&cue(&format!("cue {number}")));
     }
-    account.client.post("/v1/cues", &cue("one too many")).refused(403, "cue_limit_exceeded");
+    account.client.post("/v1/cues", &cue("one too many")).expect_error(403, "cue_limit_exceeded");
 
     account.buy("pro", "annual");
     let answer = account.client.get("/v1/auth/me");
@@ -146,13 +146,13 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
         let path = format!("/v1/cues/{}", made_last["id"].as_str().unwrap());
         let cue = account.client.get(&path).expect(200);
         assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
-        account.client.patch(&path, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+        account.client.patch(&path, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     }
 }
 
 #[test]
 fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
-    let provider = Provider::start();
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
@@ -174,8 +174,8 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
 }
 
 #[test]
-fn each_event_counts_once() {
-    let provider = Provider::start();
+fn each_stripe_event_is_processed_once() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
@@ -188,8 +188,8 @@ fn each_event_counts_once() {
 }
 
 #[test]
-fn events_may_come_in_any_order() {
-    let provider = Provider::start();
+fn stripe_events_are_accepted_in_any_order() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     // What the purchase does not tell is known when it comes.
@@ -207,8 +207,8 @@ fn events_may_come_in_any_order() {
 }
 
 #[test]
-fn an_end_that_is_told_before_the_purchase_is_an_end() {
-    let provider = Provider::start();
+fn a_cancellation_received_before_the_purchase_counts() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.tell("evt_2", 2, "canceled", "price_sa");
@@ -217,8 +217,8 @@ fn an_end_that_is_told_before_the_purchase_is_an_end() {
 }
 
 #[test]
-fn a_subscription_names_its_account_itself() {
-    let provider = Provider::start();
+fn a_subscription_is_matched_by_its_own_metadata() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let mut object = subscription("active", "price_pm");
@@ -228,8 +228,8 @@ fn a_subscription_names_its_account_itself() {
 }
 
 #[test]
-fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
-    let provider = Provider::start();
+fn the_second_subscription_remains_when_the_first_ends() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
@@ -243,8 +243,8 @@ fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
 }
 
 #[test]
-fn what_is_not_signed_by_the_provider_just_now_is_refused() {
-    let provider = Provider::start();
+fn unsigned_or_stale_stripe_events_are_refused() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let event = event("evt_1", COMPLETED, 0, &purchase(&account.id, "scale", "annual"));
@@ -260,7 +260,7 @@ fn what_is_not_signed_by_the_provider_just_now_is_refused() {
         send_raw(client, &good, &format!("{body} ")),
         send_raw(client, &good.replace("v1=", "v2="), &body),
     ] {
-        refused.refused(400, "invalid_signature");
+        refused.expect_error(400, "invalid_signature");
     }
     assert_eq!(account.plan(), "free");
     // The server's own clock says what is too old; the event itself was never taken.
@@ -271,8 +271,8 @@ fn what_is_not_signed_by_the_provider_just_now_is_refused() {
 }
 
 #[test]
-fn events_that_change_nothing_are_taken_and_logged() {
-    let provider = Provider::start();
+fn stripe_events_without_effect_are_accepted_and_logged() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let client = &account.client;
@@ -287,42 +287,42 @@ fn events_that_change_nothing_are_taken_and_logged() {
     for expected in ["invoice.paid", "sub_1", "nobody", "payment failed"] {
         assert!(log.contains(expected), "{expected} in {log}");
     }
-    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").refused(400, "bad_request");
+    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").expect_error(400, "bad_request");
 }
 
 #[test]
-fn a_provider_that_fails_is_a_bad_gateway_and_the_log_says_why_without_secrets() {
-    let provider = Provider::start();
+fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    for mood in [Mood::Broken, Mood::Gibberish, Mood::NoUrl] {
-        provider.set(mood);
+    for mode in [Mode::Broken, Mode::NotJson, Mode::NoUrl] {
+        provider.set(mode);
         let wanted = json!({"plan": "pro", "interval": "monthly"});
-        let refusal = account.client.post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+        let refusal = account.client.post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
         assert!(!refusal.to_string().contains("Something broke"), "{refusal}");
     }
     let log = server.log();
     assert!(log.contains("Something broke"), "{log}");
     assert!(!log.contains("Hidden"), "{log}");
-    provider.set(Mood::Well);
+    provider.set(Mode::Normal);
     account.checkout("pro", "monthly");
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
+fn an_unreachable_provider_is_a_502() {
     let server = {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", gone.local_addr().unwrap());
         Server::start(&[&["--dev"][..], &flags(&url)].concat())
     };
     let wanted = json!({"plan": "pro", "interval": "monthly"});
-    server.user().post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+    server.user().post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
 }
 
 #[test]
-fn a_provider_that_hangs_is_left_when_its_time_is_over() {
-    let provider = Provider::start();
-    provider.set(Mood::Hanging);
+fn a_hanging_provider_is_cut_by_the_timeout() {
+    let provider = StripeDouble::start();
+    provider.set(Mode::Hanging);
     let stripe = Stripe::new(StripeConfig {
         secret_key: SECRET_KEY.to_owned(),
         webhook_secret: WEBHOOK_SECRET.to_owned(),
@@ -330,14 +330,15 @@ fn a_provider_that_hangs_is_left_when_its_time_is_over() {
         api_base: provider.url(),
         timeout: Duration::from_millis(200),
     });
-    let begun = Instant::now();
-    let error = stripe.portal("http://127.0.0.1:1", "cus_1").unwrap_err();
+    // The provider never responds, so only the timeout ends the call.
+    let call = move || stripe.portal("http://127.0.0.1:1", "cus_1").unwrap_err();
+    let error = bounded("the call of the provider", call);
     assert!(error.to_string().starts_with("billing_error"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    assert_eq!(provider.hanging(), 1, "the call reached the provider");
 }
 
 #[test]
-fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
+fn an_incomplete_stripe_configuration_refuses_to_start() {
     let serve = |flags: &[&str]| {
         let output = run(&[&["serve", "--ephemeral"], flags].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -359,8 +360,8 @@ fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
 }
 
 #[test]
-fn the_pages_of_manual_billing_lead_nowhere_while_a_provider_takes_the_money() {
-    let provider = Provider::start();
+fn manual_billing_pages_are_absent_under_stripe() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     for path in ["/billing/checkout?token=x", "/billing/portal?token=x"] {
         assert_eq!(server.client().get(path).status, 404);

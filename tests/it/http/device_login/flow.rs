@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::mailbox::{Mailbox, Received};
 use crate::support::server::{ALONE, Server, run};
 
@@ -49,7 +49,7 @@ impl Desk {
     }
 
     /// Confirms as the form of the page does.
-    pub fn confirm(&self, code: &str, mail: &Received) -> Answer {
+    pub fn confirm(&self, code: &str, mail: &Received) -> Response {
         post_form(&self.client(), "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)])
     }
 
@@ -67,7 +67,7 @@ impl Desk {
 }
 
 /// Posts as a browser does.
-pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer {
+pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Response {
     let encoded = |text: &str| -> String {
         text.bytes()
             .map(|byte| match byte {
@@ -84,7 +84,7 @@ pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer 
 }
 
 #[test]
-fn a_device_gets_its_key_once_after_its_owner_confirmed_the_mailed_link() {
+fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
     let desk = Desk::open(ALONE);
     let made = desk.client().post(CODE, &json!({})).expect(201);
     let code = made["device_code"].as_str().unwrap();
@@ -118,7 +118,7 @@ fn a_device_gets_its_key_once_after_its_owner_confirmed_the_mailed_link() {
 }
 
 #[test]
-fn the_link_can_be_posted_as_it_stands() {
+fn the_link_can_be_posted_with_its_query() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");
@@ -127,7 +127,7 @@ fn the_link_can_be_posted_as_it_stands() {
 }
 
 #[test]
-fn a_link_works_once_and_only_the_newest() {
+fn only_the_newest_link_works_and_only_once() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let (first, second) = (desk.mail(&code, "ann@example.com"), desk.mail(&code, "ann@example.com"));
@@ -139,14 +139,14 @@ fn a_link_works_once_and_only_the_newest() {
     assert_eq!(desk.confirm(&code, &second).status, 410);
     assert_eq!(desk.client().get(&second.link()).status, 410);
     let late = json!({"device_code": code, "email": "eve@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
+    desk.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(desk.status(&code), "approved");
     assert_eq!(desk.confirm(&code, &second).status, 410);
     assert_eq!(desk.status(&code), "claimed");
 }
 
 #[test]
-fn codes_and_links_end_after_15_minutes() {
+fn codes_and_links_expire_after_15_minutes() {
     let desk = Desk::open(ALONE);
     let (code, approved) = (desk.code(), desk.code());
     let mail = desk.mail(&code, "ann@example.com");
@@ -161,40 +161,40 @@ fn codes_and_links_end_after_15_minutes() {
     assert_eq!(desk.status(&code), "expired");
     assert_eq!(desk.poll(&approved), json!({"status": "expired"}), "nobody came for the key in time");
     let late = json!({"device_code": code, "email": "ann@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
+    desk.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(desk.client().get(&format!("/auth/device?code={code}")).status, 404);
 }
 
 #[test]
-fn a_code_that_never_was_is_expired_and_takes_no_address() {
+fn an_unknown_code_is_expired_and_accepts_no_address() {
     let desk = Desk::open(ALONE);
     for code in ["never-was", "", "<script>"] {
         assert_eq!(desk.poll(code), json!({"status": "expired"}));
         let body = json!({"device_code": code, "email": "ann@example.com"});
-        desk.client().post(SUBMIT, &body).refused(404, "device_code_not_found");
+        desk.client().post(SUBMIT, &body).expect_error(404, "device_code_not_found");
     }
     assert_eq!(desk.client().get("/v1/auth/verify").status, 404);
     assert_eq!(desk.client().get("/v1/auth/verify?token=abc&device_code=never-was").status, 404);
 }
 
 #[test]
-fn a_device_may_bring_its_own_code_which_must_be_free_and_well_formed() {
+fn a_device_may_choose_an_unused_valid_code() {
     let desk = Desk::open(ALONE);
     let own = json!({"device_code": "My-Laptop-1"});
     assert_eq!(desk.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
-    desk.client().post(CODE, &own).refused(409, "device_code_exists");
+    desk.client().post(CODE, &own).expect_error(409, "device_code_exists");
     for bad in ["short", "with space", "<b>bold</b>", &"x".repeat(129)] {
-        desk.client().post(CODE, &json!({ "device_code": bad })).refused(422, "validation_error");
+        desk.client().post(CODE, &json!({ "device_code": bad })).expect_error(422, "validation_error");
     }
     assert_eq!(desk.client().call("POST", CODE, &[], b"").unwrap().status, 201, "no body is needed");
-    desk.client().post(SUBMIT, &json!({"device_code": "My-Laptop-1"})).refused(422, "validation_error");
+    desk.client().post(SUBMIT, &json!({"device_code": "My-Laptop-1"})).expect_error(422, "validation_error");
     let no_address = json!({"device_code": "My-Laptop-1", "email": "ann"});
-    desk.client().post(SUBMIT, &no_address).refused(422, "validation_error");
-    desk.client().post(POLL, &json!({})).refused(422, "validation_error");
+    desk.client().post(SUBMIT, &no_address).expect_error(422, "validation_error");
+    desk.client().post(POLL, &json!({})).expect_error(422, "validation_error");
 }
 
 #[test]
-fn a_known_user_gets_one_more_key_named_after_the_device() {
+fn a_known_user_gets_an_additional_key_named_after_the_device() {
     let desk = Desk::open(ALONE);
     let user = desk.client().register("ann@example.com");
     let code = desk.code();
@@ -209,7 +209,7 @@ fn a_known_user_gets_one_more_key_named_after_the_device() {
 }
 
 #[test]
-fn while_registration_is_closed_an_unknown_address_gets_the_same_answers_and_no_mail() {
+fn closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail() {
     let desk = Desk::open(&["--registration", "closed"]);
     let db = desk.server.db();
     run(&["user", "add", "ann@example.com", "--db", db.to_str().unwrap()]);
@@ -238,7 +238,7 @@ fn while_registration_is_closed_an_unknown_address_gets_the_same_answers_and_no_
 }
 
 #[test]
-fn the_first_user_closes_registration_behind_it_whoever_holds_a_link() {
+fn the_first_user_closes_registration_even_for_holders_of_a_link() {
     let desk = Desk::open(&[]);
     let (first, second) = (desk.code(), desk.code());
     let mails = (desk.mail(&first, "ann@example.com"), desk.mail(&second, "bob@example.com"));
@@ -251,7 +251,7 @@ fn the_first_user_closes_registration_behind_it_whoever_holds_a_link() {
 }
 
 #[test]
-fn a_user_who_is_disabled_after_the_confirmation_gets_no_key() {
+fn a_user_disabled_after_the_confirmation_gets_no_key() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");
@@ -261,7 +261,7 @@ fn a_user_who_is_disabled_after_the_confirmation_gets_no_key() {
 }
 
 #[test]
-fn of_polls_at_the_same_time_one_gets_the_key() {
+fn of_concurrent_polls_exactly_one_gets_the_key() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");

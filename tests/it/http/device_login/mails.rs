@@ -19,7 +19,7 @@ fn ask(client: &Client, email: &str) -> String {
 }
 
 #[test]
-fn an_address_gets_3_mails_an_hour_and_the_answers_stay_the_same() {
+fn an_address_gets_3_mails_an_hour_with_identical_responses() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mails: Vec<_> = (0..3).map(|_| desk.mail(&code, "ann@example.com")).collect();
@@ -35,7 +35,7 @@ fn an_address_gets_3_mails_an_hour_and_the_answers_stay_the_same() {
 }
 
 #[test]
-fn one_code_is_no_means_to_write_to_many() {
+fn one_code_cannot_mail_many_addresses() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     for number in 0..10 {
@@ -46,7 +46,7 @@ fn one_code_is_no_means_to_write_to_many() {
 }
 
 #[test]
-fn a_passing_fault_of_the_server_costs_no_mail_and_a_lasting_one_is_given_up() {
+fn temporary_mail_errors_are_retried_and_permanent_ones_are_not() {
     let desk = Desk::open(ALONE);
     desk.mailbox.refuse(&["451"]);
     let code = ask(&desk.client(), "ann@example.com");
@@ -62,7 +62,7 @@ fn a_passing_fault_of_the_server_costs_no_mail_and_a_lasting_one_is_given_up() {
 }
 
 #[test]
-fn a_server_for_mail_that_is_away_holds_up_no_answer() {
+fn an_unreachable_mail_server_delays_no_response() {
     // Port 9 of loopback: nobody listens.
     let flags = [ALONE, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
     let mut server = Server::start(&flags);
@@ -73,7 +73,7 @@ fn a_server_for_mail_that_is_away_holds_up_no_answer() {
 }
 
 #[test]
-fn what_waits_for_another_try_is_tried_once_more_before_the_end() {
+fn mails_waiting_for_a_retry_are_tried_once_more_at_shutdown() {
     let mut desk = Desk::open(ALONE);
     desk.mailbox.refuse(&["451"]);
     ask(&desk.client(), "ann@example.com");
@@ -112,7 +112,7 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
 }
 
 #[test]
-fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
+fn without_a_mail_server_the_link_is_logged_and_printed_under_dev() {
     for (flags, printed) in [(ALONE, true), (&["--registration", "open"][..], false)] {
         let server = Server::start(flags);
         let code = ask(&server.client(), "ann@example.com");
@@ -134,7 +134,7 @@ fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
 }
 
 #[test]
-fn a_mail_server_needs_a_sender_and_its_password_is_never_shown() {
+fn a_mail_server_requires_a_sender_and_its_password_is_never_shown() {
     let serve = |flags: &[&str]| {
         let output = crate::support::server::cued(&["serve", "--ephemeral"]).args(flags).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

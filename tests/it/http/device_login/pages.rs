@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::http::device_login::flow::{Desk, post_form};
-use crate::support::client::Answer;
+use crate::support::client::Response;
 use crate::support::server::ALONE;
 
 const NASTY: &str = "<script>alert('x')</script>\"&";
 const SHOWN: &str = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;";
 
 #[track_caller]
-fn assert_page(page: &Answer, status: u16) {
+fn assert_page(page: &Response, status: u16) {
     assert_eq!(page.status, status, "{}", page.text());
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     let policy = page.header("content-security-policy").unwrap();
@@ -34,7 +34,7 @@ fn assert_page(page: &Answer, status: u16) {
 }
 
 #[test]
-fn a_person_goes_from_page_to_page_by_plain_forms() {
+fn the_login_pages_work_with_plain_forms() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let asked = desk.client().get(&format!("/auth/device?code={code}"));
@@ -74,7 +74,7 @@ fn a_page_without_a_code_asks_for_it() {
 }
 
 #[test]
-fn html_in_a_code_or_an_address_is_shown_as_text() {
+fn html_in_a_code_or_an_address_is_escaped() {
     let desk = Desk::open(ALONE);
     let encoded = "%3Cscript%3Ealert('x')%3C/script%3E%22%26";
     let page = desk.client().get(&format!("/auth/device?code={encoded}"));
@@ -103,7 +103,7 @@ fn html_in_a_code_or_an_address_is_shown_as_text() {
 }
 
 #[test]
-fn a_form_posts_below_the_path_of_the_public_url() {
+fn forms_post_below_the_path_of_the_public_url() {
     let desk = Desk::open(&[ALONE, &["--public-url", "http://example.com/cued/"]].concat());
     let code = desk.code();
     let page = desk.client().get(&format!("/auth/device?code={code}"));
@@ -113,7 +113,7 @@ fn a_form_posts_below_the_path_of_the_public_url() {
 }
 
 #[test]
-fn an_address_gets_5_codes_an_hour() {
+fn a_client_address_gets_5_codes_an_hour() {
     let desk = Desk::open(ALONE);
     for _ in 0..4 {
         desk.code();
@@ -121,7 +121,7 @@ fn an_address_gets_5_codes_an_hour() {
     desk.advance("PT10M");
     desk.code();
     let refused = desk.client().post("/v1/auth/device-code", &json!({}));
-    refused.refused(429, "rate_limit_exceeded");
+    refused.expect_error(429, "rate_limit_exceeded");
     assert_eq!(refused.header("retry-after"), Some("3000"));
     desk.advance("PT49M59S");
     assert_eq!(desk.client().post("/v1/auth/device-code", &json!({})).header("retry-after"), Some("1"));
@@ -129,11 +129,11 @@ fn an_address_gets_5_codes_an_hour() {
     for _ in 0..4 {
         desk.code();
     }
-    desk.client().post("/v1/auth/device-code", &json!({})).refused(429, "rate_limit_exceeded");
+    desk.client().post("/v1/auth/device-code", &json!({})).expect_error(429, "rate_limit_exceeded");
 }
 
 #[test]
-fn a_code_is_forgotten_after_an_hour_and_can_be_used_again() {
+fn a_code_is_deleted_after_an_hour_and_can_be_reused() {
     let desk = Desk::open(ALONE);
     let own = json!({"device_code": "My-Laptop-1"});
     desk.client().post("/v1/auth/device-code", &own).expect(201);
@@ -142,7 +142,7 @@ fn a_code_is_forgotten_after_an_hour_and_can_be_used_again() {
     assert_eq!(desk.status("My-Laptop-1"), "approved");
     desk.advance("PT59M59S");
     assert_eq!(desk.status("My-Laptop-1"), "claimed");
-    desk.client().post("/v1/auth/device-code", &own).refused(409, "device_code_exists");
+    desk.client().post("/v1/auth/device-code", &own).expect_error(409, "device_code_exists");
     desk.advance("PT2S");
     let kept = "SELECT (SELECT count(*) FROM device_logins) + (SELECT count(*) FROM login_mails)";
     let kept = || desk.server.sqlite().query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -152,7 +152,7 @@ fn a_code_is_forgotten_after_an_hour_and_can_be_used_again() {
 }
 
 #[test]
-fn a_code_is_polled_30_times_a_minute() {
+fn a_code_can_be_polled_30_times_a_minute() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let poll = || desk.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
@@ -160,14 +160,14 @@ fn a_code_is_polled_30_times_a_minute() {
         assert_eq!(poll().status, 200);
     }
     let refused = poll();
-    refused.refused(429, "rate_limit_exceeded");
+    refused.expect_error(429, "rate_limit_exceeded");
     assert_eq!(refused.header("retry-after"), Some("60"));
     desk.advance("PT60S");
     assert_eq!(poll().status, 200);
 }
 
 #[test]
-fn neither_codes_nor_tokens_nor_keys_stand_in_the_file() {
+fn codes_tokens_and_keys_are_not_stored_in_clear() {
     let desk = Desk::open(ALONE);
     let code = desk.code();
     let mail = desk.mail(&code, "ann@example.com");

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
 use crate::support::client::Client;
-use crate::support::fixture::World;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::fixture::Fixture;
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
 
 fn statuses(user: &Client, cues: &[Value]) -> Vec<String> {
@@ -27,7 +27,7 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     let email = email(&user);
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     let cues: Vec<Value> = (0..5).map(|_| user.create(&worker("0 * * * *"))).collect();
-    user.post("/v1/cues", &worker("0 * * * *")).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &worker("0 * * * *")).expect_error(403, "cue_limit_exceeded");
     user.patch(&format!("/v1/cues/{}", id(&cues[0])), &json!({"status": "paused"})).expect(200);
     // A server whose limits are off has none to pause for.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path(), "--limits", "off"]);
@@ -36,22 +36,22 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
     assert_eq!(user.get("/v1/usage").expect(200)["cues"], json!({"active": 3, "limit": 3, "remaining": 0}));
     let newest = format!("/v1/cues/{}", id(&cues[4]));
-    user.patch(&newest, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+    user.patch(&newest, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     user.patch(&newest, &json!({"status": "active"})).expect(200);
     assert_eq!(user.advance("PT1H")["fired"], 4, "those that are active, and no other");
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_and_had_not_fired_is_accounted_for() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cues = [(); 3].map(|()| world.worker_cue(user, |_| ()).key);
-    world.advance(3 * 3_600);
-    let (now, limits) = (world.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
-    let change = world.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
+fn due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cues = [(); 3].map(|()| fixture.worker_cue(user, |_| ()).key);
+    fixture.advance(3 * 3_600);
+    let (now, limits) = (fixture.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
+    let change = fixture.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
     assert_eq!(change.wait().unwrap(), 2);
-    let missed = cues.map(|key| (world.cue(key).status.as_str(), world.cue(key).missed_count));
+    let missed = cues.map(|key| (fixture.cue(key).status.as_str(), fixture.cue(key).missed_count));
     assert_eq!(missed, [("active", 0), ("paused", 3), ("paused", 3)]);
 }
 
@@ -64,8 +64,8 @@ fn ends(server: &Server) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any_more() {
-    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+fn a_disabled_users_keys_cues_and_deliveries_stop() {
+    let (server, receiver) = (Server::on_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -82,7 +82,7 @@ fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any
         .expect(200);
     assert_eq!(receiver.deliveries().len(), 1);
     administer(&server, &["disable", &email]);
-    user.get("/v1/auth/me").refused(401, "invalid_api_key");
+    user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let disabled = ("failed".to_owned(), Some("account_disabled".to_owned()));
     let pending = ("pending".to_owned(), None);
     let mut all = ends(&server);
@@ -97,8 +97,8 @@ fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any
 }
 
 #[test]
-fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
-    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+fn a_running_attempt_of_a_disabled_user_is_not_retried() {
+    let (server, receiver) = (Server::on_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);

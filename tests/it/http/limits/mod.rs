@@ -11,7 +11,7 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::server::{Server, run};
 
 const START: &str = "2026-01-29T00:30:00Z";
@@ -60,7 +60,7 @@ fn email(user: &Client) -> String {
     user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned()
 }
 
-fn number(answer: &Answer, header: &str) -> i64 {
+fn number(answer: &Response, header: &str) -> i64 {
     answer.header(header).unwrap_or_else(|| panic!("{header} in {:?}", answer.headers)).parse().unwrap()
 }
 

@@ -11,7 +11,7 @@ fn left(client: &Client, hops: &str) -> i64 {
 }
 
 #[test]
-fn behind_a_trusted_proxy_each_caller_has_a_window_of_its_own() {
+fn behind_a_trusted_proxy_each_client_has_its_own_rate_window() {
     let trusted = ["--trust-proxy", "127.0.0.1,10.0.0.0/8", "--trust-proxy", "fd00::/8"];
     let server = Server::start(&[ALONE, &trusted].concat());
     let proxy = server.client();
@@ -29,7 +29,7 @@ fn behind_a_trusted_proxy_each_caller_has_a_window_of_its_own() {
 }
 
 #[test]
-fn without_the_flag_the_header_is_ignored() {
+fn without_a_trusted_proxy_the_header_is_ignored() {
     let server = Server::start(ALONE);
     let client = server.client();
     for (hops, expected) in [("203.0.113.1", 59), ("203.0.113.2", 58), ("203.0.113.3", 57)] {
@@ -38,7 +38,7 @@ fn without_the_flag_the_header_is_ignored() {
 }
 
 #[test]
-fn a_proxy_that_is_no_network_is_wrong_usage() {
+fn an_invalid_proxy_network_is_wrong_usage() {
     let refused = cued(&["serve", "--trust-proxy", "proxy.example.com"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("10.0.0.0/8"));

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
-use crate::support::client::{Answer, Client};
-use crate::support::receiver::Recorder;
+use crate::support::client::{Client, Response};
+use crate::support::receiver::Receiver;
 
-fn warned(answer: &Answer) -> bool {
+fn warned(answer: &Response) -> bool {
     match answer.header("x-cueapi-usage-warning") {
         Some(warning) => {
             assert_eq!(warning, "approaching_limit");
@@ -16,7 +16,7 @@ fn warned(answer: &Answer) -> bool {
     }
 }
 
-fn fire(user: &Client, cue: &Value) -> Answer {
+fn fire(user: &Client, cue: &Value) -> Response {
     user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
 }
 
@@ -36,7 +36,7 @@ fn states(user: &Client, cue: &Value) -> (usize, usize) {
 }
 
 #[test]
-fn from_eighty_percent_on_every_response_to_the_user_warns() {
+fn responses_warn_from_80_percent_of_the_quota_on() {
     let server = Plans::small().server();
     let (user, other) = (server.user(), server.user());
     let cue = user.create(&worker("0 0 1 1 *"));
@@ -56,8 +56,8 @@ fn from_eighty_percent_on_every_response_to_the_user_warns() {
 }
 
 #[test]
-fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until_the_month_ends() {
-    let (server, receiver) = (Plans::small().server(), Recorder::start());
+fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
+    let (server, receiver) = (Plans::small().server(), Receiver::start());
     let user = server.user();
     let mut cue = worker("0 * * * *");
     cue["transport"] = json!("webhook");
@@ -83,9 +83,9 @@ fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until
     );
     let over = user.executions_of(id(&cue)).remove(2);
     assert_eq!(over["status"], "success");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
-        .refused(403, "execution_limit_exceeded");
+        .expect_error(403, "execution_limit_exceeded");
     assert_eq!(used(&user), json!(29));
     user.advance_to("2026-02-01T01:30:00Z");
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 31));
@@ -93,7 +93,7 @@ fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until
 }
 
 #[test]
-fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
+fn a_plan_change_ends_the_grace_period_and_the_block() {
     let plans = Plans::small();
     let server = plans.server();
     let user = server.user();
@@ -102,7 +102,7 @@ fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
         fire(&user, &cue).expect(200);
     }
     user.advance("PT24H");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);
     assert_eq!(used(&user), json!(7));
@@ -115,14 +115,14 @@ fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
     // The same plan again is no change.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     user.advance("PT1M");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     // A smaller one is.
     administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);
 }
 
 #[test]
-fn without_limits_nothing_is_blocked_and_all_is_counted() {
+fn without_limits_everything_runs_and_is_counted() {
     let server = crate::support::server::Server::on_clock(super::START);
     let user = server.user();
     let cue = user.create(&worker("* * * * *"));

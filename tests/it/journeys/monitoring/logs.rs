@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::http::device_login::flow::post_form;
 use crate::support::client::Client;
 use crate::support::mailbox::Mailbox;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Process, Server, cued, read_addr, signal, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
@@ -30,7 +30,7 @@ fn names(line: &Value) -> BTreeSet<&str> {
 }
 
 /// Everything that has a secret in it, done once; answers the secrets.
-fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Recorder) -> Vec<String> {
+fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Receiver) -> Vec<String> {
     let user = server.user();
     let get =
         |user: &Client, path: &str, name: &str| user.get(path).expect(200)[name].as_str().unwrap().to_owned();
@@ -73,7 +73,7 @@ fn log_in(client: &Client, mailbox: &Mailbox, secrets: &mut Vec<String>) {
     secrets.extend([mail.token(), polled["api_key"].as_str().unwrap().to_owned()]);
 }
 
-fn deliver(user: &Client, receiver: &Recorder) {
+fn deliver(user: &Client, receiver: &Receiver) {
     let answer =
         Reaction::Full(500, vec![("x-secret", "SECRET-header".to_owned())], "SECRET-answer".to_owned());
     receiver.first([answer]);
@@ -126,9 +126,9 @@ fn odd_requests(user: &Client) {
 }
 
 #[test]
-fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
+fn secrets_never_reach_the_log_at_any_level_or_format() {
     for format in ["text", "json"] {
-        let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
+        let (mailbox, receiver) = (Mailbox::open(), Receiver::start());
         let url = mailbox.url_for("post:SECRET-password");
         let mail = ["--smtp-url", &url, "--mail-from", "cued@example.com"];
         let log = ["--log-level", "trace", "--log-format", format, "--test-clock", BEGIN];
@@ -147,8 +147,8 @@ fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
 }
 
 #[test]
-fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
-    let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
+fn at_info_a_healthy_server_logs_only_its_shutdown() {
+    let (mailbox, receiver) = (Mailbox::open(), Receiver::start());
     let url = mailbox.url();
     let flags = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--test-clock", BEGIN];
     let metrics = ["--metrics-listen", "127.0.0.1:0"];
@@ -161,7 +161,7 @@ fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
 }
 
 #[test]
-fn that_a_process_may_have_few_files_open_is_no_news() {
+fn a_low_open_file_limit_is_not_logged_at_info() {
     // What a login shell of most systems allows.
     let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
@@ -175,7 +175,7 @@ fn that_a_process_may_have_few_files_open_is_no_news() {
 }
 
 #[test]
-fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
+fn a_request_logs_one_json_line_with_fixed_field_names() {
     let server = Server::start(&[ALONE, &["--log-level", "debug", "--log-format", "json"]].concat());
     let user = server.user();
     let me = user.get("/v1/auth/me").expect(200);
@@ -198,9 +198,9 @@ fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
 }
 
 #[test]
-fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
+fn an_attempt_logs_one_json_line_with_its_result() {
     let flags = ["--log-level", "debug", "--log-format", "json", "--test-clock", BEGIN];
-    let (server, receiver) = (Server::start(&[ALONE, &flags].concat()), Recorder::start());
+    let (server, receiver) = (Server::start(&[ALONE, &flags].concat()), Receiver::start());
     let user = server.user();
     let cue = user.create(&json!({
         "name": "hook",
@@ -229,7 +229,7 @@ fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
 }
 
 #[test]
-fn as_text_the_same_is_a_line_of_names_and_values() {
+fn the_text_format_has_the_same_names_and_values() {
     let server = Server::start(&[ALONE, &["--log-level", "debug"]].concat());
     server.client().get("/health").expect(200);
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::exposition::Exposition;
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{ALONE, Server, run, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
@@ -31,7 +31,7 @@ pub fn scrape(server: &Server) -> Exposition {
     Exposition::read(&answer.text())
 }
 
-fn hook(receiver: &Recorder, cron: &str) -> Value {
+fn hook(receiver: &Receiver, cron: &str) -> Value {
     json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": cron},
@@ -45,7 +45,7 @@ fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
 }
 
 #[test]
-fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
+fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let server = watched(&[]);
     let passed = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0);
     let page = until("the scheduler has passed", passed);
@@ -99,8 +99,8 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
 }
 
 #[test]
-fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
-    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
+fn deliveries_are_counted_by_result_and_cause() {
+    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Receiver::start());
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
     receiver.first([Reaction::Status(200), Reaction::Status(503), Reaction::HangUp, Reaction::Status(302)]);
@@ -125,9 +125,9 @@ fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
 }
 
 #[test]
-fn a_run_that_begins_late_is_shown_as_late() {
+fn late_runs_count_as_late_in_the_metrics() {
     let mut server = watched(&["--test-clock", BEGIN]);
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
     server.kill9();
@@ -142,7 +142,7 @@ fn a_run_that_begins_late_is_shown_as_late() {
 }
 
 #[test]
-fn claims_and_lost_claims_are_counted() {
+fn claims_and_expired_claims_are_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let work =
@@ -155,7 +155,7 @@ fn claims_and_lost_claims_are_counted() {
     for _ in 0..2 {
         user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
     }
-    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).refused(409, "claim_failed");
+    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     user.advance("PT16M");
     let page = scrape(&server);
     assert_eq!(page.value("cued_claims_total", &[]), 2.0);
@@ -165,7 +165,7 @@ fn claims_and_lost_claims_are_counted() {
 }
 
 #[test]
-fn a_file_that_is_held_is_shown_as_held() {
+fn metrics_show_a_held_file() {
     let server = watched(&[]);
     let held = || scrape(&server).value("cued_database_on_hold", &[]);
     assert_eq!(held(), 0.0);
@@ -174,7 +174,7 @@ fn a_file_that_is_held_is_shown_as_held() {
 }
 
 #[test]
-fn what_was_rolled_back_is_not_counted() {
+fn a_rolled_back_write_is_not_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let with_key = |name: &str| {
@@ -185,22 +185,22 @@ fn what_was_rolled_back_is_not_counted() {
     with_key("work").expect(201);
     let commits = |page: &Exposition| page.value("cued_commit_batch_size_count", &[]);
     let before = commits(&scrape(&server));
-    with_key("other work").refused(409, "idempotency_conflict");
-    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+    with_key("other work").expect_error(409, "idempotency_conflict");
+    user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
     let page = scrape(&server);
     assert_eq!(commits(&page), before, "nothing has reached the disk");
     assert_eq!(page.value("cued_commit_failures_total", &[]), 0.0, "nor was anything to");
 }
 
 #[test]
-fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() {
+fn requests_are_labelled_by_route_and_never_by_their_path() {
     let server = watched(&[]);
     let user = server.user();
     for number in 0..3 {
-        user.get(&format!("/v1/cues/cue_{number:012}")).refused(404, "cue_not_found");
-        user.get(&format!("/made-up-{number}")).refused(404, "not_found");
+        user.get(&format!("/v1/cues/cue_{number:012}")).expect_error(404, "cue_not_found");
+        user.get(&format!("/made-up-{number}")).expect_error(404, "not_found");
     }
-    user.call("BREW", "/v1/cues", &[], b"").unwrap().refused(405, "method_not_allowed");
+    user.call("BREW", "/v1/cues", &[], b"").unwrap().expect_error(405, "method_not_allowed");
     user.call("HEAD", "/health", &[], b"").ok();
     let page = scrape(&server);
     let name = "cued_http_request_duration_seconds_count";
@@ -218,16 +218,16 @@ fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() 
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(ALONE);
     assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
-    server.client().get("/metrics").refused(404, "not_found");
+    server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
-    server.user().get("/metrics").refused(404, "not_found");
+    server.user().get("/metrics").expect_error(404, "not_found");
     for path in ["/health", "/v1/cues", "/"] {
-        collector(&server).get(path).refused(404, "not_found");
+        collector(&server).get(path).expect_error(404, "not_found");
     }
 }
 
 #[test]
-fn a_collector_may_ask_as_often_as_it_likes() {
+fn metrics_are_not_rate_limited() {
     let server = Server::start(&[&["--dev"], &LISTEN[..]].concat());
     let collector = collector(&server);
     for _ in 0..100 {
@@ -236,8 +236,8 @@ fn a_collector_may_ask_as_often_as_it_likes() {
 }
 
 #[test]
-fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
-    let (mut server, receiver) = (watched(&[]), Recorder::start());
+fn metrics_remain_available_until_all_deliveries_end() {
+    let (mut server, receiver) = (watched(&[]), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));
@@ -255,7 +255,7 @@ fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_to_be() {
+fn an_occupied_metrics_address_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let output = run(&["serve", "--ephemeral", "--metrics-listen", &addr]);

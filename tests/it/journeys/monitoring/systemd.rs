@@ -15,8 +15,8 @@ use cued::systemd::NotifySocket;
 use cued::systemd::watchdog::Watchdog;
 use tempfile::TempDir;
 
-use crate::support::fixture::World;
-use crate::support::server::{PATIENCE, Process, cued, read_addr, run, signal};
+use crate::support::fixture::Fixture;
+use crate::support::server::{HANG_TIMEOUT, Process, cued, read_addr, run, signal};
 
 /// Stands where systemd stands.
 struct Boss {
@@ -30,7 +30,7 @@ impl Boss {
     }
 
     fn with(socket: UnixDatagram) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         Self { socket }
     }
 
@@ -50,7 +50,7 @@ impl Boss {
     fn hears_nothing_for(&self, time: Duration) -> bool {
         self.socket.set_read_timeout(Some(time)).unwrap();
         let silent = self.socket.recv(&mut [0; 512]).is_err();
-        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         silent
     }
 }
@@ -65,7 +65,7 @@ fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
 }
 
 #[test]
-fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
+fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path)]);
@@ -78,7 +78,7 @@ fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
 }
 
 #[test]
-fn an_abstract_socket_is_told_the_same() {
+fn an_abstract_notify_socket_gets_the_same_messages() {
     let name = format!("cued-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let boss = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
@@ -87,7 +87,7 @@ fn an_abstract_socket_is_told_the_same() {
 }
 
 #[test]
-fn a_manager_that_cannot_be_told_anything_stops_nobody() {
+fn an_unreachable_notify_socket_does_not_stop_the_server() {
     let folder = TempDir::new().unwrap();
     let nobody = folder.path().join("nobody");
     for name in [nobody.to_str().unwrap(), "vsock:2:1234", ""] {
@@ -99,7 +99,7 @@ fn a_manager_that_cannot_be_told_anything_stops_nobody() {
 }
 
 #[test]
-fn signs_of_life_come_while_it_runs_and_while_it_stops() {
+fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
@@ -123,7 +123,7 @@ fn signs_of_life_come_while_it_runs_and_while_it_stops() {
 }
 
 #[test]
-fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
+fn only_the_watched_process_notifies_the_watchdog() {
     let folder = TempDir::new().unwrap();
     let (boss, path) = Boss::at(&folder);
     let other = std::process::id().to_string();
@@ -135,21 +135,21 @@ fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
 }
 
 /// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
-fn watched(world: &World, boss: &str) -> Watchdog {
-    world.app.engine_stats.heartbeat(world.app.clock.monotonic());
+fn watched(fixture: &Fixture, boss: &str) -> Watchdog {
+    fixture.app.engine_stats.heartbeat(fixture.app.clock.monotonic());
     let manager = Arc::new(NotifySocket::at(boss.as_ref()).unwrap());
-    Watchdog::start(&world.app, manager, Duration::from_millis(20)).unwrap()
+    Watchdog::start(&fixture.app, manager, Duration::from_millis(20)).unwrap()
 }
 
 #[test]
-fn a_writer_that_hangs_is_no_sign_of_life() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
+fn a_hanging_writer_stops_the_watchdog_notifications() {
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
     let (boss, path) = Boss::at(&folder);
-    let watchdog = watched(&world, &path);
+    let watchdog = watched(&fixture, &path);
     assert_eq!(boss.hears(), "WATCHDOG=1");
     let (go_on, held) = channel::<()>();
     let (hangs, begun) = channel();
-    let stuck = world.app.store.write(move |_| {
+    let stuck = fixture.app.store.write(move |_| {
         hangs.send(()).unwrap();
         held.recv().unwrap();
         Ok(())
@@ -164,12 +164,12 @@ fn a_writer_that_hangs_is_no_sign_of_life() {
 }
 
 #[test]
-fn a_disk_that_fails_is_no_reason_to_be_started_again() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
+fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
     let (boss, path) = Boss::at(&folder);
     // What no commit gets past.
-    drop(world.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
-    let watchdog = watched(&world, &path);
+    drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
+    let watchdog = watched(&fixture, &path);
     for _ in 0..3 {
         assert_eq!(boss.hears(), "WATCHDOG=1");
     }
@@ -177,7 +177,7 @@ fn a_disk_that_fails_is_no_reason_to_be_started_again() {
 }
 
 #[test]
-fn the_unit_in_the_examples_is_one_that_systemd_takes() {
+fn the_example_unit_is_valid_for_systemd() {
     let unit =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
     for line in [

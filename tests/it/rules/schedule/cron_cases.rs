@@ -17,7 +17,7 @@ fn answer(expression: &str, after: &str) -> String {
 }
 
 #[test]
-fn every_row_of_the_table_holds() {
+fn every_row_of_the_cron_table_holds() {
     let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;
     let mut wrong = Vec::new();

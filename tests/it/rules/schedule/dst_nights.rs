@@ -1,4 +1,4 @@
-//! Nights on which clocks are changed: the rule of contract §4, zone by zone.
+//! Daylight saving changes, zone by zone (contract §4.5).
 
 use super::{at, recurring};
 
@@ -35,7 +35,7 @@ fn a_repeated_time_runs_the_first_time_only() {
 }
 
 #[test]
-fn a_job_of_every_hour_keeps_its_cadence_through_both_nights() {
+fn an_hourly_schedule_keeps_its_cadence_on_both_nights() {
     let quarters = ["06:45:00Z", "07:00:00Z", "07:15:00Z"].map(|time| format!("2026-03-08T{time}"));
     check(
         "America/New_York",
@@ -70,7 +70,7 @@ fn every_second_hour_runs_twelve_times_on_every_day() {
 }
 
 #[test]
-fn a_gap_or_fold_at_midnight_leaves_each_day_its_run() {
+fn every_day_runs_despite_a_gap_or_fold_at_midnight() {
     check(
         "America/Havana",
         "0 0 * * *",
@@ -121,7 +121,7 @@ fn a_change_of_half_an_hour_follows_the_same_rule() {
 }
 
 #[test]
-fn a_day_that_was_skipped_whole_runs_when_the_next_one_begins() {
+fn a_skipped_day_runs_at_the_start_of_the_next_one() {
     // Samoa had no 30 December 2011.
     let apia = |cron, runs| check("Pacific/Apia", cron, "2011-12-29T12:00:00Z", runs);
     apia("0 9 * * *", &["2011-12-29T19:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T19:00:00Z"]);
@@ -131,7 +131,7 @@ fn a_day_that_was_skipped_whole_runs_when_the_next_one_begins() {
 }
 
 #[test]
-fn a_day_that_was_lived_twice_runs_once() {
+fn a_repeated_day_runs_once() {
     // Kwajalein went back by 23 hours at the end of September 1969.
     let kwajalein = |cron, after, runs| check("Pacific/Kwajalein", cron, after, runs);
     kwajalein("0 9 * * *", "1969-09-29T12:00:00Z", &["1969-09-29T22:00:00Z", "1969-10-01T21:00:00Z"]);
@@ -160,7 +160,7 @@ fn other_kinds_of_summer_time() {
 }
 
 #[test]
-fn a_change_that_starts_a_new_yearly_rule_is_not_passed_over() {
+fn the_first_transition_of_a_new_yearly_rule_counts() {
     // Ciudad Juárez went back for good at midnight on 30 November 2022, after the change of that autumn.
     let juarez = |cron, runs| check("America/Ciudad_Juarez", cron, "2022-11-30T05:00:00Z", runs);
     juarez("30 23 * * *", &["2022-11-30T05:30:00Z", "2022-12-01T06:30:00Z"]);

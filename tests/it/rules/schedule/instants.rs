@@ -1,4 +1,4 @@
-//! The instant of a schedule that runs once, as people write it (contract §2).
+//! The instant of a schedule that runs once (contract §2.6).
 
 use cued::domain::schedule::{Schedule, parse_instant};
 
@@ -33,7 +33,7 @@ fn a_fraction_is_kept_to_the_millisecond() {
 }
 
 #[test]
-fn without_an_offset_it_is_the_local_time_of_the_zone() {
+fn an_instant_without_an_offset_is_local_to_the_zone() {
     for (text, zone, expected) in [
         ("2030-01-31T09:00:00", "UTC", "2030-01-31T09:00:00Z"),
         ("2030-01-31T09:00:00", "Asia/Kathmandu", "2030-01-31T03:15:00Z"),
@@ -55,7 +55,7 @@ fn without_an_offset_it_is_the_local_time_of_the_zone() {
 }
 
 #[test]
-fn what_is_no_instant_is_refused() {
+fn an_invalid_instant_is_refused() {
     for text in [
         "",
         "tomorrow",

@@ -11,7 +11,7 @@ fn refusal(cron: &str, zone: &str) -> Refusal {
 }
 
 #[test]
-fn a_bad_cron_is_told_by_field_and_remedy() {
+fn a_cron_error_names_field_and_remedy() {
     let long = "1".repeat(50);
     for (cron, message) in [
         ("0 25 * * *", "hour: 25 is out of range 0-23"),
@@ -74,7 +74,7 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
 }
 
 #[test]
-fn a_cron_that_never_comes_true_is_told_from_a_rare_one() {
+fn a_never_matching_cron_is_distinguished_from_a_rare_one() {
     for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"] {
         let error = Schedule::recurring(never, "UTC", CatchUp::Latest).unwrap_err();
         assert_eq!(error, ScheduleError::NeverMatches, "{never}");
@@ -86,7 +86,7 @@ fn a_cron_that_never_comes_true_is_told_from_a_rare_one() {
 }
 
 #[test]
-fn only_names_of_zones_are_zones() {
+fn only_iana_names_are_zones() {
     for name in [
         "",
         "Z",
@@ -147,7 +147,7 @@ fn a_bad_or_past_instant_is_an_invalid_schedule() {
 }
 
 #[test]
-fn catch_up_has_three_words() {
+fn catch_up_has_three_values() {
     for choice in [CatchUp::Latest, CatchUp::All, CatchUp::None] {
         assert_eq!(CatchUp::parse(choice.as_str()), Some(choice));
     }
