@@ -127,8 +127,8 @@ impl From<r2d2::Error> for Error {
     }
 }
 
-/// The error and its causes in one line, separated by `: `. An error that prints its causes itself is not extended,
-/// so the text names each cause once.
+/// The error and its causes in one line, separated by `: `. A cause with the same text as its effect is left out: some
+/// errors print their cause themselves, and rusqlite's source is its own text after an error code.
 #[must_use]
 pub fn chain(error: &dyn StdError) -> String {
     with_causes(&error.to_string(), error.source())
@@ -136,7 +136,9 @@ pub fn chain(error: &dyn StdError) -> String {
 
 fn with_causes(message: &str, cause: Option<&(dyn StdError + 'static)>) -> String {
     match cause.map(chain) {
-        Some(causes) if !message.ends_with(&causes) => format!("{message}: {causes}"),
+        Some(causes) if !message.ends_with(&causes) && !causes.ends_with(message) => {
+            format!("{message}: {causes}")
+        }
         _ => message.to_owned(),
     }
 }
@@ -159,6 +161,14 @@ mod tests {
         assert_eq!(error.to_string(), "the thread cannot start: outer: permission denied");
         assert!(error.source().unwrap().is::<Outer>());
         assert!(Error::fault("no cause").source().is_none());
+    }
+
+    #[test]
+    fn a_full_disk_is_named_once() {
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        let error = rusqlite::Error::SqliteFailure(full, Some("database or disk is full".to_owned()));
+        let text = "the database file cannot be used now: database or disk is full";
+        assert_eq!(Error::from(error).to_string(), text);
     }
 
     #[test]

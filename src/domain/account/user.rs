@@ -33,7 +33,6 @@ pub struct Caller {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub email: String,
@@ -50,7 +49,6 @@ pub struct User {
 /// The data of an API key that may be shown; the key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyInfo {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub name: String,

@@ -8,9 +8,8 @@ use crate::domain::word_enum::word_enum;
 /// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// The provider's id of it.
     pub id: String,
-    /// The provider's id of who pays for it.
+    /// The provider's id of the customer.
     pub customer: String,
     pub offer: Offer,
     pub state: SubscriptionState,
@@ -34,9 +33,9 @@ word_enum! {
 /// The provider's state of a subscription at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionUpdate {
-    /// The provider's id of the subscription.
+    /// The provider's id.
     pub id: String,
-    /// The provider's id of who pays for it.
+    /// The provider's id of the customer.
     pub customer: String,
     /// The user's id, as passed to the checkout.
     pub user_id: Option<String>,
