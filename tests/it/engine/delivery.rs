@@ -14,7 +14,7 @@ const URL: &str = "https://example.com/hook";
 
 fn due(fixture: &DeliveryFixture, id: cued::domain::ids::ExecutionId) -> Option<i64> {
     fixture
-        .field(id, "due - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)")
+        .field(id, "due_at - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)")
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_success_is_recorded_with_the_response() {
     assert_eq!(fixture.field::<Option<i64>>(id, "http_status"), Some(202));
     assert_eq!(fixture.field::<Option<String>>(id, "response_body").as_deref(), Some("body"));
     assert_eq!(fixture.field::<Option<String>>(id, "error_message"), None);
-    assert_eq!(fixture.field::<Option<String>>(id, "queue"), None);
+    assert_eq!(fixture.field::<Option<String>>(id, "queue_name"), None);
     assert_eq!(fixture.app.engine_stats.delivered(), 1);
 }
 
@@ -77,7 +77,7 @@ fn a_rotated_secret_keeps_signing_until_it_expires() {
     let cue = fixture.webhook_cue(URL);
     let expires = at("2026-01-02T00:00:00Z").as_millisecond();
     fixture.sql(&format!(
-        "UPDATE users SET previous_secret = 'whsec_AAAA', previous_secret_expires = {expires}"
+        "UPDATE users SET previous_webhook_secret = 'whsec_AAAA', previous_webhook_secret_expires_at = {expires}"
     ));
     let webhook_client = RecordingClient::default();
     for second in [0, 86_399, 1] {
@@ -204,7 +204,7 @@ fn a_once_cue_ends_with_its_only_execution() {
         fixture.sql("UPDATE executions SET triggered_by = 'manual_fire'");
         fixture.deliver(&RecordingClient::with([response(status)]));
         assert_eq!(cue_status(&fixture), "active", "a run by hand says nothing about it");
-        assert!(fixture.field::<Option<String>>(fired, "queue").is_none());
+        assert!(fixture.field::<Option<String>>(fired, "queue_name").is_none());
         fixture.due(cue);
         fixture.deliver(&RecordingClient::with([response(status)]));
         assert_eq!(cue_status(&fixture), ends_as);
@@ -231,10 +231,10 @@ fn a_later_execution_uses_the_callback_at_its_send_time() {
     let id = fixture.due_at(cue, at("2026-01-01T01:00:00Z"));
     let webhook_client = RecordingClient::default();
     assert_eq!(fixture.deliver(&webhook_client), 0);
-    fixture.sql("UPDATE cues SET callback_url = 'https://example.org/', lane = 77");
+    fixture.sql("UPDATE cues SET callback_url = 'https://example.org/', destination_hash = 77");
     fixture.advance(3600);
     assert_eq!(promote(&fixture.app).unwrap(), 1);
-    assert_eq!(fixture.field::<i64>(id, "lane"), 77);
+    assert_eq!(fixture.field::<i64>(id, "destination_hash"), 77);
     assert_eq!(fixture.deliver(&webhook_client), 1);
     assert_eq!(webhook_client.requests()[0].url, "https://example.org/");
 }
@@ -243,7 +243,7 @@ fn a_later_execution_uses_the_callback_at_its_send_time() {
 fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     let fixture = DeliveryFixture::new(8);
     let cue = fixture.webhook_cue(URL);
-    fixture.sql("UPDATE cues SET transport = 'worker', lane = NULL, callback_url = NULL");
+    fixture.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = fixture.due_at(cue, at("2026-01-01T00:00:05Z"));
     fixture.advance(5);
     // The writer rings after it has answered, and before it takes the next write.
@@ -254,7 +254,7 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     let [claim, send] = rung();
     assert_eq!(promote(&fixture.app).unwrap(), 1);
     assert_eq!(rung(), [claim + 1, send]);
-    assert_eq!(fixture.field::<String>(id, "queue"), "claim");
+    assert_eq!(fixture.field::<String>(id, "queue_name"), "claim");
     assert_eq!(fixture.deliver(&RecordingClient::default()), 0);
 }
 

@@ -60,7 +60,7 @@ fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
 fn destinations_alternate_and_each_sends_its_oldest_first() {
     let fixture = DeliveryFixture::new(64);
     let cues = ["a", "b", "c"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
-    fixture.sql("UPDATE cues SET lane = key * 10");
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[0], cues[1], cues[2], cues[2]] {
         fixture.due(cue);
     }
@@ -74,7 +74,7 @@ fn destinations_alternate_and_each_sends_its_oldest_first() {
 fn a_destination_at_its_limit_does_not_stop_the_others() {
     let fixture = DeliveryFixture::new(64);
     let cues = ["a", "b"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
-    fixture.sql("UPDATE cues SET lane = key * 10");
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in cues {
         fixture.due_times(cue, 3);
     }
@@ -90,7 +90,7 @@ fn a_destination_at_its_limit_does_not_stop_the_others() {
 fn the_next_pass_continues_after_the_last_destination() {
     let fixture = DeliveryFixture::new(1);
     let cues = ["a", "b"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
-    fixture.sql("UPDATE cues SET lane = key * 10");
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[1]] {
         fixture.due(cue);
     }

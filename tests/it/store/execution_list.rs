@@ -59,8 +59,8 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
         let id = fixture.app.ids.next(fixture.now()).unwrap();
         let (cue_key, user_key) = (cue.key, cue.user_key);
         let insert = fixture.app.store.write(move |tx| {
-            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue, due, lane, scheduled_for,
-                           triggered_by, attempts, last_attempt_at, claimed_by, outcome_state, created_at, updated_at)
+            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash, scheduled_for,
+                           triggered_by, attempts, last_attempt_at, claimed_by_worker, outcome_state, created_at, updated_at)
                        VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, 0, 0)";
             let words = (status.as_str(), trigger.as_str());
             tx.execute(sql, params![id.bytes(), cue_key, user_key, words.0, queue, due, words.1, worker, outcome])?;
@@ -72,7 +72,7 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
         }
     }
     let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
-        CASE name WHEN 'retry' THEN queue = 'waiting' AND status = 'retrying' ELSE queue = name END)";
+        CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying' ELSE queue_name = name END)";
     fixture.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
     (users[0], rows)
 }

@@ -59,7 +59,7 @@ fn tell(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
         (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
         let posts = desk.run_once(&fixture.app, told, DispatcherMode::Running).unwrap();
-        if posts.is_empty() && number(fixture, "SELECT count(*) FROM outbox WHERE due IS NULL") == 0 {
+        if posts.is_empty() && number(fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
             return webhook_client.requests();
         }
         told = posts.iter().map(|notification| tell_one(fixture, &webhook_client, notification)).collect();
