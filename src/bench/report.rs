@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::BenchOptions;
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 word_enum! {
     /// Unit of a result.

@@ -3,7 +3,7 @@
 use crate::billing::{BillingAccount, BillingContext};
 use crate::domain::account::credentials::sha256;
 use crate::domain::billing::offer::{LINK_LIFE, Offer};
-use crate::domain::hex;
+use crate::domain::text::hex;
 use crate::error::Result;
 use crate::random;
 use crate::store::billing::requests;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use ring::digest;
 
-use crate::domain::hex;
+use crate::domain::text::hex;
 
 const KEY_PREFIX: &str = "cue_sk_";
 const KEY_DIGITS: usize = 32;

@@ -7,9 +7,9 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::sha256;
-use crate::domain::hex;
+use crate::domain::text::hex;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
-use crate::domain::word_enum::word_enum;
 
 /// The lifetime of a code and of the links mailed for it.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::domain::account::plan::PlanLimits;
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 /// The time during which the previous webhook secret signs too (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);

@@ -5,7 +5,7 @@
 use jiff::SignedDuration;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 /// The plan that every account falls back to.
 pub const FREE: &str = "free";

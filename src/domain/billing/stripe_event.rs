@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::Offer;
 use crate::domain::billing::subscription::SubscriptionUpdate;
-use crate::domain::hex;
 use crate::domain::json;
+use crate::domain::text::hex;
 
 /// The maximum difference between a signature's time and the present, in seconds (contract §8).
 const TOLERANCE_SECS: i64 = 300;

@@ -3,7 +3,7 @@
 //! Updates arrive in any order; this module decides which one counts. They are parsed in `stripe_event`.
 
 use crate::domain::billing::offer::{Offer, Prices};
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 /// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::Schedule;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::Callback;
-use crate::domain::word_enum::word_enum;
 
 pub use self::on_failure::OnFailure;
 pub use self::stored_schedule::{ScheduleSpec, StoredSchedule};

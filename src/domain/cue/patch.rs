@@ -9,8 +9,8 @@ use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, parse_instant};
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::word_enum::word_enum;
 
 /// The status that a PATCH may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

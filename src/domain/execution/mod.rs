@@ -13,8 +13,8 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
-use crate::domain::word_enum::word_enum;
 
 pub use self::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 word_enum! {
     /// The verification of a cue's successes.

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 /// A worker is active until it has been silent for this long.
 pub const ACTIVE_FOR: SignedDuration = SignedDuration::from_secs(180);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::one_line;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::rfc3339;
-use crate::domain::word_enum::word_enum;
 
 /// Consecutive failures of a cue that raise an alert; each further one raises it again.
 pub const ALERT_THRESHOLD: i64 = 3;

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::{CatchUp, Occurrences, Schedule, ScheduleRule};
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::just_before;
-use crate::domain::word_enum::word_enum;
 
 /// Missed runs that `catch_up: all` still fires (contract §4).
 const MAX_CATCH_UP_RUNS: usize = 100;

@@ -13,7 +13,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
 use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 pub use self::instant::parse_instant;
 

@@ -3,7 +3,7 @@
 //! The URL is checked in `callback_url`, its addresses in `address_policy`.
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 /// Custom headers of a callback.
 pub const MAX_HEADERS: usize = 32;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 
 word_enum! {
     /// The class of an address.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ring::hmac;
 
-use crate::domain::hex;
+use crate::domain::text::hex;
 
 /// The secrets that sign: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use crate::domain::word_enum::word_enum;
+use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::store::WriteTx;
 

@@ -13,8 +13,10 @@ use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, at, res
 const URL: &str = "https://example.com/hook";
 
 fn due(fixture: &DeliveryFixture, id: cued::domain::ids::ExecutionId) -> Option<i64> {
-    fixture
-        .field(id, "due_at - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)")
+    fixture.field(
+        id,
+        "due_at - (SELECT last_attempt_at FROM executions AS same WHERE same.key = executions.key)",
+    )
 }
 
 #[test]

@@ -45,8 +45,9 @@ fn recovery_keeps_claims_of_workers() {
     let cue = fixture.webhook_cue(URL);
     fixture.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = fixture.due(cue);
-    fixture
-        .sql("UPDATE executions SET status = 'delivering', queue_name = NULL, attempts = 1, last_attempt_at = 1");
+    fixture.sql(
+        "UPDATE executions SET status = 'delivering', queue_name = NULL, attempts = 1, last_attempt_at = 1",
+    );
     assert_eq!(requeue_interrupted(&fixture.app).unwrap(), 0);
     assert_eq!(fixture.state(id), ("delivering".to_owned(), 1));
 }

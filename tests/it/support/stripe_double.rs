@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use cued::domain::hex;
+use cued::domain::text::hex;
 use cued::domain::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
 

@@ -1,6 +1,9 @@
 //! Cleaning of untrusted text for places that have one line for it.
 
-/// The text as one line of at max_chars `max_chars` characters: control characters and white space become single spaces,
+pub mod hex;
+pub(crate) mod word_enum;
+
+/// The text as one line of at most `max_chars` characters: control characters and white space become single spaces,
 /// and truncated text ends in `…`.
 #[must_use]
 pub fn one_line(text: &str, max_chars: usize) -> String {
