@@ -52,9 +52,6 @@ pub struct DueCue {
 
 /// The cues due at `now`, longest overdue first, at most `limit`, each with its row. One whose columns cannot be
 /// read comes as an error of its own, so that it cannot hold up the others.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let due = read
         .prepare_cached(LIST)?
@@ -66,9 +63,6 @@ pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64,
 }
 
 /// The cue in row `key`, if it is due at `now`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
     Ok(read.prepare_cached(ONE)?.query_row(params![millis(now), key], read_due).optional()?)
 }
@@ -91,18 +85,12 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
 }
 
 /// The earliest instant at which a cue is due.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let next: Option<i64> = read.prepare_cached(NEXT)?.query_row([], |row| row.get(0)).optional()?;
     Ok(next.map(read_instant).transpose()?)
 }
 
 /// Notes that a cue was due: `runs` executions were made of it, `missed` were not, and it is due again at `next_run`.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn advance(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -127,9 +115,6 @@ pub fn advance(
 }
 
 /// Ends a cue whose next instant cannot be computed, and says why.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let user_key = tx
         .prepare_cached(
@@ -145,9 +130,6 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
 }
 
 /// Accounts for runs that made no execution; nothing where there are none.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason: MissReason) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     tx.prepare_cached(
@@ -181,9 +163,6 @@ pub struct MissedRuns {
 }
 
 /// One page of a cue's missed runs, newest first, and how many rows there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list_missed(
     read: &ReadTx<'_>,
     cue_key: i64,

@@ -38,9 +38,6 @@ const FIND_WHOLE: &str = concat!(
 const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
 
 /// Stores a new cue and its payload; the answer has its row and its payload's.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
     tx.prepare_cached(
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
@@ -86,9 +83,6 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
 }
 
 /// Stores what a change may have altered, but for the payload.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     let was_active =
         tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
@@ -126,17 +120,11 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 /// The user's cue with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
 /// The user's cue with this id, and its payload: in one statement, for it is what is asked for most.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_with_payload(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
     let mut find = read.prepare_cached(FIND_WHOLE)?;
     let found =
@@ -145,27 +133,18 @@ pub fn find_with_payload(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<O
 }
 
 /// The row of the user's cue with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
 
 /// The cue in this row.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
 }
 
 /// One page of the user's cues, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -188,9 +167,6 @@ pub fn list(
 }
 
 /// Notes a run: `last_run` is now, `run_count` one more.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",

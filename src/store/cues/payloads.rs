@@ -53,9 +53,6 @@ const ALL: &str = "SELECT key FROM payloads WHERE cue_key = ?1 LIMIT ?2 + 0";
 const DELETE: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length(body)";
 
 /// Gives a cue a new payload, or none; the answer is its row. Earlier payloads stay for the executions that have them.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
     let payload_key = payload.map(|payload| insert(tx, cue_key, false, payload)).transpose()?;
     if let Some(replaced) = of_cue(tx, cue_key)? {
@@ -71,17 +68,11 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> R
 }
 
 /// Stores a payload for one execution of a cue alone; the answer is its row.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
 
 /// The payload of an execution for another one that repeats it now: the cue's, where it still has that, or a copy.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn reuse_or_copy(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
     match payload_key {
         Some(key) if payload_key != of_cue => {
@@ -93,9 +84,6 @@ pub fn reuse_or_copy(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<
 }
 
 /// The payload in row `key`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
     let Some(key) = key else { return Ok(None) };
     let payload = read
@@ -107,9 +95,6 @@ pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
 
 /// Takes away a batch of the payloads that a cue had once and no execution has any more; tells whether none is left.
 /// Where the oldest executions do not show which are needed, all stay.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let needed = match first_shared(tx, OLDEST_FIRST, cue_key)? {
         SharedPayload::Payload(oldest) => oldest,
@@ -120,17 +105,11 @@ pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 }
 
 /// Takes away a batch of the payloads of a cue that is gone; tells whether none is left.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     delete_found(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
 }
 
 /// Notes that the history of a cue may have grown over what is kept.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([cue_key])?;
@@ -138,9 +117,6 @@ pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
 }
 
 /// Takes a payload away; answers how many bytes it had.
-///
-/// # Errors
-/// When the file cannot be written.
 pub(in crate::store) fn delete(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     Ok(tx.prepare_cached(DELETE)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
 }

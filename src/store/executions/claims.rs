@@ -41,9 +41,6 @@ pub struct ClaimableExecution {
 
 /// The user's executions that wait for a worker, oldest first, at most `limit` of those that fit the filter. A file
 /// that is held has nothing for workers.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -107,9 +104,6 @@ const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key
   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
 
 /// The id of the user's oldest execution that waits for a worker, of those with this task where one is given.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     let sql = if task.is_some() { OLDEST_OF_TASK } else { OLDEST };
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
@@ -122,9 +116,6 @@ const CLAIM: &str = "
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
 /// Gives an execution to a worker, if it still waits for one; tells whether it did.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn claim(
     tx: &WriteTx<'_>,
     key: i64,
@@ -140,9 +131,6 @@ pub fn claim(
 }
 
 /// Extends the lease of an execution, if a worker still holds it; tells whether one did.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
     let extended = tx
         .prepare_cached(
@@ -163,9 +151,6 @@ pub struct ExpiredClaim {
 }
 
 /// The claims that are lost at `now`, the longest overdue first, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list_expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
     let mut statement = read.prepare_cached(&lost_sql())?;
     let mut rows = statement.query([millis(now)])?;
@@ -205,9 +190,6 @@ const NEXT_LOST: &str = "
      ORDER BY e.lease_expires_at";
 
 /// The earliest instant at which a claim is lost if its worker stays silent.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn next_expiry(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let mut statement = read.prepare_cached(NEXT_LOST)?;
     let mut rows = statement.query([])?;
@@ -225,9 +207,6 @@ pub fn next_expiry(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 }
 
 /// Takes an execution from the worker that lost it: `pending` and ready for another one, or over as `failed`.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn release(
     tx: &WriteTx<'_>,
     key: i64,

@@ -116,18 +116,12 @@ const RECOVER: &str = "UPDATE executions
   WHERE status = 'delivering' AND last_attempt_at IS NOT NULL AND transport = 'webhook'";
 
 /// The earliest instant at which a waiting execution becomes ready.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
 
 /// Makes waiting executions ready that are due at `now`, longest overdue first, at most `limit`; answers how many.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let mut promote = tx.prepare_cached(PROMOTE)?;
     let mut promoted = 0;
@@ -143,9 +137,6 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
 }
 
 /// Whether any execution is ready to be sent, and may be: a file that is held sends nothing.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(next_destination(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
@@ -153,9 +144,6 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
 /// Takes up at most `most` ready executions, one destination after the other from behind `destination` on, the oldest of each
 /// first, as long as `may_take` allows that destination one more. Leaves `destination` at the last destination that it looked at. Nothing
 /// is taken up of a file that is held.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
@@ -195,9 +183,6 @@ pub fn claim_batch(
 }
 
 /// Records an attempt; `false` when the execution is no longer there or no longer in this attempt.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result<bool> {
     let AttemptRef { key, id, attempt, .. } = ended.attempt_ref;
     let (due, delivered_at) = match ended.next {
@@ -225,9 +210,6 @@ pub fn record(tx: &WriteTx<'_>, ended: &AttemptRecord, now: Timestamp) -> Result
 }
 
 /// Ends as failed what of the user's waits, to be sent or to be claimed, and what its workers hold.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
     tx.tally().waiting(QueueName::Retry, -retries);
@@ -242,9 +224,6 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 
 /// Makes deliveries ready again that the end of an earlier process cut short; answers how many. The cut attempt
 /// does not count. For the start only, before anything is taken: a running delivery would be sent twice.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let recovered = tx.prepare_cached(RECOVER)?.execute([millis(now)])?;
     tx.tally().waiting(QueueName::Send, i64::try_from(recovered).unwrap_or(i64::MAX));

@@ -35,9 +35,6 @@ pub struct ExecutionFilter {
 }
 
 /// One page of the user's executions that fit the filter, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -63,9 +60,6 @@ pub fn list(
 }
 
 /// One page of the executions of a cue (which was found for its owner), newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list_by_cue(
     read: &ReadTx<'_>,
     cue_key: i64,

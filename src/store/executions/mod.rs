@@ -42,9 +42,6 @@ pub(super) const COLUMNS: &str =
     e.claimed_at, e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
 
 /// Stores a run, ready at once or waiting for its instant, and answers its row.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
     let waits = new.scheduled_for > new.now;
     let queue = match (waits, new.is_worker) {
@@ -57,9 +54,6 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
 }
 
 /// Stores a run that is over before it began, for `reason`.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
     insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
 }
@@ -105,18 +99,12 @@ fn insert_row(
 }
 
 /// The user's execution with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.user_key = ?1 AND e.id = ?2");
     Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], listed).optional()?)
 }
 
 /// The execution in this row.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)

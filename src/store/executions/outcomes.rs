@@ -14,9 +14,6 @@ use crate::store::db::columns::{broken, instant, maybe_instant, maybe_json, mill
 use crate::store::db::counters::QueueName;
 
 /// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
     let stored = tx
         .prepare_cached(
@@ -38,9 +35,6 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
 
 /// Ends a worker execution with its outcome, wherever it stands: nobody claims it or holds it any more. It counts
 /// as delivered when its success is reported.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn complete_execution(
     tx: &WriteTx<'_>,
     execution_key: i64,
@@ -68,9 +62,6 @@ pub fn complete_execution(
 }
 
 /// Notes on the row of an execution where its outcome stands.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn set_state(tx: &WriteTx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
         .execute(params![execution_key, state.as_str(), millis(now)])?;
@@ -78,9 +69,6 @@ pub fn set_state(tx: &WriteTx<'_>, execution_key: i64, state: OutcomeState, now:
 }
 
 /// Stores what may have been added to an outcome after its report: evidence and a verdict.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
     let verdict = outcome.verdict.as_ref();
     tx.prepare_cached(

@@ -12,9 +12,6 @@ use crate::store::{ReadTx, WriteTx};
 const MAX_LISTED: u32 = 1_000;
 
 /// Notes a heartbeat: registers the worker, or refreshes it.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn record_heartbeat(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -38,9 +35,6 @@ pub fn record_heartbeat(
 }
 
 /// The user's workers, the one heard of last first, at most a thousand.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
     Ok(read
         .prepare_cached(
@@ -52,9 +46,6 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
 }
 
 /// Forgets a worker; tells whether there was one.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
     let deleted = tx
         .prepare_cached("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2")?

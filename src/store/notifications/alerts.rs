@@ -98,9 +98,6 @@ pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> 
 }
 
 /// One page of the user's alerts that fit the filter, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,

@@ -82,9 +82,6 @@ const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const PUT_OFF: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
 /// Stores a notice, to be told at once.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
         new.id,
@@ -100,27 +97,18 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
 }
 
 /// The earliest instant at which a notice is to be tried again.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(read_instant).transpose()?)
 }
 
 /// Makes notices ready that are due again at `now`, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.prepare_cached(PROMOTE)?.execute(params![millis(now), limit])?;
     Ok(())
 }
 
 /// Whether any notice is ready or under way.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
 }
@@ -129,9 +117,6 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
 pub type OutboxRow = (i64, Option<i64>);
 
 /// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
     let keys = read
         .prepare_cached(OLDEST_MAILS)?
@@ -142,9 +127,6 @@ pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> R
 
 /// POSTs that are ready, but for the rows `skipped`: the oldest of each destination from behind `destination` on, where `may_take`
 /// allows that destination one more, at most `most`. Leaves `destination` at the last destination that it looked at.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
@@ -178,9 +160,6 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
 }
 
 /// Notes what follows an attempt to tell the notice in row `key`: another one, or none, and it is gone.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
         NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
