@@ -117,5 +117,5 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     if failed.email {
         mail_failure(tx, &failed, now)?;
     }
-    if failed.pauses { pause(tx, cue_key, now) } else { Ok(()) }
+    if failed.pause { pause(tx, cue_key, now) } else { Ok(()) }
 }
