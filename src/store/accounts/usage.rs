@@ -1,5 +1,5 @@
-//! Monthly usage: executions that count against the quota, and reported outcomes. There is one row per user and calendar
-//! month, so every number is a single-row read at any history length.
+//! Monthly usage: executions that count against the quota, and reported outcomes. There is one row per user and
+//! calendar month, so every number is a single-row read at any history length.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::store::db::columns::{broken, instant, maybe_instant, millis, word};
 use crate::store::{ReadTx, WriteTx};
 
-/// Valid links per user and kind. A new link replaces the oldest. A user follows a link within minutes of requesting it,
-/// so ten are enough, and a client that requests links in a loop cannot fill the table.
+/// Valid links per user and kind. A new link replaces the oldest. A user follows a link within minutes of requesting
+/// it, so ten are enough, and a client that requests links in a loop cannot fill the table.
 const MAX_LINKS: u32 = 10;
 /// Expired links deleted with each new one. More than one per insert, so that a backlog shrinks; few enough to keep the
 /// write short. No background task deletes links.

@@ -50,8 +50,8 @@ pub struct DueCue {
     pub agent: Option<String>,
 }
 
-/// The cues that are due at `now` with their row keys, longest overdue first, at most `limit`. A cue whose columns cannot
-/// be read is returned as an inner error, so that it does not hold up the others.
+/// The cues that are due at `now` with their row keys, longest overdue first, at most `limit`. A cue whose columns
+/// cannot be read is returned as an inner error, so that it does not hold up the others.
 pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let due = read
         .prepare_cached(LIST)?

@@ -1,5 +1,5 @@
-//! Cues: inserted, read and updated. `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues and
-//! records missed runs.
+//! Cues: inserted, read and updated. `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues
+//! and records missed runs.
 
 pub mod due_cues;
 pub mod pauses;

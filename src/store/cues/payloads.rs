@@ -42,8 +42,8 @@ macro_rules! shared_payloads {
     };
 }
 
-// Row keys of payloads and of executions grow with time. The payload of a cue's oldest execution is therefore the oldest
-// one in use, and no execution uses a payload newer than that of the newest execution.
+// Row keys of payloads and of executions grow with time. The payload of a cue's oldest execution is therefore the
+// oldest one in use, and no execution uses a payload newer than that of the newest execution.
 const OLDEST_FIRST: &str = shared_payloads!("");
 const NEWEST_FIRST: &str = shared_payloads!("DESC");
 
@@ -101,8 +101,8 @@ pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
     Ok(payload.flatten())
 }
 
-/// Deletes a batch of superseded payloads that no execution of the cue uses. Returns `true` if none is left. If the oldest
-/// executions do not show which payloads are in use, it deletes none.
+/// Deletes a batch of superseded payloads that no execution of the cue uses. Returns `true` if none is left. If the
+/// oldest executions do not show which payloads are in use, it deletes none.
 pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let oldest_in_use = match find_shared(tx, OLDEST_FIRST, cue_key)? {
         SharedPayload::Found(oldest) => oldest,

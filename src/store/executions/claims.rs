@@ -79,8 +79,8 @@ fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(ClaimableExecution, usize)
     Ok((claimable, bytes))
 }
 
-/// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all of
-/// the user's claimable executions.
+/// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all
+/// of the user's claimable executions.
 fn list_sql(filter: &ClaimFilter) -> &'static str {
     macro_rules! sql {
         ($task:literal) => {

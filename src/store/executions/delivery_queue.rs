@@ -18,15 +18,15 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// Ready executions of one destination that a pass reads, in one query. As many as there are delivery threads by default,
-/// so one query per destination is enough; a larger number would read keys that the pass cannot claim.
+/// Ready executions of one destination that a pass reads, in one query. As many as there are delivery threads by
+/// default, so one query per destination is enough; a larger number would read keys that the pass cannot claim.
 const MAX_PER_DESTINATION: usize = 64;
 
 /// A claimed attempt: stored as `delivering`, not sent yet.
 pub struct ClaimedDelivery {
     pub attempt_ref: AttemptRef,
-    /// The request to send, or an error message if the rows cannot be read. The attempt then fails with that message, so
-    /// that a broken row does not hold up the others.
+    /// The request to send, or an error message if the rows cannot be read. The attempt then fails with that message,
+    /// so that a broken row does not hold up the others.
     pub spec: std::result::Result<DeliverySpec, String>,
 }
 
@@ -75,9 +75,9 @@ const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
 const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
 
-// Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the queue
-// for ever. `read_attempt_ref` and `read_spec` read the columns by position, because finding a column by name takes a
-// search in every row.
+// Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
+// queue for ever. `read_attempt_ref` and `read_spec` read the columns by position, because finding a column by name
+// takes a search in every row.
 const FIND_DELIVERY: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash,
         attempts, scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
         callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret,
@@ -121,8 +121,8 @@ pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(due_at.map(read_instant).transpose()?)
 }
 
-/// Moves waiting executions that are due at `now` to their queues, longest overdue first, at most `limit`. Returns their
-/// number.
+/// Moves waiting executions that are due at `now` to their queues, longest overdue first, at most `limit`. Returns
+/// their number.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let mut promote = tx.prepare_cached(PROMOTE)?;
     let mut promoted = 0;
@@ -280,7 +280,8 @@ fn claim_first(
     let claimed = tx.prepare_cached(FIND_DELIVERY)?.query_row([key], |row| {
         let spec = match row.get::<_, Option<i64>>(7)? {
             None => read_spec(row).map_err(|error| error.to_string()),
-            // Disabling an account fails its queued executions. This one was in flight then, and its attempt failed since.
+            // Disabling an account fails its queued executions. This one was in flight then, and its attempt failed
+            // since.
             Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
         };
         Ok(ClaimedDelivery { attempt_ref: read_attempt_ref(row)?, spec })

@@ -1,7 +1,7 @@
 //! The filtered lists of executions, newest first.
 //!
-//! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end, then
-//! its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
+//! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
+//! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
@@ -136,9 +136,9 @@ impl IndexScan {
     }
 }
 
-/// Unfinished executions. The partial indexes of the queues hold exactly these. Claimable executions may be many, so they
-/// are limited to the user's; executions stay in the other queues for a short time, so
-/// these are read for all users.
+/// Unfinished executions. The partial indexes of the queues hold exactly these. Claimable executions may be many, so
+/// they are limited to the user's; executions stay in the other queues for a short time, so these are read for all
+/// users.
 const UNFINISHED: &str = "e.key IN (SELECT key FROM executions WHERE queue_name = 'claim' AND user_key = ?
     UNION ALL SELECT key FROM executions WHERE queue_name = 'send'
     UNION ALL SELECT key FROM executions WHERE queue_name = 'waiting'
@@ -204,8 +204,8 @@ impl ResolvedFilter<'_> {
         scans
     }
 
-    /// The index with the fewest entries for the filter. None of these indexes holds the status, so a filter by status is
-    /// checked on the row of every entry.
+    /// The index with the fewest entries for the filter. None of these indexes holds the status, so a filter by status
+    /// is checked on the row of every entry.
     fn best_index(&self) -> &'static str {
         match self.filter {
             ExecutionFilter { cue_id: Some(_), .. } => "executions_by_cue",

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::store::db::columns::{broken, instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
-/// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with the
-/// latest heartbeats.
+/// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
+/// the latest heartbeats.
 const MAX_LISTED: u32 = 1_000;
 
 /// Records a heartbeat. Registers the worker if it is new.

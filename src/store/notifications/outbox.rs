@@ -1,6 +1,6 @@
-//! The outbox: notifications to be sent. A notification is inserted in the transaction of the event that it reports, and
-//! the engine's `notifications` send it. It stays ready in the database while it is being sent, so that it is sent again
-//! after a crash.
+//! The outbox: notifications to be sent. A notification is inserted in the transaction of the event that it reports,
+//! and the engine's `notifications` send it. It stays ready in the database while it is being sent, so that it is sent
+//! again after a crash.
 
 use std::collections::HashSet;
 
