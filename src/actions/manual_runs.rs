@@ -21,7 +21,7 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
-use crate::lifecycle::fire::{enqueue, note_runs};
+use crate::lifecycle::fire::{enqueue, queue_retention_if_due};
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::{Pending, WriteTx, cues, executions};
@@ -66,7 +66,7 @@ pub fn fire(
             consume_quota(tx, &plans, user_key, now)?;
             let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
             cues::record_run(tx, cue.key, now)?;
-            note_runs(tx, &retention, cue.key, cue.run_count, 1)?;
+            queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
             Ok(render(&insert_run(tx, &cue, &run)?))
         })
     })

@@ -1,4 +1,5 @@
-//! Alerts: raised in the transaction of the event that they are about, at most one of a type per cue in five minutes.
+//! Raises alerts, in the transaction of the event that they report. A cue gets at most one alert of a type in five
+//! minutes.
 
 use jiff::Timestamp;
 
@@ -13,15 +14,15 @@ use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::AlertSubject;
 use crate::store::notifications::outbox::NewNotification;
 
-/// Raises an alert about the execution in row `execution_key`, and stores a POST to the user's `alert_webhook_url`.
-/// Returns `false` if a recent alert of its type stands for the cue, or the user is disabled.
+/// Raises an alert about the execution in row `execution_key` and enqueues a POST to the user's `alert_webhook_url`.
+/// Returns `false` if the cue has a recent alert of this type or the user is disabled.
 pub fn raise(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
     let subject = alerts::find_subject(tx, execution_key)?;
-    subject.map_or(Ok(false), |subject| raise_about(tx, &subject, alert, now))
+    subject.map_or(Ok(false), |subject| raise_for(tx, &subject, alert, now))
 }
 
-/// As [`raise`], for a caller that has read the subject already.
-pub(super) fn raise_about(
+/// Like [`raise`], for a subject that the caller has read.
+pub(super) fn raise_for(
     tx: &WriteTx<'_>,
     subject: &AlertSubject,
     alert: &NewAlert,
@@ -33,7 +34,7 @@ pub(super) fn raise_about(
         return Ok(false);
     }
     let kind = NotificationKind::Alert(alert_type);
-    let raised = Alert {
+    let alert = Alert {
         id: notification_id(subject.execution_id, kind, now),
         alert_type,
         cue_id: subject.cue_id.clone(),
@@ -42,12 +43,12 @@ pub(super) fn raise_about(
         metadata: alert.metadata(),
         created_at: now,
     };
-    alerts::insert(tx, subject, &raised)?;
+    alerts::insert(tx, subject, &alert)?;
     alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
     if let Some(url) = &subject.alert_webhook_url {
-        let body = canonical(&raised.json());
+        let body = canonical(&alert.json());
         let (user_key, url) = (subject.user_key, Some(url.clone()));
-        notify::enqueue(tx, &NewNotification { id: raised.id, user_key, kind, url, body }, now)?;
+        notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url, body }, now)?;
     }
     Ok(true)
 }

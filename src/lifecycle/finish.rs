@@ -1,5 +1,5 @@
-//! An ended execution → its cue: a `once` cue ends with its only run, a failure lengthens the cue's streak, and causes
-//! the alert, the notifications and the pause that are due (contract §6).
+//! The consequences of a finished execution: a `once` cue ends with its only run; a failure lengthens the cue's failure
+//! streak and may cause an alert, notifications and a pause (contract §6).
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::domain::cue::after_only_run;
 use crate::domain::execution::{Execution, NextStep, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::error::Result;
-use crate::lifecycle::alerts::raise_about;
+use crate::lifecycle::alerts;
 use crate::lifecycle::notify::{mail_failure, post_failure};
 use crate::lifecycle::pause::pause;
 use crate::store::executions::delivery_queue;
@@ -15,35 +15,30 @@ use crate::store::executions::delivery_queue::AttemptRecord;
 use crate::store::notifications::on_failure;
 use crate::store::{WriteTx, cues};
 
-/// How an execution has ended.
+/// The result of a finished execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// It succeeded, which ends the cue's failure streak.
+    /// Ends the cue's failure streak.
     Succeeded,
-    /// Its last attempt failed, its worker reported a failure, or its last claim expired.
+    /// The last attempt failed, the worker reported a failure, or the last claim expired.
     Failed,
-    /// It failed before the first attempt: the quota was used up. Usage shows that, so it neither counts as a failure in
-    /// a row nor causes a notification.
+    /// The quota was used up before the first attempt. The usage shows that, so the execution does not count in the
+    /// failure streak and causes no notification.
     NotAttempted,
 }
 
-/// An execution that has ended, and whose end is stored.
+/// A finished execution, already stored as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
-    /// Its row.
     pub key: i64,
-    /// The row of its cue.
     pub cue_key: i64,
-    /// The instant at which it was due.
     pub scheduled_for: Timestamp,
-    /// Whether the schedule created it. A run started by hand does not end a `once` cue.
+    /// Whether the schedule created it. A manual run does not end a `once` cue.
     pub by_schedule: bool,
-    /// How it has ended.
     pub finish: Finish,
 }
 
 impl FinishedExecution {
-    /// An execution that ended as a success or a failure.
     #[must_use]
     pub fn new(execution: &Execution, success: bool) -> Self {
         Self {
@@ -56,8 +51,8 @@ impl FinishedExecution {
     }
 }
 
-/// Records a delivery attempt and, if it was the last one, the consequences. Returns `false` if the execution is gone or
-/// no longer in this attempt; nothing is changed then.
+/// Records a delivery attempt and, if it was the last one, applies the consequences. Returns `false` and changes
+/// nothing if the execution was deleted or is no longer in this attempt.
 pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp) -> Result<bool> {
     if !delivery_queue::record(tx, attempt, now)? {
         return Ok(false);
@@ -79,11 +74,12 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp)
     Ok(true)
 }
 
-/// Applies the consequences of an execution's end, which must be stored already. Every end of an execution passes here,
-/// except when a whole account is disabled: that pauses its cues itself, and the operator knows of it.
+/// Applies the consequences of a finished execution, which must be stored as finished. Every finished execution goes
+/// through this function, except those that fail when their account is disabled: disabling pauses the cues itself, and
+/// the operator who does it needs no notification.
 pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> Result<()> {
     if finished.by_schedule {
-        end_once(tx, finished, now)?;
+        end_once_cue(tx, finished, now)?;
     }
     match finished.finish {
         Finish::Succeeded => on_failure::delete_streak(tx, finished.cue_key),
@@ -92,8 +88,8 @@ pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, now
     }
 }
 
-/// Ends a `once` cue whose only run has ended; leaves every other cue as it is.
-fn end_once(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> Result<()> {
+/// Ends a `once` cue whose only run has finished. Leaves every other cue unchanged.
+fn end_once_cue(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> Result<()> {
     let Some(cue) = cues::find_once(tx, finished.cue_key)? else { return Ok(()) };
     let success = finished.finish == Finish::Succeeded;
     match after_only_run(cue.at, cue.is_due, finished.scheduled_for, success) {
@@ -102,14 +98,14 @@ fn end_once(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> R
     }
 }
 
-/// Counts the failure of the execution in row `key`, raises an alert if it is one too many in a row, stores the
-/// notifications that the cue asks for, and pauses the cue if it asks for that. Does nothing for a disabled user.
+/// Adds the failed execution in row `key` to the failure streak, raises an alert if the streak is long enough, and
+/// applies the cue's `on_failure` settings. Does nothing for a disabled user.
 fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     let Some(failed) = on_failure::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
     let failures = on_failure::increment_streak(tx, cue_key)?;
     if failures >= ALERT_THRESHOLD {
-        raise_about(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
+        alerts::raise_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
     if let Some(url) = &failed.webhook {
         post_failure(tx, &failed, url, now)?;
@@ -117,5 +113,5 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     if failed.email {
         mail_failure(tx, &failed, now)?;
     }
-    if failed.pauses { pause(tx, cue_key, now) } else { Ok(()) }
+    if failed.pause { pause(tx, cue_key, now) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! A due cue → its executions, its missed runs and its next instant. The scheduler fires cues in batches; a change to a
-//! cue fires what was already due before the change applies.
+//! Fires due cues: creates their executions, records missed runs and moves the cues to their next run. The scheduler
+//! fires cues in batches. A change to a cue first fires the runs that are already due.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,7 +25,7 @@ use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
 use crate::store::{WakeSet, WriteTx, executions};
 
-/// Fires cues at one instant.
+/// Fires cues at a fixed `now`.
 pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
@@ -33,39 +33,37 @@ pub struct CueFirer {
     now: Timestamp,
 }
 
-/// The scheduler's view of the clock, for a change that fires a cue in its place.
+/// The scheduler's view of the clock, for a change that fires a cue.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerClock {
-    /// The most recent time in which nothing could fire.
+    /// The most recent period in which nothing could fire.
     pub outage: Option<Outage>,
-    /// The newest instant that the database has seen; nothing fires by schedule before it (contract §4).
+    /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4).
     pub last_seen: Timestamp,
-    /// Whether the clock is a test clock. It is moved on purpose, so the time it skips is no outage.
+    /// Whether the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
     pub is_test: bool,
 }
 
-/// What a batch fired.
+/// Counts of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FireSummary {
-    /// Cues that were due.
+    /// Cues that were due, including those that failed.
     pub cues: usize,
-    /// Executions created for them.
     pub executions: usize,
 }
 
 impl CueFirer {
-    /// Fires at `now`, within the quotas of `plans`; executions get their ids from `ids`.
     #[must_use]
     pub fn new(ids: &Arc<ExecutionIdSource>, plans: &Plans, retention: Retention, now: Timestamp) -> Self {
         Self { ids: Arc::clone(ids), plans: plans.clone(), retention, now }
     }
 
-    /// Fires the cues that are due, longest overdue first, at most `limit`. A cue that cannot be fired becomes `failed`
-    /// with the reason, so that it does not hold up the others.
+    /// Fires due cues, longest overdue first, at most `limit`. A cue that cannot be fired becomes `failed` with a
+    /// reason, so that it does not hold up the others.
     pub fn fire_due(&self, tx: &WriteTx<'_>, outage: Outage, limit: usize) -> Result<FireSummary> {
         let due = due_cues::list(tx, self.now, limit)?;
         let mut fired = FireSummary { cues: due.len(), executions: 0 };
-        // One read per user and batch: a herd of one user is one row.
+        // The quota is read once per user and batch, because many due cues often belong to one user.
         let mut quotas = BTreeMap::new();
         for (key, cue) in due {
             let (cue, step) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
@@ -96,13 +94,13 @@ impl CueFirer {
         Ok(fired)
     }
 
-    /// Fires `cue` for everything it was due for and has not fired yet, before a change takes its instant away; returns
-    /// whether it fired. The scheduler lags for a moment when many cues are due at once, and whenever the machine does.
+    /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns `false` if it fired none. Runs
+    /// are overdue while the scheduler lags, for example when many cues are due at once.
     ///
-    /// A cue that cannot be fired, or not now, is left as it is: the caller records the runs as missed.
+    /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue, clock: &SchedulerClock) -> Result<bool> {
         let now = self.now;
-        if cue.next_run.is_none_or(|due| due > now) || now < clock.last_seen || hold::is_held(tx)? {
+        if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
             return Ok(false);
         }
         let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
@@ -121,8 +119,8 @@ impl CueFirer {
         Ok(has_fired)
     }
 
-    /// Creates the executions of `step`, records its missed runs, and moves the cue on. Runs are taken from `quota`,
-    /// which the caller stores.
+    /// Creates the executions of `step`, records its missed runs and moves the cue to its next run. Counts the
+    /// executions in `quota`, which the caller stores.
     fn fire(
         &self,
         tx: &WriteTx<'_>,
@@ -134,19 +132,19 @@ impl CueFirer {
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
         due_cues::insert_missed(tx, cue.key, step.missed, reason)?;
         due_cues::advance(tx, cue.key, step.next_run, step.runs.len(), step.missed.count, self.now)?;
-        note_runs(tx, &self.retention, cue.key, cue.run_count, step.runs.len())?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, step.runs.len())?;
         for run in &step.runs {
             self.create(tx, &new_execution(cue, *run, self.ids.next(self.now)?, self.now), quota)?;
         }
         Ok(())
     }
 
-    /// Stores a run. One that the quota forbids ends at once.
+    /// Inserts an execution. If the quota is used up, it fails at once.
     fn create(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
         if quota.try_use(self.now) {
             return enqueue(tx, new);
         }
-        let refused = FinishedExecution {
+        let finished = FinishedExecution {
             key: executions::insert_failed(tx, new, LIMIT_EXCEEDED)?,
             cue_key: new.cue_key,
             scheduled_for: new.scheduled_for,
@@ -154,11 +152,12 @@ impl CueFirer {
             finish: Finish::NotAttempted,
         };
         tx.count(WriteEvent::OverQuota, 1);
-        on_execution_finished(tx, &refused, self.now)
+        on_execution_finished(tx, &finished, self.now)
     }
 }
 
-/// Stores an execution and wakes the thread that is waiting for its kind, or the scheduler if it is due later.
+/// Inserts an execution and wakes those who wait for it: the delivery threads, the waiting claims of workers, or the
+/// scheduler if the execution is due later.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     executions::insert(tx, new)?;
     let is_ready = new.scheduled_for <= new.now;
@@ -171,9 +170,9 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     Ok(())
 }
 
-/// Records `runs` more runs of a cue that had `before`. Every so many runs the cue is marked, and the retention sweeper
-/// checks the length of its history.
-pub fn note_runs(
+/// Queues a cue for the retention sweeper if its history may have grown too long, after `runs` more runs than the
+/// `before` it had. [`Retention`] decides how often.
+pub fn queue_retention_if_due(
     tx: &WriteTx<'_>,
     retention: &Retention,
     cue_key: i64,
@@ -188,7 +187,7 @@ pub fn note_runs(
     }
 }
 
-/// As [`plan`]. A panic is an error as well: it would end the whole batch, and again at every pass.
+/// Like [`plan`], but returns a panic as an error. A panic would abort the whole batch, again in every pass.
 fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, String> {
     panics::catch("the plan of a cue", || Ok(plan(cue, Some(outage))))
         .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
@@ -200,7 +199,7 @@ fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, S
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
     let fire_plan = fire_plan(&schedule, cue.next_run, outage);
     if fire_plan.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
-        return Err("The schedule is not due at any later instant".to_owned());
+        return Err("The schedule has no later run".to_owned());
     }
     Ok(fire_plan)
 }

@@ -1,16 +1,16 @@
-//! Changes that touch several aggregates in one write, whoever asks for them: people and workers (`actions`) or the
-//! machine (`engine`).
+//! Changes to several aggregates in one write. Both `actions` (requests of users and workers) and `engine` (background
+//! work) call them.
 //!
-//! - `fire`: a due cue becomes executions, and is due again.
-//! - `finish`: an execution that has ended has consequences for its cue: status, failure streak, alert, notifications,
+//! - `fire`: creates the executions of a due cue and moves the cue to its next run.
+//! - `finish`: applies the consequences of a finished execution to its cue: status, failure streak, alert,
+//!   notifications,
 //!   pause.
-//! - `alerts`, `notify`, `pause`: those consequences, one by one.
-//! - `verification`: an outcome's verification state, and the alert when verification fails.
-//! - `plan_limits`: a lower plan pauses cues.
+//! - `alerts`, `notify`, `pause`: the single consequences.
+//! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
+//! - `plan_limits`: pauses cues above the limit of a lower plan.
 //!
-//! Every function takes an open transaction and `now`: nothing here reads the clock. Nothing is logged inside a
-//! transaction, which may still roll back; what an operator should know is passed to
-//! [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
+//! Every function takes an open transaction and `now`; nothing here reads the clock. A transaction may still roll back,
+//! so log lines are written by [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
 
 pub mod alerts;
 pub mod finish;

@@ -1,5 +1,5 @@
-//! Notifications of failures: what is stored for sending, and the limits on it. A user gets a limited number of failure
-//! mails an hour, and a limited number of POSTs of one kind may wait for a user (contract §6).
+//! Enqueues notifications of failures within their limits: failure mails per user and hour, and POSTs of one kind that
+//! wait for a user (contract §6).
 
 use jiff::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::store::notifications::on_failure::FailedExecution;
 use crate::store::notifications::outbox::NewNotification;
 use crate::store::notifications::{on_failure, outbox};
 
-/// Stores a POST to `url` about a failure.
+/// Enqueues a POST to `url` about a failure.
 pub(super) fn post_failure(
     tx: &WriteTx<'_>,
     failed: &FailedExecution,
@@ -25,37 +25,37 @@ pub(super) fn post_failure(
     enqueue(tx, &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now), now)
 }
 
-/// Stores a mail about a failure. If the user has had as many as an hour allows, the mail is held back: it is counted, and
-/// the next mail says how many were.
+/// Enqueues a mail about a failure. Above the hourly limit the mail is suppressed and counted, and the next mail states
+/// how many were suppressed.
 pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
-    let limiting = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
-    if let Some(until) = held_until(limiting, now) {
-        let held = on_failure::increment_suppressed_mails(tx, user_key)?;
-        if held == 1 {
+    let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
+    if let Some(until) = held_until(tenth_newest, now) {
+        let suppressed = on_failure::increment_suppressed_mails(tx, user_key)?;
+        if suppressed == 1 {
             let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
             tx.on_commit(move || {
                 tracing::warn!(
                     %user_id, %execution_id, %until, limit = MAX_MAILS,
-                    "failure mails held back: the user has had as many as an hour allows"
+                    "failure mails suppressed: the user has reached the hourly limit"
                 );
             });
         }
         return Ok(());
     }
     let held = on_failure::suppressed_mails(tx, user_key)?;
-    // With this mail, it is the tenth newest.
-    let tenth = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
+    // The ninth newest mail so far becomes the tenth newest with this one.
+    let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
     let counted_since = saturating_sub(now, RATE_WINDOW);
     on_failure::delete_mails(tx, user_key, counted_since)?;
     on_failure::insert_mail(tx, user_key, now)?;
-    let held_until = held_until(tenth, now).map(rfc3339);
+    let held_until = held_until(tenth_newest, now).map(rfc3339);
     let body = FailureMail { failure: report(failed, now), held, held_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
-/// Stores a notification, to be sent at once. A POST is dropped if the maximum of its kind is waiting for its user; the
-/// log says when a backlog begins, and how many were dropped when it is over.
+/// Inserts a notification, to be sent at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting for its user.
+/// Logs the start of such a backlog, and its end with the number of dropped POSTs.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
     if new.url.is_some() && !has_room(tx, new)? {
         return Ok(());
@@ -63,8 +63,8 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Resul
     outbox::insert(tx, new, now)
 }
 
-/// Whether one more POST of this kind may wait for its user. Records where a backlog begins and ends: it begins when the
-/// queue is full and ends when half of it has been sent, so that a queue at its limit is not reported again and again.
+/// Whether one more POST of this kind may wait for its user. Tracks backlogs: one begins when the queue is full and
+/// ends when half of it has been sent, so that a queue near its limit is not reported repeatedly.
 fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     let NewNotification { id, user_key, kind, .. } = new;
     let (user_key, kind) = (*user_key, *kind);
@@ -86,7 +86,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
         tx.on_commit(move || {
             tracing::warn!(
                 %user_id, kind = kind.as_str(), count,
-                "notifications accepted again: the backlog of the user is over"
+                "notifications accepted again: the backlog of the user is cleared"
             );
         });
     }

@@ -1,4 +1,4 @@
-//! A lower limit on active cues pauses the newest ones above it (contract §8).
+//! Pauses active cues above the limit of a lower plan (contract §8).
 
 use jiff::Timestamp;
 
@@ -7,8 +7,8 @@ use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::store::cues::pauses;
 use crate::store::{WriteTx, cues};
 
-/// Pauses the user's newest active cues so that at most `limit` remain, and returns how many it paused. Runs that are
-/// overdue are recorded as missed.
+/// Pauses the user's newest active cues so that at most `limit` remain active, and records their overdue runs as
+/// missed. Returns the number of paused cues.
 pub fn pause_above_limit(
     tx: &WriteTx<'_>,
     user_key: i64,

@@ -1,4 +1,4 @@
-//! The verification state of an outcome, and the alert when verification fails (contract §5).
+//! Sets the verification state of an outcome, and raises an alert when verification fails (contract §5).
 
 use jiff::Timestamp;
 
@@ -11,17 +11,16 @@ use crate::lifecycle::alerts;
 use crate::store::WriteTx;
 use crate::store::executions::outcomes;
 
-/// An outcome as it is recorded now.
+/// An outcome with its verification state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedOutcome {
-    /// What was reported, and what has been added since.
+    /// The report, with evidence and verdict added since.
     pub outcome: Outcome,
-    /// Its verification state.
     pub state: OutcomeState,
 }
 
-/// Stores the verification state of the outcome of `execution`, which is given as it was before. Every report and every
-/// later change to one passes here, so a verification that fails raises its alert in one place.
+/// Sets the verification state of the outcome of `execution`, which holds the state before this change. Every report
+/// and every later change to one goes through this function, so the alert is raised in one place.
 pub fn set_outcome_state(
     tx: &WriteTx<'_>,
     execution: &Execution,

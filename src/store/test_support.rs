@@ -1,18 +1,18 @@
-//! For unit tests: an empty database in memory, and SQLite's plan for a statement on it.
+//! Helpers for unit tests: an empty in-memory database, and SQLite's query plans on it.
 
 use rusqlite::Connection;
 use rusqlite::types::Null;
 
 use crate::store::db::open::schema::SCHEMA;
 
-/// An empty database with the schema of a new file.
+/// An empty database with the current schema.
 pub fn memory_database() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     connection.execute_batch(SCHEMA).unwrap();
     connection
 }
 
-/// The steps of SQLite's plan for `sql` on an empty database, with every parameter null.
+/// The steps of SQLite's query plan for `sql` on an empty database, with all parameters null.
 pub fn plan(sql: &str) -> Vec<String> {
     let connection = memory_database();
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

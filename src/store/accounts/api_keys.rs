@@ -1,4 +1,4 @@
-//! API keys: only their hashes are stored.
+//! API keys, stored as SHA-256 hashes.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -10,7 +10,7 @@ use crate::store::{ReadTx, WriteTx};
 
 const COLUMNS: &str = "key, id, name, prefix, created_at";
 
-/// A key that is being made.
+/// An API key to insert.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: String,
@@ -21,10 +21,7 @@ pub struct NewKey {
     pub created_at: Timestamp,
 }
 
-/// Stores a key and answers its row.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts an API key and returns its row key.
 pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
     tx.prepare_cached(
         "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -33,31 +30,25 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
     Ok(tx.last_insert_rowid())
 }
 
-/// Who holds a key.
+/// The user that an API key belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The key's row.
+    /// Row key of the API key.
     pub key: i64,
-    /// The user's row.
     pub user_key: i64,
-    /// The user's id.
     pub user_id: String,
-    /// The user's plan by name.
     pub plan: String,
-    /// The user's executions in this month.
+    /// The user's executions in the current month.
     pub executions: i64,
 }
 
-/// Asked with every request.
+// Runs with every authenticated request.
 const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
    FROM api_keys JOIN users ON users.key = api_keys.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE key_hash = ?1 AND disabled_at IS NULL";
 
-/// Who holds the key with this hash, at `now`. A disabled user has no keys.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The owner of the API key with this hash; `None` if the user is disabled. `now` selects the month of the usage.
 pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
     let owner = read.prepare_cached(FIND_OWNER)?.query_row(params![hash, month_of(now)], |row| {
         Ok(Owner {
@@ -71,19 +62,13 @@ pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<
     Ok(owner.optional()?)
 }
 
-/// The user's keys, oldest first.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's API keys, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key");
     Ok(read.prepare_cached(&sql)?.query_map([user_key], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
-/// The prefix of the key in this row.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The prefix of the API key in row `key`.
 pub fn prefix(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached("SELECT prefix FROM api_keys WHERE key = ?1")?
@@ -91,12 +76,10 @@ pub fn prefix(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
         .optional()?)
 }
 
-/// Puts another key in the place of the one with hash `old`, under its name; tells whether that was still there.
+/// Replaces the API key with hash `old` and keeps its name. Returns `false` if there is no such key.
 ///
-/// By hash and not by row: the row of a key that was revoked meanwhile may hold another user's by now.
-///
-/// # Errors
-/// When the file cannot be written.
+/// The key is found by its hash, not by its row: SQLite reuses the row key of a revoked API key, so that row may belong
+/// to another user by now.
 pub fn replace(
     tx: &WriteTx<'_>,
     old: &[u8; 32],
@@ -113,10 +96,7 @@ pub fn replace(
     Ok(replaced > 0)
 }
 
-/// Removes the user's key with this id; tells whether there was one.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes the user's API key with this id. Returns `false` if there is none.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     let deleted = tx
         .prepare_cached("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1")?
@@ -124,10 +104,7 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     Ok(deleted > 0)
 }
 
-/// The row of the user who holds the key with this id.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The row key of the user who owns the API key with this id.
 pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM api_keys WHERE id = ?1")?
@@ -151,7 +128,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn a_key_its_user_and_its_month_are_found_without_a_scan() {
+    fn the_owner_of_an_api_key_is_found_without_a_scan() {
         for step in plan(FIND_OWNER) {
             assert!(step.starts_with("SEARCH "), "{step}");
         }

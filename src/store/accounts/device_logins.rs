@@ -1,4 +1,4 @@
-//! Device logins under way, and the mails that they caused. Codes and tokens are stored as their hashes.
+//! Device logins in progress and the login mails that were requested. Codes and tokens are stored as SHA-256 hashes.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -8,11 +8,11 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, millis, read_instant, word};
 use crate::store::{ReadTx, WriteTx};
 
-const CODES_OF: &str = "SELECT created_at FROM device_logins
+const CODE_TIMES: &str = "SELECT created_at FROM device_logins
     WHERE client_network = ?1 AND created_at > ?2 ORDER BY created_at DESC LIMIT ?3 + 0";
-const MAILS_TO: &str = "SELECT requested_at FROM login_mails
+const MAIL_TIMES: &str = "SELECT requested_at FROM login_mails
     WHERE email = ?1 AND requested_at > ?2 ORDER BY requested_at DESC LIMIT ?3 + 0";
-// Asked at every pass of the scheduler: the first entry of two indexes.
+// Runs with every pass of the scheduler. Reads one entry of each of two indexes.
 const OLDEST: &str =
     "SELECT created_at FROM (SELECT created_at FROM device_logins ORDER BY created_at LIMIT 1)
     UNION ALL SELECT requested_at FROM (SELECT requested_at FROM login_mails ORDER BY requested_at LIMIT 1)
@@ -22,10 +22,7 @@ const DELETE_LOGINS: &str = "DELETE FROM device_logins WHERE code_hash IN (
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
     SELECT key FROM login_mails WHERE requested_at <= ?1 ORDER BY requested_at LIMIT ?2 + 0)";
 
-/// Stores a new login; tells whether its code was free.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a login. Returns `false` if its code is taken.
 pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Result<bool> {
     let inserted = tx
         .prepare_cached(
@@ -37,10 +34,7 @@ pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -
     Ok(inserted > 0)
 }
 
-/// The login with this code.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The login with this code hash.
 pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
     Ok(read
         .prepare_cached(
@@ -51,26 +45,17 @@ pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
         .optional()?)
 }
 
-/// When this client made codes since `since`: the newest `limit` of them, newest first.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The times at which this client requested codes after `since`, newest first, at most `limit`.
 pub fn code_times(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
-    instants(read, CODES_OF, client, since, limit)
+    read_times(read, CODE_TIMES, client, since, limit)
 }
 
-/// When mails to this address were asked for since `since`: the newest `limit` of them, newest first.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The times at which mails to this address were requested after `since`, newest first, at most `limit`.
 pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
-    instants(read, MAILS_TO, email, since, limit)
+    read_times(read, MAIL_TIMES, email, since, limit)
 }
 
-/// Notes that an address was given, without another link: the one that was mailed before stays good.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
 pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
     tx.prepare_cached(
         "UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'",
@@ -79,10 +64,7 @@ pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
     Ok(())
 }
 
-/// Puts a new link in the place of an earlier one, and counts the mail.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Replaces the link of a login and records the mail.
 pub fn save_link(
     tx: &WriteTx<'_>,
     code: &[u8; 32],
@@ -100,10 +82,7 @@ pub fn save_link(
     Ok(())
 }
 
-/// Approves a login for a user; tells whether it still waited for that.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Approves a login for a user. Returns `false` if it is not in state `email_sent`.
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
     let approved = tx
         .prepare_cached(
@@ -113,10 +92,7 @@ pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool>
     Ok(approved > 0)
 }
 
-/// Ends an approved login; tells whether this call was the one that did.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Claims an approved login. Returns `true` to exactly one caller.
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     let claimed = tx
         .prepare_cached(
@@ -126,19 +102,13 @@ pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     Ok(claimed > 0)
 }
 
-/// The instant of the oldest thing that is kept here.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The time of the oldest login or mail.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
     Ok(oldest.map(read_instant).transpose()?)
 }
 
-/// Forgets what was made at `until` or before, at most `limit` logins and as many mails.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes logins and mails from `until` or earlier, at most `limit` of each.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
         tx.prepare_cached(sql)?.execute(params![millis(until), limit])?;
@@ -146,17 +116,17 @@ pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<
     Ok(())
 }
 
-fn instants(
+fn read_times(
     read: &ReadTx<'_>,
     sql: &str,
-    whose: &str,
+    owner: &str,
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<Timestamp>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     Ok(read
         .prepare_cached(sql)?
-        .query_map(params![whose, millis(since), limit], |row| read_instant(row.get(0)?))?
+        .query_map(params![owner, millis(since), limit], |row| read_instant(row.get(0)?))?
         .collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
@@ -177,10 +147,10 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn nothing_that_is_asked_here_reads_a_whole_table() {
+    fn no_query_scans_a_whole_table() {
         let indexes = [
-            (CODES_OF, "logins_by_client"),
-            (MAILS_TO, "login_mails_by_email"),
+            (CODE_TIMES, "logins_by_client"),
+            (MAIL_TIMES, "login_mails_by_email"),
             (DELETE_LOGINS, "logins_by_age"),
             (DELETE_MAILS, "login_mails_by_age"),
             (OLDEST, "logins_by_age"),
@@ -189,9 +159,9 @@ mod tests {
         for (sql, index) in indexes {
             let steps = plan(sql);
             assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
-            // Along an index and with a limit a scan ends where it should.
-            let bare = |step: &&String| step.starts_with("SCAN login") && !step.contains("INDEX");
-            assert_eq!(steps.iter().find(bare), None, "{steps:?}");
+            // A scan along an index ends at its LIMIT.
+            let unindexed = |step: &&String| step.starts_with("SCAN login") && !step.contains("INDEX");
+            assert_eq!(steps.iter().find(unindexed), None, "{steps:?}");
             assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE") && sql != OLDEST), "{steps:?}");
         }
     }

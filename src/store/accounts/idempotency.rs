@@ -1,4 +1,4 @@
-//! Answers kept under the caller's `Idempotency-Key`.
+//! Responses stored under the caller's `Idempotency-Key`.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -7,24 +7,19 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
-/// How long an answer is kept (contract §4).
+/// Time for which a response is stored (contract §4).
 pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// An answer as it was first given.
+/// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
-    /// SHA-256 of what was asked.
+    /// SHA-256 of the request.
     pub fingerprint: [u8; 32],
-    /// The HTTP status.
     pub status: u16,
-    /// The body.
     pub body: String,
 }
 
-/// The answer kept for the user under this key since `oldest`.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The response stored for the user under this idempotency key after `oldest`.
 pub fn find(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -42,15 +37,12 @@ pub fn find(
         .optional()?)
 }
 
-/// Keeps an answer, in place of an expired one.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Stores a response. Replaces an expired one.
 pub fn save(
     tx: &WriteTx<'_>,
     user_key: i64,
     key: &str,
-    answer: &IdempotencyRecord,
+    record: &IdempotencyRecord,
     now: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
@@ -58,14 +50,11 @@ pub fn save(
                                                   response_body, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
-    .execute(params![user_key, key, answer.fingerprint, answer.status, answer.body, millis(now)])?;
+    .execute(params![user_key, key, record.fingerprint, record.status, record.body, millis(now)])?;
     Ok(())
 }
 
-/// When the oldest kept answer was given.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The time of the oldest stored response.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let oldest: Option<i64> = read
         .prepare_cached("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1")?
@@ -74,10 +63,7 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(oldest.map(read_instant).transpose()?)
 }
 
-/// Forgets the answers given at `until` or before, at most `limit`; answers how many.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes responses from `until` or earlier, at most `limit`. Returns their number.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     Ok(tx
         .prepare_cached(

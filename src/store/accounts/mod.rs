@@ -1,4 +1,4 @@
-//! Users, their keys, logins, usage and idempotent calls.
+//! Users with their API keys, device logins, monthly usage and idempotency keys.
 
 pub mod api_keys;
 pub mod device_logins;

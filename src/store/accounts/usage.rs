@@ -1,5 +1,5 @@
-//! What users did in a calendar month: executions against their quota, outcomes. One row per user and month, so that
-//! every figure is a point read however long the history is.
+//! Monthly usage: executions that count against the quota, and reported outcomes. There is one row per user and
+//! calendar month, so every number is a single-row read at any history length.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::store::db::columns::{maybe_instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
-/// A user's month so far.
+/// A user's usage in one month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MonthlyUsage {
     /// Executions that count against the quota.
@@ -29,20 +29,14 @@ const QUOTA: &str = "SELECT plan, executions, over_quota_since
    FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE users.key = ?1 AND disabled_at IS NULL";
 
-/// The user's month of `now`.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's usage in the month of `now`.
 pub fn find(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<MonthlyUsage> {
     let found =
         read.prepare_cached(FIND)?.query_row(params![user_key, month_of(now)], read_month).optional()?;
     Ok(found.unwrap_or_default())
 }
 
-/// The user's executions in the month of `now` against its plan's quota; none where the user is disabled.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's quota and its use in the month of `now`; `None` if the user is disabled.
 pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<Option<Quota>> {
     Ok(read
         .prepare_cached(QUOTA)?
@@ -54,10 +48,7 @@ pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) ->
         .optional()?)
 }
 
-/// Stores what [`quota`] read in the same transaction and what was then taken of it.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Stores a quota that [`quota`] read in the same transaction, with the executions used since.
 pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO monthly_usage (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
@@ -69,10 +60,7 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
     Ok(())
 }
 
-/// Ends the user's time of grace: the next execution above the quota begins another.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Ends the user's grace period. The next execution above the quota starts a new one.
 pub fn end_grace_period(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached(
         "UPDATE monthly_usage SET over_quota_since = NULL WHERE user_key = ?1 AND over_quota_since IS NOT NULL",
@@ -81,10 +69,7 @@ pub fn end_grace_period(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     Ok(())
 }
 
-/// Counts an outcome that is reported at `now`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Counts an outcome reported at `now`.
 pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)
@@ -111,7 +96,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn every_figure_is_a_look_at_one_row_however_long_the_history_is() {
+    fn usage_queries_read_one_row_at_any_history_length() {
         assert_eq!(plan(FIND), ["SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?)"]);
         assert_eq!(
             plan(QUOTA),

@@ -1,4 +1,4 @@
-//! Users, their plans and their webhook secrets. Their API keys are in `keys`, their months in `months`.
+//! Users, their plans and their webhook secrets. `api_keys` holds their API keys, `usage` their monthly usage.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -13,7 +13,7 @@ use crate::store::{ReadTx, WriteTx};
 const COLUMNS: &str =
     "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
 
-/// A user that is being made.
+/// A user to insert.
 #[derive(Debug, Clone)]
 pub struct NewUser {
     pub id: String,
@@ -24,10 +24,7 @@ pub struct NewUser {
     pub created_at: Timestamp,
 }
 
-/// Stores a user and answers its row, or none where the address is taken.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a user and returns its row key, or `None` if the address is taken.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let inserted = tx
         .prepare_cached(
@@ -45,54 +42,36 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     Ok((inserted > 0).then(|| tx.last_insert_rowid()))
 }
 
-/// The user in this row.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user in row `user_key`.
 pub fn find(read: &ReadTx<'_>, user_key: i64) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([user_key], read_user).optional()?)
 }
 
-/// The user with this address.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user with this email address.
 pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE email = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([email], read_user).optional()?)
 }
 
 /// The user with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users WHERE id = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([id], read_user).optional()?)
 }
 
-/// Every user, in order of registration.
-///
-/// # Errors
-/// When the file cannot be read.
+/// All users, in order of registration.
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     let sql = format!("SELECT {COLUMNS} FROM users ORDER BY key");
     Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
-/// Whether there is any user.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Whether any user exists.
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
 }
 
-/// Gives a user another plan, for which no subscription pays yet; tells whether it is another one.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the user's plan and clears its payment interval. Returns `false` if the user already has the plan.
 pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     let changed = tx
         .prepare_cached("UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2")?
@@ -100,10 +79,7 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     Ok(changed > 0)
 }
 
-/// The user's active cues, those included that this write has counted; none where the user is disabled.
-///
-/// # Errors
-/// When the file cannot be read or written.
+/// The number of the user's active cues, including changes of this transaction; `None` if the user is disabled.
 pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
     flush(tx)?;
     Ok(tx
@@ -112,40 +88,28 @@ pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
         .optional()?)
 }
 
-/// Notes at which interval a user's plan is paid for; none where nobody pays.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the interval at which a subscription pays for the user's plan; `None` if no subscription pays.
 pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
     tx.prepare_cached("UPDATE users SET plan_interval = ?2 WHERE key = ?1")?
         .execute(params![user_key, interval.map(Interval::as_str)])?;
     Ok(())
 }
 
-/// Disables a user: its keys are unknown from now on.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Disables a user. Its API keys are rejected from then on.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE users SET disabled_at = ?2 WHERE key = ?1")?
         .execute(params![user_key, millis(now)])?;
     Ok(())
 }
 
-/// The user's webhook secret.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The secret that signs the user's webhooks.
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read
         .prepare_cached("SELECT webhook_secret FROM users WHERE key = ?1")?
         .query_row([user_key], |row| row.get(0))?)
 }
 
-/// Gives the user another webhook secret; the present one signs beside it until `previous_expires`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Replaces the user's webhook secret. Until `previous_expires` webhooks are signed with both secrets.
 pub fn rotate_secret(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -161,30 +125,21 @@ pub fn rotate_secret(
     Ok(())
 }
 
-/// What signs the user's alerts.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The secret that signs the user's alerts.
 pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read
         .prepare_cached("SELECT alert_webhook_secret FROM users WHERE key = ?1")?
         .query_row([user_key], |row| row.get(0))?)
 }
 
-/// Gives the user another secret for alerts; the present one signs no more.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Replaces the user's alert secret. The previous one is no longer used.
 pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
     tx.prepare_cached("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1")?
         .execute(params![user_key, secret])?;
     Ok(())
 }
 
-/// Sends the user's alerts to `url` from now on, or nowhere.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the URL that receives the user's alerts; `None` turns them off.
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
     tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?
         .execute(params![user_key, url])?;

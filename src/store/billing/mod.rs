@@ -1,4 +1,4 @@
-//! Requests for a plan, subscriptions and the payment provider's events.
+//! Plan requests of manual billing, and the subscriptions and events of the payment provider.
 
 pub mod requests;
 pub mod subscriptions;

@@ -1,6 +1,6 @@
-//! Manual billing: links to its pages, and the requests that users confirm and the operator decides.
+//! Manual billing: links to its pages, and plan requests that users confirm and the operator decides on.
 //!
-//! What a payment provider tells is in `subscriptions`.
+//! `subscriptions` holds the data of a payment provider.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -10,16 +10,18 @@ use crate::error::Result;
 use crate::store::db::columns::{broken, instant, maybe_instant, millis, word};
 use crate::store::{ReadTx, WriteTx};
 
-/// Links of one user that can be used at a time, of each kind; a further one takes the place of the oldest.
+/// Valid links per user and kind. A new link replaces the oldest. A user follows a link within minutes of requesting
+/// it, so ten are enough, and a client that requests links in a loop cannot fill the table.
 const MAX_LINKS: u32 = 10;
-/// Expired links that are dropped with a new one.
-const DROPPED_AT_ONCE: u32 = 100;
+/// Expired links deleted with each new one. More than one per insert, so that a backlog shrinks; few enough to keep the
+/// write short. No background task deletes links.
+const EXPIRED_LINK_BATCH: u32 = 100;
 
 const COLUMNS: &str =
     "billing_requests.key, billing_requests.id, user_key, users.email, users.plan AS present_plan,
     billing_requests.plan, billing_requests.plan_interval, status, link_expires_at, requested_at, decided_at";
 
-/// A request that is being made: its link.
+/// A request to insert, not confirmed yet.
 #[derive(Debug, Clone)]
 pub struct NewBillingRequest {
     pub id: String,
@@ -29,17 +31,16 @@ pub struct NewBillingRequest {
     pub link_expires_at: Timestamp,
 }
 
-/// A stored request, and whose it is.
+/// A stored request and its user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BillingRequest {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub user_key: i64,
     pub email: String,
-    /// The plan that the user has now.
+    /// The user's current plan.
     pub present_plan: String,
-    /// What the user asks for.
+    /// The requested plan.
     pub offer: Offer,
     pub status: RequestStatus,
     pub link_expires_at: Timestamp,
@@ -47,16 +48,13 @@ pub struct BillingRequest {
     pub decided_at: Option<Timestamp>,
 }
 
-/// Stores the link of a request that its user has yet to confirm, and drops links that have expired.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a request with the link that its user confirms it with, and deletes expired links.
 pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "DELETE FROM billing_requests WHERE key IN
             (SELECT key FROM billing_requests WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)",
     )?
-    .execute(params![millis(now), DROPPED_AT_ONCE])?;
+    .execute(params![millis(now), EXPIRED_LINK_BATCH])?;
     tx.prepare_cached(
         "DELETE FROM billing_requests WHERE key IN
             (SELECT key FROM billing_requests WHERE user_key = ?1 AND status = 'offered'
@@ -78,47 +76,32 @@ pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp)
     Ok(())
 }
 
-/// The request behind a link, of a user who is not disabled. Whether the link has expired is for the caller to see.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The request with this link, if its user is not disabled. The caller checks whether the link has expired.
 pub fn find_by_link(read: &ReadTx<'_>, link_hash: &[u8; 32]) -> Result<Option<BillingRequest>> {
     let filter = "link_hash = ?1 AND disabled_at IS NULL";
     Ok(read.prepare_cached(&select(filter))?.query_row([link_hash], read_request).optional()?)
 }
 
-/// The request with this id.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The confirmed request with this id.
 pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<BillingRequest>> {
     let filter = "billing_requests.id = ?1 AND status <> 'offered'";
     Ok(read.prepare_cached(&select(filter))?.query_row([id], read_request).optional()?)
 }
 
-/// The requests that wait for the operator, oldest first; with `decided` also those that were decided.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The confirmed requests without a decision, oldest first; with `decided` also those with one.
 pub fn list(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
     let filter = if decided { "status <> 'offered'" } else { "status = 'requested'" };
     let sql = format!("{} ORDER BY billing_requests.key", select(filter));
     Ok(read.prepare_cached(&sql)?.query_map([], read_request)?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The user's request that waits for the operator.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's confirmed request without a decision.
 pub fn find_undecided(read: &ReadTx<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
     let filter = "user_key = ?1 AND status = 'requested'";
     Ok(read.prepare_cached(&select(filter))?.query_row([user_key], read_request).optional()?)
 }
 
-/// Notes that the user confirms a request; tells whether that was still to be done.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Confirms a request. Returns `false` if it is confirmed already or its link has expired.
 pub fn confirm(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
     let confirmed = tx
         .prepare_cached(
@@ -129,20 +112,14 @@ pub fn confirm(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
     Ok(confirmed > 0)
 }
 
-/// Takes back the user's request that waits for the operator, if there is one.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes the user's confirmed request without a decision, if there is one.
 pub fn delete_undecided(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_requests WHERE user_key = ?1 AND status = 'requested'")?
         .execute([user_key])?;
     Ok(())
 }
 
-/// Notes the operator's decision; tells whether the request still waited for it.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records the operator's decision. Returns `false` if there is one already.
 pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestamp) -> Result<bool> {
     let decided = tx
         .prepare_cached(
@@ -152,19 +129,13 @@ pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestam
     Ok(decided > 0)
 }
 
-/// Whether a request of the user was ever approved.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Whether any request of the user has been approved.
 pub fn was_ever_approved(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved')";
     Ok(read.prepare_cached(sql)?.query_row([user_key], |row| row.get(0))?)
 }
 
-/// Stores a link to the page of the user's plan, and drops links that have expired.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a link to the user's plan page and deletes expired links.
 pub fn insert_portal_link(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -176,7 +147,7 @@ pub fn insert_portal_link(
         "DELETE FROM billing_portal_links WHERE key IN
             (SELECT key FROM billing_portal_links WHERE expires_at <= ?1 LIMIT ?2 + 0)",
     )?
-    .execute(params![millis(now), DROPPED_AT_ONCE])?;
+    .execute(params![millis(now), EXPIRED_LINK_BATCH])?;
     tx.prepare_cached(
         "DELETE FROM billing_portal_links WHERE key IN
             (SELECT key FROM billing_portal_links WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2)",
@@ -189,10 +160,7 @@ pub fn insert_portal_link(
     Ok(())
 }
 
-/// The user whose plan a link shows at `now`, if it has not expired, was not used up and the user is not disabled.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user of a plan page link that is valid at `now`; `None` if the user is disabled.
 pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached(
@@ -203,10 +171,7 @@ pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> R
         .optional()?)
 }
 
-/// Uses up a link to the page of the user's plan.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes a plan page link.
 pub fn delete_portal_link(tx: &WriteTx<'_>, hash: &[u8; 32]) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_portal_links WHERE link_hash = ?1")?.execute([hash])?;
     Ok(())
@@ -234,8 +199,9 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<BillingRequest> {
 /// The offer in the columns of a row.
 ///
 /// # Errors
-/// When the columns hold what this program never writes.
+/// The columns name no offer.
 pub(in crate::store) fn read_offer(row: &Row<'_>) -> rusqlite::Result<Offer> {
     let (plan, interval) = (row.get_ref("plan")?.as_str()?, row.get_ref("plan_interval")?.as_str()?);
-    Offer::parse(plan, interval).ok_or_else(|| broken(&format!("there is no offer {plan} {interval}")))
+    Offer::parse(plan, interval)
+        .ok_or_else(|| broken(&format!("unknown offer: plan {plan}, interval {interval}")))
 }

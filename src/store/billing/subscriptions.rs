@@ -1,4 +1,4 @@
-//! What a payment provider has told: its customers, their subscriptions, and which events were taken.
+//! Data of the payment provider: its customers, their subscriptions, and the ids of processed events.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
@@ -10,33 +10,27 @@ use crate::store::billing::requests::read_offer;
 use crate::store::db::columns::{millis, word};
 use crate::store::{ReadTx, WriteTx};
 
-/// How long an event's id is known; the provider tries again for a few days.
+/// Time for which the ids of processed events are stored. The provider retries an event for a few days only.
 const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Ids that are forgotten with each new one.
-const FORGOTTEN_AT_ONCE: u32 = 10;
+/// Expired ids deleted with each new one. More than one, so that a backlog shrinks; no background task deletes them.
+const EXPIRED_EVENT_BATCH: u32 = 10;
 
-/// Notes that an event is taken; tells whether that is so for the first time.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records an event as processed. Returns `false` if it was processed before.
 pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
-    let forgotten = saturating_sub(now, EVENT_RETENTION);
+    let expired = saturating_sub(now, EVENT_RETENTION);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
     )?
-    .execute(params![millis(forgotten), FORGOTTEN_AT_ONCE])?;
-    let taken = tx
+    .execute(params![millis(expired), EXPIRED_EVENT_BATCH])?;
+    let inserted = tx
         .prepare_cached(
             "INSERT INTO billing_events (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         )?
         .execute(params![id, millis(now)])?;
-    Ok(taken > 0)
+    Ok(inserted > 0)
 }
 
-/// Notes whose customer this is, unless that is known.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Links a customer to a user, unless it is linked already.
 pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -45,10 +39,7 @@ pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Times
     Ok(())
 }
 
-/// The user behind a customer.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The row key of the user that a customer is linked to.
 pub fn find_user_key(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
     Ok(read
         .prepare_cached("SELECT user_key FROM billing_customers WHERE id = ?1")?
@@ -56,10 +47,7 @@ pub fn find_user_key(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
         .optional()?)
 }
 
-/// The customer as whom the user pays: one with a live subscription before one without, else the newest.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's customer: one with a live subscription if there is any, otherwise the newest.
 pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
     Ok(read
         .prepare_cached(
@@ -73,19 +61,13 @@ pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>>
 }
 
 /// The subscription with the provider's id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
     let sql = "SELECT id, customer_id, plan, plan_interval, state, last_event_secs FROM billing_subscriptions
                 WHERE id = ?1";
     Ok(read.prepare_cached(sql)?.query_row([id], read_subscription).optional()?)
 }
 
-/// All subscriptions of a user.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's subscriptions.
 pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
@@ -98,10 +80,7 @@ pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription
         .collect::<rusqlite::Result<_>>()?)
 }
 
-/// Stores what is known of a subscription now.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts or updates a subscription.
 pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, state, last_event_secs)

@@ -1,4 +1,4 @@
-//! What the scheduler asks of cues: which are due, and what a run leaves behind.
+//! Due cues, for the scheduler: finds them, moves them to their next run and records missed runs.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -12,49 +12,46 @@ use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
 macro_rules! due_cues {
-    ($which:literal) => {
+    ($filter:literal) => {
         concat!(
             "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
                     transport = 'worker' AS is_worker, destination_hash, payload_key, task, agent
                FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
               WHERE status = 'active' AND next_run <= ?1 ",
-            $which
+            $filter
         )
     };
 }
 
-/// The cues due at an instant, longest overdue first.
+/// Cues that are due at `?1`, longest overdue first.
 pub const LIST: &str = due_cues!("ORDER BY next_run LIMIT ?2 + 0");
 
-const ONE: &str = due_cues!("AND cues.key = ?2");
+const FIND: &str = due_cues!("AND cues.key = ?2");
 
-/// The earliest instant at which a cue is due. The status is a literal, so that the partial index serves.
+/// The earliest time at which a cue is due. The status is a literal because SQLite uses the partial index only then.
 pub const NEXT: &str =
     "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
 
-/// A cue that is due, with what a run needs of it.
+/// A due cue, with the columns that its executions need.
 #[derive(Debug, Clone)]
 pub struct DueCue {
-    /// Its row.
     pub key: i64,
     pub user_key: i64,
-    /// The instant at which it was due.
+    /// The time at which it became due.
     pub next_run: Timestamp,
-    /// How often it has run before.
+    /// The number of its earlier runs.
     pub run_count: i64,
     pub schedule: StoredSchedule,
     pub is_worker: bool,
+    /// Fairness key of the callback's host and port; `None` for worker cues.
     pub destination: Option<i64>,
     pub payload_key: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
 }
 
-/// The cues due at `now`, longest overdue first, at most `limit`, each with its row. One whose columns cannot be
-/// read comes as an error of its own, so that it cannot hold up the others.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The cues that are due at `now` with their row keys, longest overdue first, at most `limit`. A cue whose columns
+/// cannot be read is returned as an inner error, so that it does not hold up the others.
 pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let due = read
         .prepare_cached(LIST)?
@@ -66,14 +63,11 @@ pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64,
 }
 
 /// The cue in row `key`, if it is due at `now`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
-    Ok(read.prepare_cached(ONE)?.query_row(params![millis(now), key], read_due).optional()?)
+    Ok(read.prepare_cached(FIND)?.query_row(params![millis(now), key], read_due).optional()?)
 }
 
-/// The cue in the columns of [`LIST`].
+/// Reads a cue from a row with the columns of [`LIST`].
 fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
     let mut columns = RowReader::new(row);
     Ok(DueCue {
@@ -90,19 +84,13 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
     })
 }
 
-/// The earliest instant at which a cue is due.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The earliest time at which a cue is due.
 pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let next: Option<i64> = read.prepare_cached(NEXT)?.query_row([], |row| row.get(0)).optional()?;
     Ok(next.map(read_instant).transpose()?)
 }
 
-/// Notes that a cue was due: `runs` executions were made of it, `missed` were not, and it is due again at `next_run`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Moves a cue to `next_run`, after `runs` of its due times became executions and `missed` did not.
 pub fn advance(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -126,10 +114,7 @@ pub fn advance(
     Ok(())
 }
 
-/// Ends a cue whose next instant cannot be computed, and says why.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets a cue to `failed` with a reason, because it cannot be fired.
 pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let user_key = tx
         .prepare_cached(
@@ -144,10 +129,7 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
     Ok(())
 }
 
-/// Accounts for runs that made no execution; nothing where there are none.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records runs for which no execution was created. Does nothing if `missed` is empty.
 pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason: MissReason) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     tx.prepare_cached(
@@ -164,14 +146,14 @@ pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason
     Ok(())
 }
 
-/// Adds `count` to the missed runs of a cue.
+/// Adds `count` to the cue's number of missed runs.
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
     tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
         .execute(params![cue_key, count])?;
     Ok(())
 }
 
-/// One row of missed runs.
+/// An interval of missed runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedRuns {
     pub first: Timestamp,
@@ -180,10 +162,7 @@ pub struct MissedRuns {
     pub reason: String,
 }
 
-/// One page of a cue's missed runs, newest first, and how many rows there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
+/// A page of a cue's intervals of missed runs, newest first, and their total number.
 pub fn list_missed(
     read: &ReadTx<'_>,
     cue_key: i64,

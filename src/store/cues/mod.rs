@@ -1,4 +1,5 @@
-//! Cues. Their payloads are in `payloads`, their pauses in `pauses`, due cues and missed runs in `due_cues`.
+//! Cues: inserted, read and updated. `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues
+//! and records missed runs.
 
 pub mod due_cues;
 pub mod pauses;
@@ -29,7 +30,7 @@ macro_rules! columns {
 
 const COLUMNS: &str = columns!();
 
-const FIND_WHOLE: &str = concat!(
+const FIND_WITH_PAYLOAD: &str = concat!(
     "SELECT ",
     columns!(),
     ", (SELECT body FROM payloads WHERE payloads.key = payload_key) AS payload FROM cues WHERE id = ?2 AND user_key = ?1"
@@ -37,10 +38,7 @@ const FIND_WHOLE: &str = concat!(
 
 const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
 
-/// Stores a new cue and its payload; the answer has its row and its payload's.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a cue and its payload. Returns the cue with both row keys set.
 pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
     tx.prepare_cached(
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
@@ -59,7 +57,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
         cue.run_count,
         cue.missed_count,
         cue.transport.as_str(),
-        destination(&cue),
+        callback_hash(&cue),
         cron(&cue),
         at(&cue),
         cue.schedule.timezone,
@@ -85,10 +83,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
     Ok(cue)
 }
 
-/// Stores what a change may have altered, but for the payload.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Updates the columns that a change to a cue may alter, except the payload.
 pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     let was_active =
         tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
@@ -105,7 +100,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         cue.key,
         cue.status.as_str(),
         cue.next_run.map(millis),
-        destination(cue),
+        callback_hash(cue),
         cron(cue),
         at(cue),
         cue.schedule.timezone,
@@ -126,46 +121,31 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 /// The user's cue with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
-/// The user's cue with this id, and its payload: in one statement, for it is what is asked for most.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's cue with this id, and its payload. One statement, because this is the most frequent read of the API.
 pub fn find_with_payload(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
-    let mut find = read.prepare_cached(FIND_WHOLE)?;
+    let mut find = read.prepare_cached(FIND_WITH_PAYLOAD)?;
     let found =
         find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
     Ok(found.optional()?)
 }
 
-/// The row of the user's cue with this id.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The row key of the user's cue with this id.
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
 
-/// The cue in this row.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The cue in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
     Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
 }
 
-/// One page of the user's cues, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
+/// A page of the user's cues, newest first, and their total number.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -187,10 +167,7 @@ pub fn list(
     Ok((cues, total))
 }
 
-/// Notes a run: `last_run` is now, `run_count` one more.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records a run: sets `last_run` to `now` and adds one to `run_count`.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
@@ -199,20 +176,20 @@ pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> 
     Ok(())
 }
 
-/// A `once` cue, as far as the end of its run concerns it.
+/// The columns of a `once` cue that the end of its run depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnceCue {
-    /// The instant of its only run.
+    /// The time of its only run.
     pub at: Timestamp,
-    /// Whether that run is still to be fired.
+    /// Whether that run has not been fired yet.
     pub is_due: bool,
     is_active: bool,
     user_key: i64,
 }
 
-/// The cue in this row, if it is a `once` cue.
+/// The cue in row `cue_key`, if it is a `once` cue.
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
-    // A few columns only: this is a step of every delivery.
+    // Reads few columns, because it runs after every delivery.
     let mut once = read.prepare_cached(
         "SELECT at, next_run, user_key, status = 'active' FROM cues WHERE key = ?1 AND at IS NOT NULL",
     )?;
@@ -227,7 +204,7 @@ pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     Ok(once.optional()?)
 }
 
-/// Ends the `once` cue in row `cue_key` as `status`.
+/// Sets the final status of the `once` cue in row `cue_key`.
 pub fn end_once(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -244,7 +221,7 @@ pub fn end_once(
     Ok(())
 }
 
-/// The cue in the columns of [`COLUMNS`].
+/// Reads a cue from a row with [`COLUMNS`].
 fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
     let mut columns = RowReader::new(row);
     Ok(Cue {
@@ -290,7 +267,7 @@ fn at(cue: &Cue) -> Option<i64> {
     }
 }
 
-fn destination(cue: &Cue) -> Option<i64> {
+fn callback_hash(cue: &Cue) -> Option<i64> {
     cue.callback.as_ref().map(|callback| destination_hash(&callback.url))
 }
 

@@ -1,4 +1,4 @@
-//! Pauses: of one cue, and of a user's newest cues above a limit.
+//! Pauses a cue, or a user's newest active cues above a limit.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -12,7 +12,7 @@ use crate::store::{ReadTx, WriteTx};
 const ABOVE_LIMIT: &str =
     "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
 
-/// Pauses `cue`, which is given as it was before.
+/// Pauses `cue`, which holds its state before the pause.
 pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
     tx.tally().active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
@@ -20,7 +20,7 @@ pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// The rows of the user's newest active cues above `limit` that are overdue at `now`.
+/// The row keys of the user's newest active cues above `limit` that are overdue at `now`.
 pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
     let overdue = read
         .prepare_cached(&format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3"))?
@@ -29,7 +29,7 @@ pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Ti
     Ok(overdue)
 }
 
-/// Pauses the user's newest active cues above `limit`; returns how many.
+/// Pauses the user's newest active cues above `limit`. Returns their number.
 pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<usize> {
     let paused = tx
         .prepare_cached(&format!(
@@ -46,7 +46,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn the_cues_above_the_limit_are_found_without_a_scan() {
+    fn cues_above_the_limit_are_found_without_a_scan() {
         let step = "SEARCH cues USING COVERING INDEX cues_by_user_and_status (user_key=? AND status=?)";
         assert_eq!(plan(ABOVE_LIMIT), [step]);
     }

@@ -1,4 +1,5 @@
-//! Payloads: those of cues, each of which replaces the one before, and those that one execution has for itself.
+//! Payloads. A cue has one current payload, which its executions share; a new one supersedes it. A single-use payload
+//! belongs to one execution.
 
 use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
@@ -9,16 +10,17 @@ use crate::store::db::batch::{BATCH, delete_found};
 use crate::store::db::columns::maybe_json;
 use crate::store::{ReadTx, WriteTx};
 
-/// Executions that are looked at to find which payloads of a cue are needed.
-const LOOKED_AT: i64 = 200;
+/// Executions read to find a cue's oldest or newest payload in use. Executions with single-use payloads have to be
+/// skipped, and a history may consist of them; the limit bounds the time of one write.
+const MAX_EXECUTIONS_READ: i64 = 200;
 
-/// What executions of a cue show of the payloads that they share with it.
+/// Result of the search for a shared payload among the executions of a cue.
 enum SharedPayload {
-    /// The first that is found.
-    Payload(i64),
-    /// There is none.
+    /// Row key of the first one.
+    Found(i64),
+    /// No execution has one.
     None,
-    /// None was found in as many executions as were looked at.
+    /// The first [`MAX_EXECUTIONS_READ`] executions have none; others may.
     Unknown,
 }
 
@@ -28,7 +30,7 @@ const INSERT: &str =
 const COPY: &str = "INSERT INTO payloads (cue_key, is_single_use, task, agent, body)
     SELECT cue_key, 1, task, agent, body FROM payloads WHERE key = ?1";
 
-macro_rules! shared {
+macro_rules! shared_payloads {
     ($order:literal) => {
         concat!(
             "SELECT payloads.key FROM executions
@@ -40,10 +42,10 @@ macro_rules! shared {
     };
 }
 
-// The payloads of a cue are made one after the other, and so are its executions: what the oldest of these has is the
-// oldest that is needed, and behind what the newest has nothing was ever used.
-const OLDEST_FIRST: &str = shared!("");
-const NEWEST_FIRST: &str = shared!("DESC");
+// Row keys of payloads and of executions grow with time. The payload of a cue's oldest execution is therefore the
+// oldest one in use, and no execution uses a payload newer than that of the newest execution.
+const OLDEST_FIRST: &str = shared_payloads!("");
+const NEWEST_FIRST: &str = shared_payloads!("DESC");
 
 const SUPERSEDED: &str = "SELECT key FROM payloads
     WHERE cue_key = ?1 AND is_single_use = 0 AND key < ?3 ORDER BY key LIMIT ?2 + 0";
@@ -52,17 +54,15 @@ const ALL: &str = "SELECT key FROM payloads WHERE cue_key = ?1 LIMIT ?2 + 0";
 
 const DELETE: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length(body)";
 
-/// Gives a cue a new payload, or none; the answer is its row. Earlier payloads stay for the executions that have them.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the payload of a cue, or removes it. Returns the row key of the new payload. Superseded payloads stay while
+/// executions use them.
 pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
     let payload_key = payload.map(|payload| insert(tx, cue_key, false, payload)).transpose()?;
-    if let Some(replaced) = of_cue(tx, cue_key)? {
-        match first_shared(tx, NEWEST_FIRST, cue_key)? {
-            SharedPayload::Payload(newest) if newest >= replaced => queue_for_retention(tx, cue_key)?,
+    if let Some(superseded) = current_payload_key(tx, cue_key)? {
+        match find_shared(tx, NEWEST_FIRST, cue_key)? {
+            SharedPayload::Found(newest) if newest >= superseded => queue_for_retention(tx, cue_key)?,
             SharedPayload::Unknown => queue_for_retention(tx, cue_key)?,
-            SharedPayload::Payload(_) | SharedPayload::None => drop(delete(tx, replaced)?),
+            SharedPayload::Found(_) | SharedPayload::None => drop(delete(tx, superseded)?),
         }
     }
     tx.prepare_cached("UPDATE cues SET payload_key = ?2 WHERE key = ?1")?
@@ -70,21 +70,20 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> R
     Ok(payload_key)
 }
 
-/// Stores a payload for one execution of a cue alone; the answer is its row.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a payload for a single execution of a cue. Returns its row key.
 pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
 
-/// The payload of an execution for another one that repeats it now: the cue's, where it still has that, or a copy.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn reuse_or_copy(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<i64>) -> Result<Option<i64>> {
+/// The payload for a replay of an execution with payload `payload_key`: the same one if it is still the cue's current
+/// payload, otherwise a single-use copy.
+pub fn reuse_or_copy(
+    tx: &WriteTx<'_>,
+    payload_key: Option<i64>,
+    current: Option<i64>,
+) -> Result<Option<i64>> {
     match payload_key {
-        Some(key) if payload_key != of_cue => {
+        Some(key) if payload_key != current => {
             tx.prepare_cached(COPY)?.execute([key])?;
             Ok(Some(tx.last_insert_rowid()))
         }
@@ -93,9 +92,6 @@ pub fn reuse_or_copy(tx: &WriteTx<'_>, payload_key: Option<i64>, of_cue: Option<
 }
 
 /// The payload in row `key`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
     let Some(key) = key else { return Ok(None) };
     let payload = read
@@ -105,62 +101,50 @@ pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
     Ok(payload.flatten())
 }
 
-/// Takes away a batch of the payloads that a cue had once and no execution has any more; tells whether none is left.
-/// Where the oldest executions do not show which are needed, all stay.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes a batch of superseded payloads that no execution of the cue uses. Returns `true` if none is left. If the
+/// oldest executions do not show which payloads are in use, it deletes none.
 pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
-    let needed = match first_shared(tx, OLDEST_FIRST, cue_key)? {
-        SharedPayload::Payload(oldest) => oldest,
-        SharedPayload::None => of_cue(tx, cue_key)?.unwrap_or(i64::MAX),
+    let oldest_in_use = match find_shared(tx, OLDEST_FIRST, cue_key)? {
+        SharedPayload::Found(oldest) => oldest,
+        SharedPayload::None => current_payload_key(tx, cue_key)?.unwrap_or(i64::MAX),
         SharedPayload::Unknown => return Ok(true),
     };
-    delete_found(tx, SUPERSEDED, [cue_key, BATCH, needed], |key| delete(tx, key))
+    delete_found(tx, SUPERSEDED, [cue_key, BATCH, oldest_in_use], |key| delete(tx, key))
 }
 
-/// Takes away a batch of the payloads of a cue that is gone; tells whether none is left.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes a batch of the payloads of a deleted cue. Returns `true` if none is left.
 pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     delete_found(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
 }
 
-/// Notes that the history of a cue may have grown over what is kept.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Queues a cue for the retention sweeper, because its history may exceed the retention limit.
 pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([cue_key])?;
     Ok(())
 }
 
-/// Takes a payload away; answers how many bytes it had.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes a payload. Returns its size in bytes.
 pub(in crate::store) fn delete(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     Ok(tx.prepare_cached(DELETE)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-/// Stores a payload as the text that deliveries send: to read and write it again takes sixteen times its size, in
-/// every delivery thread at once.
-fn insert(tx: &WriteTx<'_>, cue_key: i64, own: bool, payload: &Value) -> Result<i64> {
-    let word = |field| payload.get(field).and_then(Value::as_str);
+/// Inserts a payload as the text that deliveries send. Parsing and serialising it for each delivery would take sixteen
+/// times its size in memory, in every delivery thread at once.
+fn insert(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Value) -> Result<i64> {
+    let text = |field| payload.get(field).and_then(Value::as_str);
     tx.prepare_cached(INSERT)?.execute(params![
         cue_key,
-        own,
-        word("task"),
-        word("agent"),
+        is_single_use,
+        text("task"),
+        text("agent"),
         canonical(payload)
     ])?;
     Ok(tx.last_insert_rowid())
 }
 
-/// The payload that a cue has.
-fn of_cue(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
+/// The row key of the cue's current payload.
+fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     let payload = tx
         .prepare_cached("SELECT payload_key FROM cues WHERE key = ?1")?
         .query_row([cue_key], |row| row.get(0))
@@ -168,18 +152,18 @@ fn of_cue(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     Ok(payload.flatten())
 }
 
-/// The first payload of a cue's own that its executions have, in the order of `sql`.
-fn first_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPayload> {
-    let mut looked_at = 0;
+/// The first shared payload among the executions of a cue, in the order of `sql`.
+fn find_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPayload> {
+    let mut count = 0;
     let mut executions = tx.prepare_cached(sql)?;
-    let mut executions = executions.query([cue_key, LOOKED_AT])?;
+    let mut executions = executions.query([cue_key, MAX_EXECUTIONS_READ])?;
     while let Some(execution) = executions.next()? {
         if let Some(payload) = execution.get(0)? {
-            return Ok(SharedPayload::Payload(payload));
+            return Ok(SharedPayload::Found(payload));
         }
-        looked_at += 1;
+        count += 1;
     }
-    Ok(if looked_at < LOOKED_AT { SharedPayload::None } else { SharedPayload::Unknown })
+    Ok(if count < MAX_EXECUTIONS_READ { SharedPayload::None } else { SharedPayload::Unknown })
 }
 
 #[cfg(test)]
@@ -193,9 +177,9 @@ mod tests {
         assert_eq!(plan(ALL), [format!("{index} (cue_key=?)")]);
         assert_eq!(plan(SUPERSEDED), [format!("{index} (cue_key=? AND is_single_use=? AND key<?)")]);
         for sql in [OLDEST_FIRST, NEWEST_FIRST] {
-            let users = plan(sql);
-            assert_eq!(users[0], "SEARCH executions USING INDEX executions_by_cue (cue_key=?)");
-            assert!(users.iter().all(|step| step.starts_with("SEARCH")), "{users:?}");
+            let steps = plan(sql);
+            assert_eq!(steps[0], "SEARCH executions USING INDEX executions_by_cue (cue_key=?)");
+            assert!(steps.iter().all(|step| step.starts_with("SEARCH")), "{steps:?}");
         }
     }
 }

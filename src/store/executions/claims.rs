@@ -1,4 +1,4 @@
-//! Worker executions on their way: what can be claimed, who holds what until when, and which claims are lost.
+//! Claims of worker executions: the queue of claimable executions, leases, and expired claims.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -14,36 +14,34 @@ use crate::store::db::write_stats::WriteEvent;
 use crate::store::executions::{COLUMNS, read_execution, read_id};
 use crate::store::{ReadTx, WriteTx};
 
-/// Most bytes of payloads in one list: a hundred of the largest would be 100 MB. The list is then shorter.
-const PAYLOAD_BYTES: usize = 8 << 20;
+/// Bytes of payloads in one list. A hundred executions with the largest payload would take 100 MB; the list then has
+/// fewer entries.
+const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 
-/// What a worker asks for.
+/// Executions that a worker asks for; `None` matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimFilter {
-    /// Only executions whose `payload.task` is this.
+    /// Matches `payload.task`.
     pub task: Option<String>,
-    /// Only executions whose `payload.agent` is this.
+    /// Matches `payload.agent`.
     pub agent: Option<String>,
 }
 
-/// An execution that waits for a worker.
+/// An execution that a worker can claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimableExecution {
     pub id: ExecutionId,
     pub cue_id: String,
     pub cue_name: String,
     pub task: Option<String>,
-    /// The number that the attempt of whoever claims it will have.
+    /// The attempt number that a claim will get.
     pub attempt: u32,
     pub scheduled_for: Timestamp,
     pub payload: Option<Value>,
 }
 
-/// The user's executions that wait for a worker, oldest first, at most `limit` of those that fit the filter. A file
-/// that is held has nothing for workers.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's claimable executions that match the filter, oldest first, at most `limit`. Empty while the database is on
+/// hold.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -59,7 +57,7 @@ pub fn list(
     while let Some(row) = rows.next()? {
         let (next, payload_bytes) = read_claimable(row)?;
         bytes += payload_bytes;
-        if bytes > PAYLOAD_BYTES && !claimable.is_empty() {
+        if bytes > MAX_PAYLOAD_BYTES && !claimable.is_empty() {
             break;
         }
         claimable.push(next);
@@ -81,7 +79,8 @@ fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(ClaimableExecution, usize)
     Ok((claimable, bytes))
 }
 
-/// One text for each index: a task that may be null would make SQLite walk all of the user's executions.
+/// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all
+/// of the user's claimable executions.
 fn list_sql(filter: &ClaimFilter) -> &'static str {
     macro_rules! sql {
         ($task:literal) => {
@@ -100,16 +99,13 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
     if filter.task.is_some() { sql!("e.task = ?4") } else { sql!("?4 IS NULL") }
 }
 
-// With the cue, as in the list: what a removed one has left behind is not handed out.
+// Joins the cue, as the list does: executions of a deleted cue must not be claimed.
 const OLDEST: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.key LIMIT 1";
 const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
 
-/// The id of the user's oldest execution that waits for a worker, of those with this task where one is given.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The id of the user's oldest claimable execution, with this task if one is given.
 pub fn find_oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     let sql = if task.is_some() { OLDEST_OF_TASK } else { OLDEST };
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
@@ -121,10 +117,7 @@ const CLAIM: &str = "
            started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
-/// Gives an execution to a worker, if it still waits for one; tells whether it did.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Claims an execution for a worker. Returns `false` if it is no longer claimable.
 pub fn claim(
     tx: &WriteTx<'_>,
     key: i64,
@@ -139,53 +132,47 @@ pub fn claim(
     Ok(claimed == 1)
 }
 
-/// Extends the lease of an execution, if a worker still holds it; tells whether one did.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Renews the lease of an execution. Returns `false` if no worker holds it.
 pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
-    let extended = tx
+    let renewed = tx
         .prepare_cached(
             "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
         .execute(params![key, millis(lease_expires_at), millis(now)])?;
-    Ok(extended == 1)
+    Ok(renewed == 1)
 }
 
-/// An execution whose claim is lost.
+/// An execution whose claim has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredClaim {
-    /// The execution.
     pub execution: Execution,
-    /// How many attempts its cue allows.
+    /// The number of attempts that its cue allows.
     pub max_attempts: u32,
 }
 
-/// The claims that are lost at `now`, the longest overdue first, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The claims that have expired at `now`, earliest lease first, at most `limit`. A claim expires when its lease has
+/// ended and its worker has sent no heartbeat for some time (`claim_lost_at`).
 pub fn list_expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
-    let mut statement = read.prepare_cached(&lost_sql())?;
+    let mut statement = read.prepare_cached(&expired_sql())?;
     let mut rows = statement.query([millis(now)])?;
-    let mut lost = Vec::new();
-    // The limit counts what is lost: workers that overrun their leases and show life must not hide the others.
-    while lost.len() < limit
+    let mut expired = Vec::new();
+    // The limit counts expired claims only: workers that overrun their leases but send heartbeats must not hide others.
+    while expired.len() < limit
         && let Some(row) = rows.next()?
     {
         let lease_expires_at = instant(row, "lease_expires_at")?;
         if claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?) <= now {
-            lost.push(ExpiredClaim {
+            expired.push(ExpiredClaim {
                 execution: read_execution(row)?,
                 max_attempts: row.get("max_attempts")?,
             });
         }
     }
-    Ok(lost)
+    Ok(expired)
 }
 
-fn lost_sql() -> String {
+fn expired_sql() -> String {
     format!(
         "SELECT {COLUMNS}, c.max_attempts, w.last_heartbeat
            FROM executions e
@@ -196,7 +183,7 @@ fn lost_sql() -> String {
     )
 }
 
-const NEXT_LOST: &str = "
+const NEXT_EXPIRY: &str = "
     SELECT e.lease_expires_at, w.last_heartbeat
       FROM executions e
       JOIN cues c ON c.key = e.cue_key
@@ -204,30 +191,25 @@ const NEXT_LOST: &str = "
      WHERE e.lease_expires_at IS NOT NULL
      ORDER BY e.lease_expires_at";
 
-/// The earliest instant at which a claim is lost if its worker stays silent.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The earliest time at which a claim expires if its worker sends no further heartbeat.
 pub fn next_expiry(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let mut statement = read.prepare_cached(NEXT_LOST)?;
+    let mut statement = read.prepare_cached(NEXT_EXPIRY)?;
     let mut rows = statement.query([])?;
     let mut earliest: Option<Timestamp> = None;
     while let Some(row) = rows.next()? {
         let lease_expires_at = instant(row, "lease_expires_at")?;
-        // No claim is lost before its lease is over: later leases cannot come first.
+        // No claim expires before its lease ends, so the rest of the leases cannot be earlier.
         if earliest.is_some_and(|earliest| earliest <= lease_expires_at) {
             break;
         }
-        let lost_at = claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?);
-        earliest = Some(earliest.map_or(lost_at, |earliest| earliest.min(lost_at)));
+        let expires_at = claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?);
+        earliest = Some(earliest.map_or(expires_at, |earliest| earliest.min(expires_at)));
     }
     Ok(earliest)
 }
 
-/// Takes an execution from the worker that lost it: `pending` and ready for another one, or over as `failed`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Releases an execution whose claim has expired. `status` is `pending`, which makes it claimable again, or `failed`.
+/// Returns `false` if no worker holds it.
 pub fn release(
     tx: &WriteTx<'_>,
     key: i64,
@@ -235,7 +217,7 @@ pub fn release(
     reason: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    let taken = tx
+    let released = tx
         .prepare_cached(
             "UPDATE executions
                 SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), lease_expires_at = NULL,
@@ -244,9 +226,9 @@ pub fn release(
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
         .execute(params![key, status.as_str(), reason, millis(now)])?;
-    tx.tally().waiting(QueueName::Claim, i64::from(taken == 1 && status == ExecutionStatus::Pending));
-    tx.count(WriteEvent::LostClaim, u64::from(taken == 1));
-    Ok(taken == 1)
+    tx.tally().waiting(QueueName::Claim, i64::from(released == 1 && status == ExecutionStatus::Pending));
+    tx.count(WriteEvent::LostClaim, u64::from(released == 1));
+    Ok(released == 1)
 }
 
 #[cfg(test)]
@@ -267,8 +249,8 @@ mod tests {
             (OLDEST.to_owned(), "executions_to_claim (user_key=?)"),
             (OLDEST_OF_TASK.to_owned(), by_task),
             (CLAIM.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
-            (lost_sql(), "executions_leased (lease_expires_at<?)"),
-            (NEXT_LOST.to_owned(), "executions_leased (lease_expires_at>?)"),
+            (expired_sql(), "executions_leased (lease_expires_at<?)"),
+            (NEXT_EXPIRY.to_owned(), "executions_leased (lease_expires_at>?)"),
         ] {
             let plan = plan(&sql);
             assert!(plan[0].starts_with("SEARCH ") && plan[0].ends_with(index), "{sql}: {plan:?}");

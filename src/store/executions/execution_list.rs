@@ -1,7 +1,7 @@
-//! The executions of a user as a list with filters, newest first.
+//! The filtered lists of executions, newest first.
 //!
-//! A page is found in two steps: the keys, along an index that holds them in order, from whichever end is nearer; then
-//! the rows of the page. So the last page of a million costs what the first one does, and neither reads other rows.
+//! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
+//! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
@@ -13,8 +13,8 @@ use crate::store::executions::{ExecutionDetails, find_by_key};
 use crate::store::maintenance::cue_deletion;
 use crate::store::{ReadTx, cues};
 
-/// Most bytes of the texts in one page: a hundred executions may hold 50 MB. The page is then shorter.
-const PAGE_BYTES: i64 = 8 << 20;
+/// Bytes of texts in one page. A hundred executions may hold 50 MB; the page then has fewer entries.
+const MAX_PAGE_BYTES: i64 = 8 << 20;
 
 const TEXT_BYTES: &str =
     "SELECT coalesce(octet_length(e.response_body), 0) + coalesce(octet_length(e.error_message), 0)
@@ -23,21 +23,18 @@ const TEXT_BYTES: &str =
         + coalesce(octet_length(o.reason), 0)
    FROM executions e LEFT JOIN outcomes o ON o.execution_key = e.key WHERE e.key = ?1";
 
-/// Which executions a list shows; what is `None` or empty filters nothing.
+/// Filter of a list. A field that is `None` or empty matches all executions.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionFilter {
     pub cue_id: Option<String>,
-    /// Any of these.
+    /// Matches any of these.
     pub statuses: Vec<ExecutionStatus>,
     pub outcome_state: Option<OutcomeState>,
     pub worker_id: Option<String>,
     pub triggered_by: Option<Trigger>,
 }
 
-/// One page of the user's executions that fit the filter, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
+/// A page of the user's executions that match the filter, newest first, and the total number of matches.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -52,41 +49,38 @@ pub fn list(
             found => found,
         },
     };
-    let is_removing = cue_deletion::any_of(read, user_key)?;
-    let filter = ResolvedFilter { user_key, cue_key, is_removing, filter };
+    let has_deleted_cues = cue_deletion::any_of(read, user_key)?;
+    let filter = ResolvedFilter { user_key, cue_key, has_deleted_cues, filter };
     let mut total = 0;
-    for walk in filter.parts() {
-        total += walk.count(read)?;
+    for scan in filter.disjoint_scans() {
+        total += scan.count(read)?;
     }
-    let page = filter.walk().page(read, total, limit, offset)?;
-    Ok((rows(read, &page)?, total))
+    let page = filter.ordered_scan().page(read, total, limit, offset)?;
+    Ok((read_rows(read, &page)?, total))
 }
 
-/// One page of the executions of a cue (which was found for its owner), newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
+/// A page of a cue's executions, newest first, and their total number. The caller checks that the cue is the user's.
 pub fn list_by_cue(
     read: &ReadTx<'_>,
     cue_key: i64,
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
-    let mut walk = IndexScan::along("executions_by_cue");
-    walk.with("e.cue_key = ?", cue_key);
-    let total = walk.count(read)?;
-    let page = walk.page(read, total, limit, offset)?;
-    Ok((rows(read, &page)?, total))
+    let mut scan = IndexScan::new("executions_by_cue");
+    scan.filter("e.cue_key = ?", cue_key);
+    let total = scan.count(read)?;
+    let page = scan.page(read, total, limit, offset)?;
+    Ok((read_rows(read, &page)?, total))
 }
 
-/// The rows of a page, fewer where they are very large.
-fn rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
+/// The rows of a page, fewer if they exceed [`MAX_PAGE_BYTES`].
+fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for key in keys {
         let size =
             read.prepare_cached(TEXT_BYTES)?.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
         bytes += size.unwrap_or(0);
-        if bytes > PAGE_BYTES && !rows.is_empty() {
+        if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
             break;
         }
         rows.extend(find_by_key(read, *key)?);
@@ -94,7 +88,7 @@ fn rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     Ok(rows)
 }
 
-/// Executions in the order of an index, and the conditions that hold for them, made of fixed text only.
+/// A query along one index. Its conditions are fixed texts; `values` holds their parameters.
 struct IndexScan {
     index: &'static str,
     conditions: Vec<String>,
@@ -102,18 +96,18 @@ struct IndexScan {
 }
 
 impl IndexScan {
-    fn along(index: &'static str) -> Self {
+    fn new(index: &'static str) -> Self {
         Self { index, conditions: Vec::new(), values: Vec::new() }
     }
 
-    fn with(&mut self, condition: &str, value: impl Into<Value>) {
+    fn filter(&mut self, condition: &str, value: impl Into<Value>) {
         self.conditions.push(condition.to_owned());
         self.values.push(value.into());
     }
 
-    fn sql(&self, what: &str) -> String {
+    fn sql(&self, columns: &str) -> String {
         let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
-        format!("SELECT {what} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
+        format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
     }
 
     fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
@@ -121,7 +115,7 @@ impl IndexScan {
         Ok(count.query_row(params_from_iter(&self.values), |row| row.get(0))?)
     }
 
-    /// The keys of a page of `total`, newest first.
+    /// The row keys of a page, newest first. `total` is the number of all matches.
     fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
         let limit = i64::from(limit).min(total - offset);
@@ -142,75 +136,77 @@ impl IndexScan {
     }
 }
 
-/// Those that are not over: the partial indexes of the queue hold them, and nothing else. What waits for a worker may be
-/// many, and is the user's own; the others are of all users, on their way.
-const OPEN: &str = "e.key IN (SELECT key FROM executions WHERE queue_name = 'claim' AND user_key = ?
+/// Unfinished executions. The partial indexes of the queues hold exactly these. Claimable executions may be many, so
+/// they are limited to the user's; executions stay in the other queues for a short time, so these are read for all
+/// users.
+const UNFINISHED: &str = "e.key IN (SELECT key FROM executions WHERE queue_name = 'claim' AND user_key = ?
     UNION ALL SELECT key FROM executions WHERE queue_name = 'send'
     UNION ALL SELECT key FROM executions WHERE queue_name = 'waiting'
     UNION ALL SELECT key FROM executions WHERE status = 'delivering')";
 
-/// A filter for a user, whose cue has been looked up.
+/// A filter with the row keys of its user and cue.
 struct ResolvedFilter<'a> {
     user_key: i64,
     cue_key: Option<i64>,
-    /// Whether a cue of the user is gone whose executions are still there.
-    is_removing: bool,
+    /// Whether the user has a deleted cue whose executions are not all deleted yet.
+    has_deleted_cues: bool,
     filter: &'a ExecutionFilter,
 }
 
 impl ResolvedFilter<'_> {
-    /// All that fit, in order.
-    fn walk(&self) -> IndexScan {
-        let mut parts = self.parts();
-        match parts.pop() {
-            Some(part) if parts.is_empty() => part,
-            // Ended ones and others: nearly all, then.
+    /// One scan over all matches, in order.
+    fn ordered_scan(&self) -> IndexScan {
+        let mut scans = self.disjoint_scans();
+        match scans.pop() {
+            Some(scan) if scans.is_empty() => scan,
+            // Finished and unfinished executions together are nearly all, so the index of the user is the right one.
             _ => {
-                let mut all = IndexScan::along("executions_by_user");
-                all.with("e.user_key = ?", self.user_key);
-                self.narrow(&mut all);
+                let mut all = IndexScan::new("executions_by_user");
+                all.filter("e.user_key = ?", self.user_key);
+                self.apply_filters(&mut all);
                 all
             }
         }
     }
 
-    /// All that fit, as parts that have nothing in common, each of which is quick to count.
-    fn parts(&self) -> Vec<IndexScan> {
-        let (index, user_key, statuses) = (self.narrowest_index(), self.user_key, &self.filter.statuses);
+    /// Scans that together yield every match exactly once, each of them quick to count.
+    fn disjoint_scans(&self) -> Vec<IndexScan> {
+        let (index, user_key, statuses) = (self.best_index(), self.user_key, &self.filter.statuses);
         if index != "executions_by_user" || statuses.is_empty() {
-            let mut walk = IndexScan::along(index);
+            let mut scan = IndexScan::new(index);
             match self.cue_key {
-                // It is the user's: the index need not be left to see that.
-                Some(cue_key) => walk.with("e.cue_key = ?", cue_key),
-                None => walk.with("e.user_key = ?", user_key),
+                // The cue is the user's, so the query need not read the row to check the user.
+                Some(cue_key) => scan.filter("e.cue_key = ?", cue_key),
+                None => scan.filter("e.user_key = ?", user_key),
             }
-            self.narrow(&mut walk);
-            return vec![walk];
+            self.apply_filters(&mut scan);
+            return vec![scan];
         }
-        let (over, open): (Vec<ExecutionStatus>, Vec<ExecutionStatus>) =
+        let (finished, unfinished): (Vec<ExecutionStatus>, Vec<ExecutionStatus>) =
             statuses.iter().partition(|status| status.is_over());
-        let mut parts = Vec::new();
-        for status in over {
-            let mut walk = IndexScan::along("executions_finished");
-            walk.with("e.user_key = ?", user_key);
-            // A literal: only so is it known to be in the partial index.
-            walk.conditions.push(format!("e.status = '{}'", status.as_str()));
-            walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
-            parts.push(walk);
+        let mut scans = Vec::new();
+        for status in finished {
+            let mut scan = IndexScan::new("executions_finished");
+            scan.filter("e.user_key = ?", user_key);
+            // A literal, because SQLite uses the partial index only then.
+            scan.conditions.push(format!("e.status = '{}'", status.as_str()));
+            scan.conditions.extend(self.trigger_condition().into_iter().chain(self.cue_exists_condition()));
+            scans.push(scan);
         }
-        if !open.is_empty() {
-            let mut walk = IndexScan::along("");
-            walk.with("e.user_key = ?", user_key);
-            walk.with(OPEN, user_key);
-            walk.conditions.push(is_one_of(&open));
-            walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
-            parts.push(walk);
+        if !unfinished.is_empty() {
+            let mut scan = IndexScan::new("");
+            scan.filter("e.user_key = ?", user_key);
+            scan.filter(UNFINISHED, user_key);
+            scan.conditions.push(status_condition(&unfinished));
+            scan.conditions.extend(self.trigger_condition().into_iter().chain(self.cue_exists_condition()));
+            scans.push(scan);
         }
-        parts
+        scans
     }
 
-    /// The index whose entries are fewest for what is asked. One that says nothing of the status is walked to its end.
-    fn narrowest_index(&self) -> &'static str {
+    /// The index with the fewest entries for the filter. None of these indexes holds the status, so a filter by status
+    /// is checked on the row of every entry.
+    fn best_index(&self) -> &'static str {
         match self.filter {
             ExecutionFilter { cue_id: Some(_), .. } => "executions_by_cue",
             ExecutionFilter { worker_id: Some(_), .. } => "executions_by_worker",
@@ -222,32 +218,32 @@ impl ResolvedFilter<'_> {
         }
     }
 
-    /// Adds the conditions of the filter but for the cue.
-    fn narrow(&self, walk: &mut IndexScan) {
+    /// Adds the conditions of the filter, except that of the cue.
+    fn apply_filters(&self, scan: &mut IndexScan) {
         if let Some(worker_id) = &self.filter.worker_id {
-            walk.with("e.claimed_by_worker = ?", worker_id.clone());
+            scan.filter("e.claimed_by_worker = ?", worker_id.clone());
         }
         if let Some(state) = self.filter.outcome_state {
-            walk.with("e.outcome_state = ?", state.as_str().to_owned());
+            scan.filter("e.outcome_state = ?", state.as_str().to_owned());
         }
-        walk.conditions.extend(self.trigger().into_iter().chain(self.is_there()));
+        scan.conditions.extend(self.trigger_condition().into_iter().chain(self.cue_exists_condition()));
         if !self.filter.statuses.is_empty() {
-            walk.conditions.push(is_one_of(&self.filter.statuses));
+            scan.conditions.push(status_condition(&self.filter.statuses));
         }
     }
 
-    fn is_there(&self) -> Option<String> {
-        self.is_removing.then(|| "e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned())
+    fn cue_exists_condition(&self) -> Option<String> {
+        self.has_deleted_cues.then(|| "e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned())
     }
 
-    fn trigger(&self) -> Option<String> {
+    fn trigger_condition(&self) -> Option<String> {
         self.filter.triggered_by.map(|trigger| format!("e.triggered_by = '{}'", trigger.as_str()))
     }
 }
 
-fn is_one_of(statuses: &[ExecutionStatus]) -> String {
-    let words: Vec<String> = statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
-    format!("e.status IN ({})", words.join(", "))
+fn status_condition(statuses: &[ExecutionStatus]) -> String {
+    let statuses: Vec<String> = statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
+    format!("e.status IN ({})", statuses.join(", "))
 }
 
 #[cfg(test)]
@@ -256,28 +252,29 @@ mod tests {
     use crate::store::test_support::memory_database;
 
     #[test]
-    fn every_filter_walks_an_index_and_sorts_nothing() {
-        let file = memory_database();
-        let plan = |walk: &IndexScan| -> Vec<String> {
-            let sql = walk.sql("e.key");
-            let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();
-            let steps = explain.query_map(params_from_iter(&walk.values), |row| row.get("detail")).unwrap();
+    fn every_filter_uses_an_index_and_never_sorts() {
+        let database = memory_database();
+        let plan = |scan: &IndexScan| -> Vec<String> {
+            let sql = scan.sql("e.key");
+            let mut explain =
+                database.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();
+            let steps = explain.query_map(params_from_iter(&scan.values), |row| row.get("detail")).unwrap();
             steps.map(rusqlite::Result::unwrap).collect()
         };
-        let is = |filter: ExecutionFilter, step: &str| {
-            let narrowed = ResolvedFilter {
+        let assert_plan = |filter: ExecutionFilter, step: &str| {
+            let resolved = ResolvedFilter {
                 user_key: 1,
                 cue_key: filter.cue_id.as_ref().map(|_| 7),
-                is_removing: false,
+                has_deleted_cues: false,
                 filter: &filter,
             };
-            let steps = plan(&narrowed.walk());
+            let steps = plan(&resolved.ordered_scan());
             assert!(
                 steps[0].starts_with("SEARCH e USING") && steps[0].contains(step),
                 "{filter:?}: {steps:?}"
             );
             assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?}: {steps:?}");
-            // Of what waits and what is under way, which partial indexes hold and nothing else.
+            // Only the partial indexes of the queues may be scanned.
             let queue = ["to_send", "to_claim", "waiting", "in_flight"];
             let queue = queue.map(|index| format!("SCAN executions USING COVERING INDEX executions_{index}"));
             let scans = steps.iter().filter(|step| step.starts_with("SCAN"));
@@ -286,29 +283,32 @@ mod tests {
         let all = ExecutionFilter::default;
         let (failed, pending) =
             (vec![ExecutionStatus::Failed], vec![ExecutionStatus::Pending, ExecutionStatus::Retrying]);
-        is(all(), "executions_by_user (user_key=?)");
-        is(ExecutionFilter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)");
-        is(
+        assert_plan(all(), "executions_by_user (user_key=?)");
+        assert_plan(
+            ExecutionFilter { cue_id: Some("c".to_owned()), ..all() },
+            "executions_by_cue (cue_key=?)",
+        );
+        assert_plan(
             ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
             "executions_by_worker (user_key=? AND claimed_by_worker=?)",
         );
-        is(
+        assert_plan(
             ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
             "executions_by_outcome (user_key=? AND outcome_state=?)",
         );
-        is(
+        assert_plan(
             ExecutionFilter { triggered_by: Some(Trigger::Replay), ..all() },
             "executions_by_trigger (user_key=? AND triggered_by=?)",
         );
-        is(
+        assert_plan(
             ExecutionFilter { statuses: failed.clone(), ..all() },
             "executions_finished (user_key=? AND status=?)",
         );
-        is(
+        assert_plan(
             ExecutionFilter { statuses: pending.clone(), ..all() },
             "executions_by_user (user_key=? AND key=?)",
         );
-        is(
+        assert_plan(
             ExecutionFilter { statuses: [failed, pending].concat(), ..all() },
             "executions_by_user (user_key=?)",
         );

@@ -1,5 +1,5 @@
-//! Executions: the queue and the history in one table. Deliveries are taken and recorded in `queue`, claims and
-//! leases are in `claims`, reports in `outcomes`.
+//! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries, `claims` holds
+//! the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered lists.
 
 pub mod claims;
 pub mod delivery_queue;
@@ -19,47 +19,37 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
-/// An execution as callers see it.
+/// An execution with its outcome and the columns of its cue that the API shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionDetails {
-    /// Its own row.
     pub execution: Execution,
-    /// The id of its cue.
     pub cue_id: String,
-    /// The name of its cue.
     pub cue_name: String,
-    /// Who or what verifies the successes of its cue.
+    /// How successes of its cue are verified.
     pub verification: VerificationMode,
-    /// What was reported of it.
     pub outcome: Option<Outcome>,
 }
 
-/// What [`read_execution`] reads, of a table named `e`.
+/// The columns that [`read_execution`] reads, from executions `e`.
 pub(super) const COLUMNS: &str =
     "e.key, e.id, e.cue_key, e.user_key, e.transport = 'worker' AS is_worker, e.status,
     e.due_at, e.scheduled_for, e.triggered_by, e.payload_key, e.task, e.agent, e.attempts, e.started_at,
     e.last_attempt_at, e.delivered_at, e.http_status, e.error_message, e.response_body, e.claimed_by_worker,
     e.claimed_at, e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
 
-/// Stores a run, ready at once or waiting for its instant, and answers its row.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts an execution, which is ready at once or waits until `scheduled_for`. Returns its row key.
 pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
-    let waits = new.scheduled_for > new.now;
-    let queue = match (waits, new.is_worker) {
+    let is_waiting = new.scheduled_for > new.now;
+    let queue_name = match (is_waiting, new.is_worker) {
         (true, _) => "waiting",
         (false, true) => "claim",
         (false, false) => "send",
     };
     tx.count(WriteEvent::Made(new.triggered_by), 1);
-    insert_row(tx, new, ExecutionStatus::Pending, Some(queue), None)
+    insert_row(tx, new, ExecutionStatus::Pending, Some(queue_name), None)
 }
 
-/// Stores a run that is over before it began, for `reason`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts an execution that failed before its first attempt, because of `reason`. Returns its row key.
 pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
     insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
 }
@@ -68,10 +58,10 @@ fn insert_row(
     tx: &WriteTx<'_>,
     new: &NewExecution,
     status: ExecutionStatus,
-    queue: Option<&str>,
+    queue_name: Option<&str>,
     error_message: Option<&str>,
 ) -> Result<i64> {
-    let due = (queue == Some("waiting")).then(|| millis(new.scheduled_for));
+    let due_at = (queue_name == Some("waiting")).then(|| millis(new.scheduled_for));
     tx.prepare_cached(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
@@ -84,8 +74,8 @@ fn insert_row(
         new.user_key,
         if new.is_worker { "worker" } else { "webhook" },
         status.as_str(),
-        queue,
-        due,
+        queue_name,
+        due_at,
         new.destination,
         new.task,
         new.agent,
@@ -95,45 +85,39 @@ fn insert_row(
         error_message,
         millis(new.now),
     ])?;
-    match queue {
+    match queue_name {
         Some("send") => tx.tally().waiting(QueueName::Send, 1),
         Some("claim") => tx.tally().waiting(QueueName::Claim, 1),
-        // What waits for the instant of a later `fire` is no retry.
+        // An execution that waits for its `send_at` is not a retry, and the backlog does not count it.
         _ => {}
     }
     Ok(tx.last_insert_rowid())
 }
 
 /// The user's execution with this id.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.user_key = ?1 AND e.id = ?2");
-    Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], listed).optional()?)
+    Ok(read.prepare_cached(&sql)?.query_row(params![user_key, id.bytes()], read_details).optional()?)
 }
 
-/// The execution in this row.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The execution in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     let sql = select("WHERE e.key = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row([key], listed).optional()?)
+    Ok(read.prepare_cached(&sql)?.query_row([key], read_details).optional()?)
 }
 
-fn select(which: &str) -> String {
+fn select(filter: &str) -> String {
     format!(
         "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.verification,
                 o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at, o.valid, o.reason, o.verified_at
            FROM executions e
            JOIN cues c ON c.key = e.cue_key
            LEFT JOIN outcomes o ON o.execution_key = e.key
-          {which}"
+          {filter}"
     )
 }
 
-fn listed(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
+fn read_details(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
     Ok(ExecutionDetails {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,
@@ -143,13 +127,10 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
     })
 }
 
-/// The execution in the columns of a row.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
+/// Reads an execution from a row with [`COLUMNS`].
 pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     let status = word(row, "status", ExecutionStatus::parse)?;
-    let due = maybe_instant(row, "due_at")?;
+    let due_at = maybe_instant(row, "due_at")?;
     Ok(Execution {
         key: row.get("key")?,
         id: read_id(row)?,
@@ -166,8 +147,8 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         started_at: maybe_instant(row, "started_at")?,
         last_attempt_at: maybe_instant(row, "last_attempt_at")?,
         delivered_at: maybe_instant(row, "delivered_at")?,
-        // A pending execution waits too, for the instant of a later `fire`: that is no retry.
-        next_retry: due.filter(|_| status == ExecutionStatus::Retrying),
+        // A pending execution may also wait, for its `send_at`. That is not a retry.
+        next_retry: due_at.filter(|_| status == ExecutionStatus::Retrying),
         http_status: row.get("http_status")?,
         error_message: row.get("error_message")?,
         response_body: row.get("response_body")?,
@@ -180,10 +161,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     })
 }
 
-/// The execution id in column `id`.
-///
-/// # Errors
-/// When it has not 16 bytes.
+/// Reads the execution id in column `id`.
 pub fn read_id(row: &Row<'_>) -> rusqlite::Result<ExecutionId> {
     Ok(ExecutionId::from_bytes(row.get("id")?))
 }

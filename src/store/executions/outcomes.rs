@@ -1,4 +1,4 @@
-//! Reports: at most one per execution, what verification adds to it, and what both do to the execution's row.
+//! Reported outcomes: at most one per execution, with the evidence and the verdict that verification adds.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
@@ -13,10 +13,7 @@ use crate::store::WriteTx;
 use crate::store::db::columns::{broken, instant, maybe_instant, maybe_json, millis};
 use crate::store::db::counters::QueueName;
 
-/// Stores the outcome of an execution, unless it has one already; tells whether it was stored.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts the outcome of an execution. Returns `false` if it has one already.
 pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
     let stored = tx
         .prepare_cached(
@@ -36,22 +33,19 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
     Ok(stored == 1)
 }
 
-/// Ends a worker execution with its outcome, wherever it stands: nobody claims it or holds it any more. It counts
-/// as delivered when its success is reported.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Completes a worker execution with its outcome, in any state: removes it from the queue and ends its lease. A success
+/// also sets `delivered_at`.
 pub fn complete_execution(
     tx: &WriteTx<'_>,
     execution_key: i64,
     status: ExecutionStatus,
     outcome: &Outcome,
 ) -> Result<()> {
-    // It may have been reported by a worker that had lost it, while it waited for another one.
-    let waits = tx
+    // A worker whose claim has expired may still report, while the execution waits for another worker.
+    let is_queued = tx
         .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'")?
         .exists([execution_key])?;
-    tx.tally().waiting(QueueName::Claim, -i64::from(waits));
+    tx.tally().waiting(QueueName::Claim, -i64::from(is_queued));
     tx.prepare_cached(
         "UPDATE executions
             SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = NULL,
@@ -67,20 +61,14 @@ pub fn complete_execution(
     Ok(())
 }
 
-/// Notes on the row of an execution where its outcome stands.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the state of an outcome on the row of its execution.
 pub fn set_state(tx: &WriteTx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
     tx.prepare_cached("UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1")?
         .execute(params![execution_key, state.as_str(), millis(now)])?;
     Ok(())
 }
 
-/// Stores what may have been added to an outcome after its report: evidence and a verdict.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Updates the parts of an outcome that may be added after its report: evidence and verdict.
 pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
     let verdict = outcome.verdict.as_ref();
     tx.prepare_cached(
@@ -96,10 +84,7 @@ pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<(
     Ok(())
 }
 
-/// The outcome in the columns of a row, or none where `recorded_at` is null.
-///
-/// # Errors
-/// When the columns hold what this program never writes.
+/// Reads an outcome from a row; `None` if `recorded_at` is null.
 pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
     if row.get::<_, Option<i64>>("recorded_at")?.is_none() {
         return Ok(None);
@@ -123,6 +108,6 @@ fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String
     match maybe_json(row, name)? {
         None => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
-        Some(_) => Err(broken(&format!("{name} holds JSON that is not an object"))),
+        Some(_) => Err(broken(&format!("column {name} holds JSON that is not an object"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Workers that have announced themselves by heartbeat.
+//! Workers, registered by their first heartbeat.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
@@ -8,13 +8,11 @@ use crate::error::Result;
 use crate::store::db::columns::{broken, instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
-/// Most workers in one list.
+/// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
+/// the latest heartbeats.
 const MAX_LISTED: u32 = 1_000;
 
-/// Notes a heartbeat: registers the worker, or refreshes it.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records a heartbeat. Registers the worker if it is new.
 pub fn record_heartbeat(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -37,10 +35,7 @@ pub fn record_heartbeat(
     Ok(())
 }
 
-/// The user's workers, the one heard of last first, at most a thousand.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The user's workers, latest heartbeat first, at most a thousand.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
     Ok(read
         .prepare_cached(
@@ -51,10 +46,7 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Worker>> {
         .collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
-/// Forgets a worker; tells whether there was one.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Deletes a worker. Returns `false` if there is none with this id.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
     let deleted = tx
         .prepare_cached("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2")?

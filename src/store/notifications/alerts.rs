@@ -1,4 +1,4 @@
-//! Alerts: stored, looked up and listed. When one is raised is decided in `lifecycle::alerts`.
+//! Alerts: inserted, searched and listed. `lifecycle::alerts` decides when to raise one.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -9,9 +9,8 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, json, millis, word};
 use crate::store::{ReadTx, WriteTx};
 
-/// Whom and what an alert is about.
+/// The user, cue and execution that an alert is about.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct AlertSubject {
     pub user_key: i64,
     pub cue_key: i64,
@@ -21,18 +20,16 @@ pub struct AlertSubject {
     pub alert_webhook_url: Option<String>,
 }
 
-/// Which alerts a list shows; what is `None` filters nothing.
+/// Filter of a list. A field that is `None` matches all alerts.
 #[derive(Debug, Clone, Default)]
 pub struct AlertFilter {
-    /// Only those of this type.
     pub alert_type: Option<AlertType>,
-    /// Only those about the cue with this id.
     pub cue_id: Option<String>,
-    /// Only those raised at this instant or later.
+    /// Matches alerts raised at this time or later.
     pub since: Option<Timestamp>,
 }
 
-/// What [`read_subject`] reads, of executions `e`, cues `c` and users `u`.
+/// The columns that [`read_subject`] reads, from executions `e`, cues `c` and users `u`.
 macro_rules! subject_columns {
     () => {
         "e.id AS execution_id, e.user_key, e.cue_key, c.id AS cue_id, c.name AS cue_name, u.alert_webhook_url"
@@ -47,13 +44,13 @@ const SUBJECT: &str = concat!(
       JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
      WHERE e.key = ?1"
 );
-const STANDS: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const EXISTS_SINCE: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
 const INSERT: &str =
     "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const FORGET: &str = "DELETE FROM alerts WHERE key IN (
+const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
     SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
-// No user has more than are kept: the filters look at those, newest first, and need no index of their own.
+// A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
 const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a.message, a.metadata, a.created_at
    FROM alerts a JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
@@ -61,7 +58,7 @@ const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a
 const COUNT: &str = "SELECT count(*) FROM alerts a JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
-/// The subject of alerts about the execution in this row; none if its user is disabled.
+/// The subject of alerts about the execution in this row; `None` if its user is disabled.
 pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
     Ok(read.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?)
 }
@@ -73,10 +70,10 @@ pub fn exists_since(
     alert_type: AlertType,
     since: Timestamp,
 ) -> Result<bool> {
-    Ok(read.prepare_cached(STANDS)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
+    Ok(read.prepare_cached(EXISTS_SINCE)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
 }
 
-/// Stores an alert about `subject`.
+/// Inserts an alert about `subject`.
 pub fn insert(tx: &WriteTx<'_>, subject: &AlertSubject, alert: &Alert) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
         alert.id,
@@ -91,16 +88,13 @@ pub fn insert(tx: &WriteTx<'_>, subject: &AlertSubject, alert: &Alert) -> Result
     Ok(())
 }
 
-/// Deletes the user's alerts except for the newest `kept`.
+/// Deletes all alerts of the user except the newest `kept`.
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
-    tx.prepare_cached(FORGET)?.execute(params![user_key, kept])?;
+    tx.prepare_cached(DELETE_SURPLUS)?.execute(params![user_key, kept])?;
     Ok(())
 }
 
-/// One page of the user's alerts that fit the filter, newest first, and how many there are in all.
-///
-/// # Errors
-/// When the file cannot be read.
+/// A page of the user's alerts that match the filter, newest first, and the total number of matches.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -113,7 +107,7 @@ pub fn list(
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     let page = read
         .prepare_cached(LIST)?
-        .query_map(params![user_key, since, alert_type, filter.cue_id, limit, offset], read_raised)?
+        .query_map(params![user_key, since, alert_type, filter.cue_id, limit, offset], read_alert)?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let total = read
         .prepare_cached(COUNT)?
@@ -121,7 +115,7 @@ pub fn list(
     Ok((page, total))
 }
 
-/// The subject in the columns of a row.
+/// Reads a subject from a row with `subject_columns`.
 pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<AlertSubject> {
     Ok(AlertSubject {
         user_key: row.get("user_key")?,
@@ -133,7 +127,7 @@ pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<AlertSub
     })
 }
 
-fn read_raised(row: &Row<'_>) -> rusqlite::Result<Alert> {
+fn read_alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
     Ok(Alert {
         id: row.get("id")?,
         alert_type: word(row, "alert_type", AlertType::parse)?,
@@ -154,20 +148,20 @@ mod tests {
     fn every_query_uses_its_index_and_none_sorts() {
         let newest = "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=?)";
         let since = "SEARCH a USING INDEX alerts_by_user (user_key=? AND created_at>?)";
-        for (sql, wanted) in [
+        for (sql, expected) in [
             (SUBJECT, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
             (
-                STANDS,
+                EXISTS_SINCE,
                 "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
             ),
-            (FORGET, newest),
+            (DELETE_SURPLUS, newest),
             (LIST, since),
             (COUNT, since),
         ] {
             let steps = plan(sql);
-            assert!(steps.iter().any(|step| step == wanted), "{sql}: {steps:?}");
-            let odd = |step: &&String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
-            assert_eq!(steps.iter().find(odd), None, "{sql}");
+            assert!(steps.iter().any(|step| step == expected), "{sql}: {steps:?}");
+            let unwanted = |step: &&String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
+            assert_eq!(steps.iter().find(unwanted), None, "{sql}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Notifications of failures that wait to be sent, and alerts.
+//! Notifications of failures, alerts, and the outbox from which they are sent.
 
 pub mod alerts;
 pub mod on_failure;

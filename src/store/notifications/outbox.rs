@@ -1,5 +1,6 @@
-//! The outbox: notices of failures that are still to be told. Stored with what they tell of, told by the engine's
-//! `escalation`; a notice that is under way stays ready in the file, so that a crash tells it again.
+//! The outbox: notifications to be sent. A notification is inserted in the transaction of the event that it reports,
+//! and the engine's `notifications` send it. It stays ready in the database while it is being sent, so that it is sent
+//! again after a crash.
 
 use std::collections::HashSet;
 
@@ -13,37 +14,33 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// A notice that is being stored.
+/// A notification to insert.
 #[derive(Debug, Clone)]
 pub struct NewNotification {
-    /// Its id, from `domain::notification`.
+    /// The id, computed by `domain::notification`.
     pub id: String,
-    /// The row of the user who is told.
     pub user_key: i64,
-    /// In what form.
     pub kind: NotificationKind,
-    /// Where a POST goes; none for a mail.
+    /// The URL to POST to; `None` for a mail.
     pub url: Option<String>,
-    /// What it says, as JSON.
+    /// The content, as JSON.
     pub body: String,
 }
 
-/// A notice that is ready to be told. It holds secrets: never to be logged.
+/// A notification that is ready to be sent. It contains secrets and must not be logged.
 #[derive(Clone)]
 pub struct Notification {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub kind: NotificationKind,
-    /// None for a mail.
+    /// `None` for a mail.
     pub url: Option<String>,
-    /// Fairness key of the POST's destination.
+    /// Fairness key of the host and port; `None` for a mail.
     pub destination: Option<i64>,
     pub body: String,
-    /// Attempts that have ended.
+    /// The number of attempts that have ended.
     pub attempts: u32,
     pub created_at: Timestamp,
-    /// The user's id.
     pub user_id: String,
     pub email: String,
     pub disabled_at: Option<Timestamp>,
@@ -56,22 +53,22 @@ pub struct Notification {
 const INSERT: &str =
     "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
-// Ends at the last that is allowed.
-const WAITING_POSTS: &str =
+// Stops counting at the limit.
+const COUNT_WAITING: &str =
     "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
-const DROP: &str = "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
+const INCREMENT_DROPPED: &str = "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
     ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
 const END_BACKLOG: &str = "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
 const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
-const NEXT_WAITING: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
     WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
-const ANY_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL)";
+const HAS_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL)";
 const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
     WHERE due_at IS NULL AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
-const OLDEST_OF_DESTINATION: &str =
+const READY_POSTS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
-const OLDEST_MAILS: &str =
+const READY_MAILS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 const FIND: &str =
     "SELECT outbox.key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
@@ -79,12 +76,9 @@ const FIND: &str =
         previous_webhook_secret_expires_at, alert_webhook_secret
    FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
-const PUT_OFF: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
+const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
-/// Stores a notice, to be told at once.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Inserts a notification, to be sent at once.
 pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
         new.id,
@@ -99,69 +93,54 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
     Ok(())
 }
 
-/// The earliest instant at which a notice is to be tried again.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The earliest time at which a notification is due for another attempt.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let due: Option<i64> = read.prepare_cached(NEXT_WAITING)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(due.map(read_instant).transpose()?)
+    let due_at: Option<i64> = read.prepare_cached(NEXT_DUE)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(due_at.map(read_instant).transpose()?)
 }
 
-/// Makes notices ready that are due again at `now`, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Makes notifications ready that are due at `now`, at most `limit`.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.prepare_cached(PROMOTE)?.execute(params![millis(now), limit])?;
     Ok(())
 }
 
-/// Whether any notice is ready or under way.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Whether any notification is ready or being sent.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(read.prepare_cached(ANY_READY)?.query_row([], |row| row.get(0))?)
+    Ok(read.prepare_cached(HAS_READY)?.query_row([], |row| row.get(0))?)
 }
 
-/// The row of a notice, and the destination of its destination; none for a mail.
+/// The row key of a notification and its destination; `None` for a mail.
 pub type OutboxRow = (i64, Option<i64>);
 
-/// The oldest mails that are ready, but for the rows `skipped`, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The oldest ready mails that are not in `skipped`, at most `limit`.
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
     let keys = read
-        .prepare_cached(OLDEST_MAILS)?
-        .query_map([count(skipped.len() + limit)], |row| row.get(0))?
+        .prepare_cached(READY_MAILS)?
+        .query_map([to_i64(skipped.len() + limit)], |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
 }
 
-/// POSTs that are ready, but for the rows `skipped`: the oldest of each destination from behind `destination` on, where `may_take`
-/// allows that destination one more, at most `most`. Leaves `destination` at the last destination that it looked at.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Ready POSTs that are not in `skipped`, at most `limit`: the oldest of each destination, starting after
+/// `last_destination`, which is set to the last one tried. `try_acquire` decides whether a destination gets one more.
 pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
-    most: usize,
-    destination: &mut i64,
-    mut may_take: impl FnMut(i64) -> bool,
+    limit: usize,
+    last_destination: &mut i64,
+    mut try_acquire: impl FnMut(i64) -> bool,
 ) -> Result<Vec<OutboxRow>> {
     let (mut found, mut first) = (Vec::new(), None);
-    while found.len() < most {
-        let Some(next) = destination_after(read, *destination)? else { break };
+    while found.len() < limit {
+        let Some(next) = destination_after(read, *last_destination)? else { break };
         if first == Some(next) {
             break;
         }
         first.get_or_insert(next);
-        *destination = next;
-        if let Some(key) = oldest_of(read, next, skipped)?
-            && may_take(next)
+        *last_destination = next;
+        if let Some(key) = oldest_post(read, next, skipped)?
+            && try_acquire(next)
         {
             found.push((key, Some(next)));
         }
@@ -169,44 +148,42 @@ pub fn ready_posts(
     Ok(found)
 }
 
-/// The notice in row `key`.
+/// The notification in row `key`.
 ///
 /// # Errors
-/// When the file cannot be read; a fault where it holds something else than a notice there.
+/// There is no notification in this row, or its columns are invalid.
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
-    Ok(read.prepare_cached(FIND)?.query_row([key], read_notice)?)
+    Ok(read.prepare_cached(FIND)?.query_row([key], read_notification)?)
 }
 
-/// Notes what follows an attempt to tell the notice in row `key`: another one, or none, and it is gone.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Records the result of an attempt to send the notification in row `key`: schedules the next attempt, or deletes the
+/// notification after the last one.
 pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
         NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
-        NextStep::RetryAt(due) => tx.prepare_cached(PUT_OFF)?.execute(params![key, millis(due)])?,
+        NextStep::RetryAt(due_at) => tx.prepare_cached(POSTPONE)?.execute(params![key, millis(due_at)])?,
     };
     Ok(())
 }
 
-/// How many POSTs of this kind are waiting for the user; counts no further than `limit`.
+/// The number of the user's POSTs of this kind in the outbox. Stops counting at `limit`.
 pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
-    let mut waiting = read.prepare_cached(WAITING_POSTS)?;
+    let mut waiting = read.prepare_cached(COUNT_WAITING)?;
     Ok(waiting.query_row(params![user_key, kind.as_str(), limit], |row| row.get(0))?)
 }
 
-/// Counts a POST of this kind that is dropped; returns how many there are since the backlog began.
+/// Counts a dropped POST of this kind. Returns their number since the backlog began.
 pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
-    Ok(tx.prepare_cached(DROP)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
+    Ok(tx.prepare_cached(INCREMENT_DROPPED)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
 }
 
-/// Ends the user's backlog of this kind; returns how many were dropped, or `None` if there was no backlog.
+/// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
 pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<Option<u32>> {
     let mut end = tx.prepare_cached(END_BACKLOG)?;
     Ok(end.query_row(params![user_key, kind.as_str()], |row| row.get(0)).optional()?)
 }
 
-/// The id of the user in this row, for the log.
+/// The id of the user in row `user_key`, for the log.
 pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
@@ -221,9 +198,9 @@ fn destination_after(read: &ReadTx<'_>, destination: i64) -> Result<Option<i64>>
     }
 }
 
-fn oldest_of(read: &ReadTx<'_>, destination: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
-    let mut statement = read.prepare_cached(OLDEST_OF_DESTINATION)?;
-    let mut rows = statement.query(params![destination, count(skipped.len() + 1)])?;
+fn oldest_post(read: &ReadTx<'_>, destination: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
+    let mut statement = read.prepare_cached(READY_POSTS)?;
+    let mut rows = statement.query(params![destination, to_i64(skipped.len() + 1)])?;
     while let Some(row) = rows.next()? {
         let key = row.get(0)?;
         if !skipped.contains(&key) {
@@ -233,11 +210,11 @@ fn oldest_of(read: &ReadTx<'_>, destination: i64, skipped: &HashSet<i64>) -> Res
     Ok(None)
 }
 
-fn count(of: usize) -> i64 {
-    i64::try_from(of).unwrap_or(i64::MAX)
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notification> {
+fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
     Ok(Notification {
         key: row.get("key")?,
         id: row.get("id")?,
@@ -267,22 +244,22 @@ mod tests {
         let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
         let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
         for (sql, step) in [
-            (WAITING_POSTS, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
+            (COUNT_WAITING, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
             (END_BACKLOG, "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)"),
-            (NEXT_WAITING, &by_due("due_at>?")),
+            (NEXT_DUE, &by_due("due_at>?")),
             (PROMOTE, &by_due("due_at>? AND due_at<?")),
-            (ANY_READY, &by_due("due_at=?")),
+            (HAS_READY, &by_due("due_at=?")),
             (NEXT_DESTINATION, &by_due("due_at=? AND destination_hash>?")),
-            (OLDEST_OF_DESTINATION, &by_due("due_at=? AND destination_hash=?")),
-            (OLDEST_MAILS, &by_due("due_at=? AND destination_hash=?")),
+            (READY_POSTS, &by_due("due_at=? AND destination_hash=?")),
+            (READY_MAILS, &by_due("due_at=? AND destination_hash=?")),
             (FIND, by_key),
             (DELETE, by_key),
-            (PUT_OFF, by_key),
+            (POSTPONE, by_key),
         ] {
             let steps = plan(sql);
             assert!(steps.iter().any(|it| it == step), "{sql}: {steps:?}");
-            let odd = |it: &&String| it.starts_with("SCAN outbox") || it.contains("TEMP B-TREE");
-            assert_eq!(steps.iter().find(odd), None, "{sql}");
+            let unwanted = |it: &&String| it.starts_with("SCAN outbox") || it.contains("TEMP B-TREE");
+            assert_eq!(steps.iter().find(unwanted), None, "{sql}");
         }
     }
 }

@@ -121,8 +121,9 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
         next.message
     );
     let log = desk.server.log();
-    let held =
-        |line: &&str| line.contains("failure mails held back") && line.contains("until=2030-01-01T01:00:00Z");
+    let held = |line: &&str| {
+        line.contains("failure mails suppressed") && line.contains("until=2030-01-01T01:00:00Z")
+    };
     assert_eq!(log.lines().filter(held).count(), 1, "{log}");
     let kept: i64 =
         desk.server.sqlite().query_row("SELECT count(*) FROM failure_mails", [], |row| row.get(0)).unwrap();
