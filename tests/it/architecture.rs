@@ -1,4 +1,4 @@
-//! The rules of the house, read off the source: who may use whom, what is banned where, how long a file may be.
+//! The rules of the code base, read from the source: allowed imports, banned texts, lengths of files and functions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
-/// Which rooms the files of a room may use, beside their own. `serve` and `cli` put the program together.
+/// The modules that each module may import besides itself. `server` and `cli` assemble the program and may use all.
 const MAY_USE: [(&str, &[&str]); 15] = [
     ("domain", &[]),
     ("error", &["domain"]),
@@ -26,11 +26,11 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("systemd", &["app"]),
 ];
 
-/// What may stand only in some places: the text, and the beginnings of the paths that may have it.
+/// Texts that may appear only in some places, and the prefixes of the allowed paths.
 const ONLY_IN: [(&str, &[&str]); 13] = [
     ("Timestamp::now", &["clock.rs"]),
     ("SystemTime", &["clock.rs"]),
-    // Sockets and disks are timed by the system, not by the product's clock.
+    // Sockets and disks are timed by the system, not by the clock of the program.
     ("Instant::now", &["clock.rs", "metrics/mod.rs", "http/"]),
     ("thread::sleep", &["clock.rs"]),
     ("time::sleep", &["http/server/"]),
@@ -48,10 +48,10 @@ const NOWHERE: [&str; 8] =
     [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];
 
 struct Source {
-    /// Below `src`, with `/` between.
+    /// Below `src`, with `/` as the separator.
     path: String,
     text: String,
-    /// Without its tests and its comments.
+    /// Without tests and comments.
     code: String,
 }
 
@@ -113,7 +113,7 @@ fn lib_rs_names_every_top_level_module_and_no_other() {
     }
 }
 
-/// `crate::room` wherever it stands: in a `use`, in a path, in an attribute.
+/// Each `crate::module`: in a `use`, a path or an attribute.
 fn used_rooms(code: &str) -> BTreeSet<&str> {
     let name_of = |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     code.match_indices("crate::")
@@ -123,7 +123,7 @@ fn used_rooms(code: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Names and lengths of functions: from the line with `fn` to the first closing brace as far in.
+/// Names and lengths of functions, from the line with `fn` to the first closing brace with the same indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -174,7 +174,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text without comments and without the tests, which stand at the end of a file.
+/// The text without comments and without the tests at the end of the file.
 fn production(text: &str) -> String {
     let body = text.split("#[cfg(test)]\nmod ").next().unwrap();
     body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
