@@ -15,7 +15,6 @@ use crate::bench::harness::{
 };
 use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
-use crate::domain::execution::RetryPolicy;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
@@ -182,7 +181,6 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
         payload: Some(json::compact(payload)),
-        retry: RetryPolicy::default(),
         secret: format!("whsec_{}", "0123456789abcdef".repeat(4)),
         previous_secret: None,
         previous_secret_expires: None,

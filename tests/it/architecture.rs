@@ -10,7 +10,7 @@ const LONGEST_FUNCTION: usize = 70;
 /// Files and folders beside a folder's `mod.rs`.
 const MOST_ENTRIES: usize = 12;
 
-/// Which rooms the files of a room may use, beside their own. `serve` and `cli` put the program together.
+/// The modules that each module may import besides itself. `server` and `cli` assemble the program and may use all.
 const MAY_USE: [(&str, &[&str]); 18] = [
     ("domain", &[]),
     ("error", &["domain"]),
@@ -32,11 +32,11 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("systemd", &["app"]),
 ];
 
-/// What may stand only in some places: the text, and the beginnings of the paths that may have it.
+/// Texts that may appear only in some places, and the prefixes of the allowed paths.
 const ONLY_IN: [(&str, &[&str]); 13] = [
     ("Timestamp::now", &["clock.rs"]),
     ("SystemTime", &["clock.rs"]),
-    // Sockets and disks are timed by the system, not by the product's clock.
+    // Sockets and disks are timed by the system, not by the clock of the program.
     ("Instant::now", &["clock.rs", "metrics/mod.rs", "http/"]),
     ("thread::sleep", &["clock.rs"]),
     ("time::sleep", &["http/server/"]),
@@ -54,18 +54,11 @@ const ONLY_IN: [(&str, &[&str]); 13] = [
 const NOWHERE: [&str; 9] =
     [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME", "super::"];
 
-/// Import cycles that stand for now, by folder. To be deleted with the changes that break them.
-const KNOWN_CYCLES: [(&str, &[&str]); 3] = [
-    ("domain", &["execution", "webhook"]),
-    ("http", &["api", "middleware", "pages", "request.rs", "routes.rs", "server"]),
-    ("http/api", &["cues", "executions"]),
-];
-
 struct Source {
-    /// Below `src`, with `/` between.
+    /// Below `src`, with `/` as the separator.
     path: String,
     text: String,
-    /// Without its tests and its comments.
+    /// Without tests and comments.
     code: String,
 }
 
@@ -125,23 +118,10 @@ fn no_siblings_of_a_folder_import_each_other_in_a_circle() {
                 matches!(ends, (Some(user), Some(used)) if user != used && members.contains(user) && members.contains(used))
             });
             let between: Vec<String> = between.map(|(user, used)| format!("  {user} uses {used}")).collect();
-            let report = format!("{members:?} in src/{folder}:\n{}", between.join("\n"));
-            found.push((folder, members.into_iter().collect::<Vec<_>>(), report));
+            found.push(format!("{members:?} in src/{folder}:\n{}", between.join("\n")));
         }
     }
-    let is_known = |folder: &str, members: &[&str]| KNOWN_CYCLES.contains(&(folder, members));
-    let new: Vec<&str> = found
-        .iter()
-        .filter(|(folder, members, _)| !is_known(folder, members))
-        .map(|it| it.2.as_str())
-        .collect();
-    assert!(new.is_empty(), "import cycles:\n{}", new.join("\n"));
-    for known in KNOWN_CYCLES {
-        assert!(
-            found.iter().any(|(folder, members, _)| (*folder, members.as_slice()) == known),
-            "{known:?} is gone: delete it"
-        );
-    }
+    assert!(found.is_empty(), "import cycles:\n{}", found.join("\n"));
 }
 
 /// A transaction may still roll back; a line of the log cannot.
@@ -211,7 +191,7 @@ fn lib_rs_names_every_top_level_module_and_no_other() {
     }
 }
 
-/// `crate::room` wherever it stands: in a `use`, in a path, in an attribute.
+/// Each `crate::module`: in a `use`, a path or an attribute.
 fn used_rooms(code: &str) -> BTreeSet<&str> {
     let name_of = |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     code.match_indices("crate::")
@@ -362,7 +342,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text without comments and without the tests, which stand at the end of a file.
+/// The text without comments and without the tests at the end of the file.
 fn production(text: &str) -> String {
     let body = text.split("#[cfg(test)]\nmod ").next().unwrap();
     body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::rfc3339;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
@@ -23,14 +22,13 @@ pub struct AttemptRef {
     pub by_schedule: bool,
 }
 
-/// The request and retry policy of a delivery. It contains secrets and must not be logged.
+/// The request of a delivery before it is signed. It contains secrets and must not be logged.
 #[derive(Clone)]
 pub struct DeliverySpec {
     pub cue_id: String,
     pub callback: Callback,
     /// The stored payload: the canonical text that is sent.
     pub payload: Option<String>,
-    pub retry: RetryPolicy,
     /// The user's webhook secret.
     pub secret: String,
     /// The secret before the last rotation.
@@ -113,7 +111,6 @@ mod tests {
             cue_id: "cue_abcdefghijkl".to_owned(),
             callback,
             payload: payload.map(str::to_owned),
-            retry: RetryPolicy::default(),
             secret: SECRET.to_owned(),
             previous_secret: None,
             previous_secret_expires: None,

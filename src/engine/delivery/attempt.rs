@@ -53,7 +53,7 @@ impl SendResult {
 /// Sends a claimed execution, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: Timestamp) -> SendResult {
     let build = || match &claimed.spec {
-        Ok(spec) => Ok(request(&claimed.attempt_ref, spec, now)),
+        Ok((spec, _)) => Ok(request(&claimed.attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
     send_guarded(webhook_client, build, &claimed.attempt_ref.id)
@@ -91,7 +91,7 @@ pub fn send_guarded(
 pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -> FinishedAttempt {
     let timed_out = result.timed_out();
     let next = match &claimed.spec {
-        Ok(spec) => after_attempt(&spec.retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
+        Ok((_, retry)) => after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
         Err(_) => NextStep::Failed,
     };
     let cause = cause(&result);
@@ -125,7 +125,7 @@ pub fn log(
 ) {
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
-        cue_id = claimed.spec.as_ref().ok().map(|spec| spec.cue_id.as_str()),
+        cue_id = claimed.spec.as_ref().ok().map(|(spec, _)| spec.cue_id.as_str()),
         attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
         cause,

@@ -1,4 +1,4 @@
-//! `cued user` and `cued key`: the built program, before, beside and without a server.
+//! `cued user` and `cued key`: the built program, before the first server, next to one and without one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,14 +10,14 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::server::{ALONE, Server, cued, until};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
 
-/// Runs a command on `db`, with `--db` behind it.
+/// Runs a command with `--db`.
 pub fn on(db: &Path, arguments: &[&str]) -> Output {
     cued(arguments).arg("--db").arg(db).output().unwrap()
 }
 
-/// What a command that must end well prints.
+/// The output of a command that must succeed.
 #[track_caller]
 pub fn ok(db: &Path, arguments: &[&str]) -> String {
     let output = on(db, arguments);
@@ -25,7 +25,7 @@ pub fn ok(db: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command that must end with `code` complains of.
+/// The error message of a command that must exit with `code`.
 #[track_caller]
 pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
@@ -37,13 +37,13 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The value on the line that begins with `name`.
+/// The value on the line that starts with `name`.
 #[track_caller]
 fn value<'a>(printed: &'a str, name: &str) -> &'a str {
     printed.lines().find_map(|line| line.strip_prefix(name)).expect(printed).trim()
 }
 
-/// The rows of a table, split at its blanks, without its head.
+/// The rows of a table without its head, split at white space.
 fn rows(printed: &str) -> Vec<Vec<String>> {
     printed.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
@@ -75,7 +75,7 @@ fn the_database_and_its_side_files_are_readable_by_their_owner_only() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     assert_eq!(mode(&db), 0o600);
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     server.user();
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let path = PathBuf::from(format!("{}{suffix}", server.db().display()));
@@ -181,7 +181,7 @@ fn a_plan_set_while_the_server_runs_applies_at_once() {
 
 #[test]
 fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let (ann, bob) = (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
     let hourly = json!({"name": "work", "transport": "worker",
                         "schedule": {"type": "recurring", "cron": "0 * * * *"}});
@@ -200,7 +200,7 @@ fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
 
 #[test]
 fn keys_are_added_listed_and_revoked_while_the_server_runs() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     let printed = ok(&server.db(), &["key", "add", "ann@example.com", "--name", "backup"]);
     let (id, key) = (value(&printed, "id"), value(&printed, "api key"));
@@ -222,7 +222,7 @@ fn keys_are_added_listed_and_revoked_while_the_server_runs() {
 
 #[test]
 fn user_text_cannot_send_control_characters_to_the_terminal() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
     let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
@@ -331,7 +331,7 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
             assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
         }
     }
-    // Folders in which nobody, not even root, can make a file.
+    // Folders in which no process, not even one of root, can create a file.
     for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
         let said = fails(&db, &["user", "add", "bob@example.com"], 1);
         assert!(said.contains("cannot be used") && said.contains("folder"), "{said}");

@@ -1,4 +1,4 @@
-//! `cued bench`, in its shortest form.
+//! `cued bench` in its shortest form.
 
 use std::fs;
 use std::path::Path;
@@ -101,15 +101,15 @@ fn a_full_disk_error_names_the_folder_and_the_flag_to_change_it() {
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
-/// Whether a server runs on a file of a measuring in this folder.
+/// Whether a server runs on a benchmark file in this folder.
 fn server_in(folder: &Path) -> bool {
     let mark = format!("{}/cued-bench-", folder.display());
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    // One that has just ended has nothing to be read.
+    // A process that has just ended has no readable entry.
     processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
 }
 
-/// Whether the server in this folder serves: what it stands beside is opened after that.
+/// Whether the server in this folder serves requests: it opens the files next to the database before.
 fn is_measured_in(folder: &Path) -> bool {
     let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
     server_in(folder) && inside.any(|it| it.join("baseline.db").exists())

@@ -1,4 +1,4 @@
-//! The flags of `cued serve` and their environment variables: what is given counts, and what cannot be is said.
+//! The flags of `cued serve` and their environment variables.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::support::client::Client;
 use crate::support::server::{Server, cued, run};
 
-/// A server of its own flags and environment, in a folder that goes away with it.
+/// A server with the given flags and environment, in a temporary folder.
 struct Started {
     child: Child,
     line: String,
@@ -28,7 +28,6 @@ impl Started {
         Self { child, line, _folder: folder }
     }
 
-    /// Where it listens.
     #[track_caller]
     fn addr(&self) -> SocketAddr {
         self.line.trim_end().strip_prefix("cued listening on http://").expect("a start").parse().unwrap()
@@ -38,7 +37,7 @@ impl Started {
         Client::new(self.addr())
     }
 
-    /// The status of the second registration: 201 only where it is open.
+    /// The status of the second registration: 201 only with open registration.
     fn second_registration(&self) -> u16 {
         let client = self.client();
         client.register("first@example.com");
@@ -48,7 +47,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -76,7 +75,7 @@ fn a_switch_turned_off_conflicts_with_no_flag() {
 fn an_ephemeral_server_uses_an_explicit_listen_address() {
     let mut server = Started::new(&["--ephemeral", "--listen", "127.0.0.1:8000"], &[]);
     if server.line.is_empty() {
-        // Another program of this machine has the port: the complaint shows that it was tried.
+        // Another program uses the port: the error shows that the server tried to bind it.
         assert_eq!(server.child.wait().unwrap().code(), Some(1));
         let complaint = std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap();
         assert!(complaint.contains("127.0.0.1:8000"), "{complaint}");
@@ -106,13 +105,13 @@ fn explicit_flags_override_dev() {
         .post("/v1/cues", &hook)
         .expect_error(400, "invalid_callback_url");
     let closed = Started::new(&["--ephemeral", "--registration", "closed"], &[]);
-    let answer = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
-    answer.expect_error(403, "registration_disabled");
+    let response = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
+    response.expect_error(403, "registration_disabled");
 }
 
 #[test]
 fn a_file_with_a_later_last_seen_time_logs_a_warning() {
-    let mut server = Server::on_clock("2030-01-01T00:00:00Z");
+    let mut server = Server::with_test_clock("2030-01-01T00:00:00Z");
     let cue =
         json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let user = server.user();

@@ -32,7 +32,8 @@ pub const ROWS: &[Row] = &[
         "§11.2",
         "idle connections and unread responses end",
         &[
-            "the_idle_timeout_is_longer_than_the_head_timeout",
+            "an_idle_connection_is_closed_after_the_idle_timeout",
+            "an_idle_connection_outlives_the_head_timeout",
             "a_silent_connection_is_closed_without_a_response",
             "a_client_that_does_not_read_its_response_is_disconnected",
         ],

@@ -1,4 +1,4 @@
-//! The address guard on the courier: blocked addresses are never connected to, however they are come by.
+//! The address guard on the webhook client: no connection to a blocked address, whatever its source.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,17 +20,17 @@ use ureq::unversioned::transport::NextTimeout;
 
 use crate::support::receiver::Receiver;
 
-/// A resolver that gives one list of addresses after another, the last one again and again.
+/// A resolver with a list of results; the last one repeats.
 #[derive(Debug, Clone)]
 struct Script {
-    answers: Arc<Mutex<Vec<&'static str>>>,
+    results: Arc<Mutex<Vec<&'static str>>>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Script {
-    fn new(answers: &[&'static str]) -> Self {
-        let answers = Arc::new(Mutex::new(answers.iter().rev().copied().collect()));
-        Self { answers, asked: Arc::default() }
+    fn new(results: &[&'static str]) -> Self {
+        let results = Arc::new(Mutex::new(results.iter().rev().copied().collect()));
+        Self { results, asked: Arc::default() }
     }
 
     fn asked(&self) -> usize {
@@ -41,17 +41,17 @@ impl Script {
 impl Resolver for Script {
     fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop() } else { answers.last().copied() };
+        let mut results = self.results.lock().unwrap();
+        let result = if results.len() > 1 { results.pop() } else { results.last().copied() };
         let mut found = self.empty();
-        for address in answer.unwrap().split_whitespace() {
+        for address in result.unwrap().split_whitespace() {
             found.push(SocketAddr::new(address.parse().unwrap(), uri.port_u16().unwrap_or(80)));
         }
         if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
     }
 }
 
-/// A resolver that never answers.
+/// A resolver that never returns.
 #[derive(Debug)]
 struct Deaf;
 
@@ -63,7 +63,7 @@ impl Resolver for Deaf {
     }
 }
 
-/// A monotonic clock that a test moves, in seconds.
+/// A monotonic clock in seconds, advanced by a test.
 #[derive(Clone, Default)]
 struct Seconds(Arc<AtomicU64>);
 
@@ -104,7 +104,7 @@ fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
     }
 }
 
-/// What the guard hands to the connector for a URL.
+/// The addresses that the guard passes to the connector for a URL.
 fn resolve(guard: &AddressGuard, url: &str) -> Result<Vec<String>, String> {
     let found = guard.resolve(&url.parse().unwrap(), &Config::default(), a_while());
     found.map(|found| found.iter().map(ToString::to_string).collect()).map_err(|error| error.to_string())
@@ -225,7 +225,7 @@ fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
     }
     assert!(resolve(&guard, &url(0)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 1);
-    // The one beyond the bound was not kept, until the others are too old.
+    // The entry beyond the limit is not kept until others have expired.
     assert!(resolve(&guard, &url(MAX_KEPT)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 2);
     seconds.advance(CACHE_TIME);
@@ -274,7 +274,7 @@ fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
 }
 
 proptest! {
-    /// What the check at create lets through is read by the HTTP library as the same host, port and path.
+    /// The HTTP library reads every URL accepted at creation as the same host, port and path.
     #[test]
     fn the_url_check_and_the_webhook_client_agree_on_the_host(
         scheme in "(http|https|HTTP|hTTps)",

@@ -1,4 +1,4 @@
-//! What becomes of an execution by its attempts: success, retries, the last failure, and what the cue makes of it.
+//! Executions and their attempts: success, retries, the last failure, and the effect on the cue.
 
 use std::time::Duration;
 
@@ -48,14 +48,14 @@ fn the_request_has_the_payload_and_the_attempt_number() {
     fixture.advance(60);
     promote(&fixture.app).unwrap();
     fixture.deliver(&webhook_client);
-    let parcels = webhook_client.requests();
-    assert_eq!(parcels[0].url, URL);
-    assert_eq!(parcels[0].body.as_deref(), Some(br#"{"a": "\u00e9", "b": 2}"#.as_slice()));
+    let requests = webhook_client.requests();
+    assert_eq!(requests[0].url, URL);
+    assert_eq!(requests[0].body.as_deref(), Some(br#"{"a": "\u00e9", "b": 2}"#.as_slice()));
     assert_eq!(webhook_client.header(0, "X-Mine").as_deref(), Some("1"));
-    for (parcel, number, seconds) in [(0, "1", "1767225600"), (1, "2", "1767225660")] {
-        assert_eq!(webhook_client.header(parcel, "X-CueAPI-Attempt").as_deref(), Some(number));
-        assert_eq!(webhook_client.header(parcel, "X-CueAPI-Timestamp").as_deref(), Some(seconds));
-        assert_eq!(webhook_client.header(parcel, "webhook-id"), Some(id.to_string()));
+    for (request, number, seconds) in [(0, "1", "1767225600"), (1, "2", "1767225660")] {
+        assert_eq!(webhook_client.header(request, "X-CueAPI-Attempt").as_deref(), Some(number));
+        assert_eq!(webhook_client.header(request, "X-CueAPI-Timestamp").as_deref(), Some(seconds));
+        assert_eq!(webhook_client.header(request, "webhook-id"), Some(id.to_string()));
     }
 }
 
@@ -69,7 +69,7 @@ fn a_missing_payload_is_sent_as_an_empty_object_and_get_has_no_body() {
     fixture.sql("UPDATE cues SET callback_method = 'GET'");
     fixture.due(cue);
     fixture.deliver(&webhook_client);
-    let bodies: Vec<_> = webhook_client.requests().into_iter().map(|parcel| parcel.body).collect();
+    let bodies: Vec<_> = webhook_client.requests().into_iter().map(|request| request.body).collect();
     assert_eq!(bodies, [Some(b"{}".to_vec()), None]);
 }
 
@@ -87,7 +87,7 @@ fn a_rotated_secret_keeps_signing_until_it_expires() {
         fixture.due(cue);
         fixture.deliver(&webhook_client);
     }
-    let count = |parcel| webhook_client.header(parcel, "webhook-signature").unwrap().split(' ').count();
+    let count = |request| webhook_client.header(request, "webhook-signature").unwrap().split(' ').count();
     assert_eq!([count(0), count(1), count(2)], [2, 2, 1]);
 }
 
@@ -248,14 +248,14 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     fixture.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = fixture.due_at(cue, at("2026-01-01T00:00:05Z"));
     fixture.advance(5);
-    // The writer rings after it has answered, and before it takes the next write.
-    let rung = || {
+    // The writer notifies after it has returned the result and before the next write.
+    let before = || {
         fixture.write(|_| ());
         [fixture.app.notifiers.claim.generation(), fixture.app.notifiers.send.generation()]
     };
-    let [claim, send] = rung();
+    let [claim, send] = before();
     assert_eq!(promote(&fixture.app).unwrap(), 1);
-    assert_eq!(rung(), [claim + 1, send]);
+    assert_eq!(before(), [claim + 1, send]);
     assert_eq!(fixture.field::<String>(id, "queue_name"), "claim");
     assert_eq!(fixture.deliver(&RecordingClient::default()), 0);
 }

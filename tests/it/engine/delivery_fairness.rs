@@ -1,4 +1,4 @@
-//! Who waits for whom: the order of taking, receivers that hang, and the threads' start and stop.
+//! Fair shares: the order of claims, hanging receivers, start and stop of the threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +13,7 @@ use cued::store::executions::delivery_queue;
 
 use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
 
-/// A courier whose deliveries to hosts named `hang…` take until it lets them go.
+/// A webhook client whose deliveries to hosts named `hang…` block until it is opened.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -33,16 +33,16 @@ impl Gate {
 }
 
 impl WebhookClient for Gate {
-    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        *self.sent.lock().unwrap().entry(parcel.url.clone()).or_default() += 1;
-        if parcel.url.contains("//hang") {
+    fn send(&self, request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
+        *self.sent.lock().unwrap().entry(request.url.clone()).or_default() += 1;
+        if request.url.contains("//hang") {
             drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
         }
         response(200)
     }
 }
 
-/// Waits for `condition` on real time; how long it took.
+/// Waits for `condition` in real time; returns the duration.
 fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
     let real = Clock::system();
     while !condition() {
@@ -96,7 +96,7 @@ fn the_next_pass_continues_after_the_last_destination() {
     }
     let webhook_client = RecordingClient::default();
     assert_eq!(fixture.deliver(&webhook_client), 3);
-    let urls: Vec<_> = webhook_client.requests().into_iter().map(|parcel| parcel.url).collect();
+    let urls: Vec<_> = webhook_client.requests().into_iter().map(|request| request.url).collect();
     assert_eq!(urls, ["https://a.example/", "https://b.example/", "https://a.example/"]);
 }
 
@@ -160,7 +160,7 @@ fn a_stop_claims_nothing_more_and_records_running_deliveries() {
         stopping.join().unwrap();
     });
     assert_eq!(fixture.state(first), ("success".to_owned(), 1));
-    // It was taken up before the stop was seen, or it waits for the next start; never is it left in between.
+    // The execution was claimed before the stop, or it waits for the next start; it is never left in between.
     let state = fixture.state(second);
     assert!(state == ("pending".to_owned(), 0) || state == ("success".to_owned(), 1), "{state:?}");
     let fixture = fixture.restart();

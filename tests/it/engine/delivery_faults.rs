@@ -1,4 +1,4 @@
-//! What deliveries survive: crashes, disks that fail, rows that cannot be read, cues that go away meanwhile.
+//! Faults that deliveries survive: crashes, failing disks, unreadable rows, deleted cues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
     assert_eq!(fixture.field::<Option<i64>>(second, "started_at"), Some(5));
     let webhook_client = RecordingClient::default();
     assert_eq!(fixture.deliver(&webhook_client), 2);
-    let numbers = [0, 1].map(|parcel| webhook_client.header(parcel, "X-CueAPI-Attempt").unwrap());
+    let numbers = [0, 1].map(|request| webhook_client.header(request, "X-CueAPI-Attempt").unwrap());
     assert_eq!(numbers, ["1", "3"]);
     assert_eq!(fixture.state(second), ("success".to_owned(), 3));
 }

@@ -1,4 +1,4 @@
-//! A change of a cue that comes between an instant at which it was due and the scheduler's look at it.
+//! Changes to a cue between a due instant and the pass of the scheduler.
 
 use cued::clock::Clock;
 use cued::engine::scheduler::pass::Scheduler;
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::support::api::{Api, User};
 use crate::support::fixture::{BEGIN, Fixture};
 
-/// A server whose scheduler does not run, and a user.
+/// A server without a scheduler, and a user.
 fn behind() -> (Api, User) {
-    // A machine's clock, not a test's: what a test moves on purpose is never late.
+    // A manual system clock, not a test clock: time passed by a test clock is never a gap.
     let api = Api::of(Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap())));
     let user = api.user("a");
     (api, user)
@@ -22,7 +22,7 @@ fn create(user: &User, schedule: Value) -> String {
     format!("/v1/cues/{}", created.json()["id"].as_str().unwrap())
 }
 
-/// An instant so many seconds from now, as a cue writes it.
+/// The instant `seconds` from now, in the format of a cue.
 fn in_seconds(api: &Api, seconds: i64) -> String {
     (api.fixture.now() + jiff::SignedDuration::from_secs(seconds)).to_string()
 }
@@ -33,7 +33,7 @@ fn patched(user: &User, path: &str, change: &Value) -> Value {
     changed.json()
 }
 
-/// The instants of a cue's executions, newest first, and of its missed runs the counts and reasons.
+/// The instants of the executions of a cue, newest first, and the counts and reasons of its missed runs.
 fn accounts(user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Value)>) {
     let shown = user.get(path).json();
     let missed = user.get(&format!("{path}/missed")).json();

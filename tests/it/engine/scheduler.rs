@@ -1,4 +1,4 @@
-//! The scheduler's pass on a clock that is set by hand: gaps, jumps, poison, and the plans of its queries.
+//! Passes of the scheduler on a manual clock: gaps, jumps, unusable rows, and the query plans.
 
 use cued::actions::cues::update;
 use cued::app::App;
@@ -23,7 +23,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A fixture whose clock jumps, and the key of an hourly cue made at `start`.
+/// A fixture with a clock that can jump, and the key of an hourly cue created at `start`.
 fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, i64) {
     let fixture = Fixture::with_clock(Clock::manual(at(start)));
     let user = fixture.user("u");
@@ -33,7 +33,7 @@ fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, i64) {
     (fixture, cue.key)
 }
 
-/// The instants for which the cue has executions, oldest first.
+/// The instants of the executions of a cue, oldest first.
 fn runs(fixture: &Fixture, cue_key: i64) -> Vec<String> {
     let (page, total) = fixture
         .app
@@ -51,7 +51,7 @@ fn missed(fixture: &Fixture, cue_key: i64) -> Vec<MissedRuns> {
 
 #[test]
 fn a_late_server_runs_every_instant_in_order() {
-    // A test clock: time has passed and no pass came, but nothing jumped.
+    // On a test clock, time passes without a pass and without a jump.
     let fixture = Fixture::new();
     let user = fixture.user("u");
     let cue = fixture.worker_cue(user, |_| ()).key;
@@ -88,7 +88,7 @@ fn nothing_fires_while_the_clock_is_before_the_last_seen_instant() {
     scheduler.run_once(&fixture.app).unwrap();
     fixture.app.clock.set(at("2026-03-01T00:00:30Z"));
     scheduler.run_once(&fixture.app).unwrap();
-    // A cue made while the clock is wrong is due at 01:00 on it, and must wait as well.
+    // A cue created while the clock is wrong is due at 01:00 by that clock, and must wait as well.
     let user = fixture.user("v");
     let early = fixture.worker_cue(user, |_| ());
     assert_eq!(early.next_run, Some(at("2026-03-01T01:00:00Z")));
@@ -260,7 +260,7 @@ fn runs_due_while_the_clock_was_behind_catch_up_later() {
     let cue = fixture.worker_cue(user, |new| {
         new.schedule = Schedule::recurring("*/10 * * * *", "UTC", CatchUp::Latest).unwrap();
     });
-    // Less than a minute each, as a clock runs: no jump.
+    // Steps of less than a minute, as of a running clock: no jump.
     while fixture.now() < at("2026-03-01T12:00:20Z") {
         fixture.advance(50);
         scheduler.run_once(&fixture.app).unwrap();

@@ -16,7 +16,7 @@ use crate::support::receiver::{Delivery, Reaction, Receiver, drip};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
-/// Long enough for a busy machine to begin, short enough to wait for.
+/// Long enough for a busy machine to start the exchange, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(400);
 
 fn client_with(timeout: Duration) -> HttpWebhookClient {
@@ -103,8 +103,8 @@ fn the_largest_allowed_headers_and_a_large_body_arrive() {
 #[test]
 fn every_status_is_returned_as_a_response() {
     for status in [200, 201, 299, 304, 400, 404, 410, 500, 503, 599, 700] {
-        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nRetry-After: 120\r\n\r\n");
-        let response = respond_with(&answer).unwrap();
+        let bytes = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nRetry-After: 120\r\n\r\n");
+        let response = respond_with(&bytes).unwrap();
         assert_eq!((response.http_status, response.retry_after.as_deref()), (status, Some("120")));
     }
     assert_eq!(respond_with("HTTP/1.1 204 No Content\r\n\r\n").unwrap().http_status, 204);
@@ -114,16 +114,16 @@ fn every_status_is_returned_as_a_response() {
 fn a_redirect_is_a_response_and_is_not_followed() {
     for status in [301, 302, 303, 307, 308] {
         let other = Receiver::with(Reaction::bytes(OK));
-        let answer = format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url());
-        assert_eq!(respond_with(&answer).unwrap().http_status, status);
+        let bytes = format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url());
+        assert_eq!(respond_with(&bytes).unwrap().http_status, status);
         assert_eq!(other.connections(), 0);
     }
 }
 
 #[test]
 fn interim_responses_are_skipped_and_101_is_a_final_response() {
-    let answer = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
-    assert_eq!(respond_with(&answer).unwrap().http_status, 200);
+    let bytes = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
+    assert_eq!(respond_with(&bytes).unwrap().http_status, 200);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
     assert_eq!(respond_with(switch).unwrap().http_status, 101);
 }
@@ -165,7 +165,7 @@ fn an_endless_response_body_is_cut_and_its_start_kept() {
         }));
         let response = send(receiver.url()).unwrap();
         assert_eq!((response.http_status, response.body), (200, vec![b'x'; 2000]));
-        // The receiver's write failed: the connection was closed, not read on.
+        // The write of the receiver failed because the client closed the connection.
         receiver.wait_closed(1);
     }
 }
@@ -181,7 +181,7 @@ fn a_truncated_response_body_is_an_error() {
 
 #[test]
 fn a_reset_and_a_close_without_a_response_are_the_same_error() {
-    // Closing with a byte unread makes the kernel send a reset.
+    // Closing a socket with an unread byte makes the kernel send a reset.
     let reset = Receiver::on_accept(|stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
     let close = Receiver::with(Reaction::HangUp);
     for receiver in [reset, close] {
@@ -199,7 +199,7 @@ fn a_closed_port_refuses_the_connection() {
 
 #[test]
 fn a_response_that_is_not_http_is_reported() {
-    for answer in [
+    for bytes in [
         "SSH-2.0-OpenSSH_9.6\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\r\n\r\n",
         "HTTP/1.1 abc OK\r\n\r\n",
@@ -207,21 +207,21 @@ fn a_response_that_is_not_http_is_reported() {
         "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ] {
-        let text = connection_fault(&respond_with(answer));
-        assert!(text.contains("not proper HTTP"), "{answer:?}: {text}");
+        let text = connection_fault(&respond_with(bytes));
+        assert!(text.contains("not proper HTTP"), "{bytes:?}: {text}");
     }
 }
 
 #[test]
 fn response_headers_are_read_up_to_a_limit() {
-    let answer = |size: usize| {
+    let bytes = |size: usize| {
         let header = format!("X: {}\r\n", "x".repeat(990)).repeat(size / 1000);
         format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 0\r\n\r\n")
     };
-    assert_eq!(respond_with(&answer(7_000)).unwrap().http_status, 200);
-    assert_eq!(respond_with(&answer(15_000)).unwrap().http_status, 200);
+    assert_eq!(respond_with(&bytes(7_000)).unwrap().http_status, 200);
+    assert_eq!(respond_with(&bytes(15_000)).unwrap().http_status, 200);
     for size in [17_000, 100_000] {
-        let text = connection_fault(&respond_with(&answer(size)));
+        let text = connection_fault(&respond_with(&bytes(size)));
         assert_eq!(text, "the headers of the answer are too large");
     }
 }

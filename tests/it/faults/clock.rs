@@ -1,4 +1,4 @@
-//! A wall clock that is wrong, and what the user sees meanwhile. The scheduler's own passes are held by `scheduler`.
+//! A wrong wall clock, as seen by the user. The passes of the scheduler are tested in `engine::scheduler`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::support::server::until;
 
 const NOON: &str = "2026-03-01T12:00:00Z";
 
-/// The whole program on a clock that is set by hand as a machine's is.
+/// The whole program on a manual system clock.
 struct Machine {
     api: Api,
     engine: Engine,
@@ -29,7 +29,7 @@ impl Machine {
     fn boots(folder: &TempDir, at: &str) -> Self {
         let clock = Clock::manual(at.parse().unwrap());
         let config = Config {
-            // A test looks as often as it likes.
+            // The test polls without a rate limit.
             plans: Plans::default().limited(false),
             ..Config::new(folder.path().join("cued.db"))
         };
@@ -40,14 +40,14 @@ impl Machine {
         Self { api, engine, webhook_client }
     }
 
-    /// Sets the clock, and lets the scheduler look at it.
+    /// Sets the clock and waits for a pass of the scheduler.
     fn set(&self, to: &str) {
         let (app, to) = (&self.api.fixture.app, to.parse::<Timestamp>().unwrap());
         app.clock.set(to);
         let turns = app.engine_stats.passes();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
-            // The first may have begun before the clock was set.
+            // The first pass may have started before the clock was set.
             (app.engine_stats.passes() > turns + 1).then_some(())
         });
     }
@@ -136,7 +136,7 @@ fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set()
     machine.fire(&user, &id);
     assert_eq!(user.get("/health").json()["status"], "healthy");
     machine.set("2026-03-01T15:30:00Z");
-    // The run of 1970 is no longer looked for: by the clock it is decades old, and history that old is removed.
+    // The run of 1970 is not expected any more: it is decades old by the clock, and history of that age is removed.
     until("the newest run fires", || {
         machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
     });

@@ -10,7 +10,7 @@ use cued::metrics::process::max_open_files;
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server, resident};
+use crate::support::server::{DEV_UNLIMITED, Server, resident_mb};
 
 const CROWD: usize = 10_000;
 
@@ -60,9 +60,9 @@ fn connect(addr: SocketAddr, count: usize, word: &[u8]) -> Vec<TcpStream> {
 
 #[test]
 fn ten_thousand_idle_or_incomplete_connections_do_not_block_clients() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
-    let (before, crowd) = (resident(server.pid()), crowd());
+    let (before, crowd) = (resident_mb(server.pid()), crowd());
     for word in [&b""[..], b"GET /health HTTP/1.1\r\nHo"] {
         let is_complete = AtomicBool::new(false);
         let (responses, streams) = thread::scope(|scope| {
@@ -82,7 +82,7 @@ fn ten_thousand_idle_or_incomplete_connections_do_not_block_clients() {
         assert_eq!(streams.len(), crowd);
         assert!(responses >= RESPONSES, "{responses} responses while the crowd connected");
         (0..RESPONSES).for_each(|_| create(&user));
-        let grown = resident(server.pid()).saturating_sub(before);
+        let grown = resident_mb(server.pid()).saturating_sub(before);
         assert!(grown < 200, "{grown} MB more than before");
         eprintln!("{responses} responses while the crowd connected; {grown} MB more than before");
     }

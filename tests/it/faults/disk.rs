@@ -1,4 +1,4 @@
-//! A disk that is full, read-only or held by another program: what is refused, what goes on, and that it passes.
+//! A disk that is full, read-only or locked by another program: errors, continued service, recovery.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::support::api::Api;
 use crate::support::client::Client;
 use crate::support::fixture::Fixture;
 use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{ALONE, Server, cued, run, until};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, run, until};
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 
@@ -29,22 +29,22 @@ fn work() -> Value {
     json!({"name": "work", "transport": "worker", "schedule": daily, "payload": {"text": "x".repeat(1_000)}})
 }
 
-/// Creates cues until one is refused; answers the ids of the others.
+/// Creates cues until one is refused; returns the ids of the others.
 fn create_until_refused(user: &Client) -> BTreeSet<String> {
     let mut created = BTreeSet::new();
     loop {
-        let answer = user.post("/v1/cues", &work());
-        if answer.status != 201 {
-            answer.expect_error(503, "storage_unavailable");
-            assert_eq!(answer.header("retry-after"), Some("5"));
+        let response = user.post("/v1/cues", &work());
+        if response.status != 201 {
+            response.expect_error(503, "storage_unavailable");
+            assert_eq!(response.header("retry-after"), Some("5"));
             return created;
         }
-        created.insert(answer.json()["id"].as_str().unwrap().to_owned());
+        created.insert(response.json()["id"].as_str().unwrap().to_owned());
         assert!(created.len() < 10_000, "the disk is never full");
     }
 }
 
-/// Uses up what larger writes have left: from then on none goes through, however small.
+/// Uses up the space left by larger writes, so that no write succeeds, however small.
 fn beat_until_refused(user: &Client) {
     for number in 0..1_000 {
         let beat = json!({"worker_id": format!("w{number}"), "handlers": []});
@@ -77,7 +77,7 @@ pub fn assert_sound(file: &Connection) {
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let mut server = Server::start_on(&disk.db(), &[ALONE, &METRICS].concat());
+    let mut server = Server::start_on(&disk.db(), &[DEV_UNLIMITED, &METRICS].concat());
     let (user, receiver) = (server.user(), Receiver::start());
     let hook = json!({
         "name": "hook",
@@ -96,7 +96,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let said = fails(&server.db(), &["user", "add", "somebody@example.com"], 1);
     let told = "cued: the database file cannot be used now: database or disk is full";
     assert_eq!(said.lines().last(), Some(told), "{said}");
-    // What is under way ends, and cannot be stored.
+    // The running delivery ends, and its result cannot be stored.
     receiver.release();
     until("the result of the delivery was refused by the disk", || {
         server.log().contains("deliveries rest for a moment").then_some(())
@@ -132,7 +132,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 #[test]
 fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let server = Server::start_on(&disk.db(), &[ALONE, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
+    let server =
+        Server::start_on(&disk.db(), &[DEV_UNLIMITED, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
     let (user, receiver) = (server.user(), Receiver::start());
     let cue = user.create(&json!({
         "name": "hook",
@@ -144,7 +145,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     beat_until_refused(&user);
     std::thread::scope(|scope| {
         let mover = user.clone();
-        // It is answered when all that fell due is done.
+        // The response follows once everything due is done.
         let moved = scope.spawn(move || mover.advance("PT3H"));
         until("the scheduler cannot fire", || server.log().contains("could not be taken up").then_some(()));
         assert_eq!(receiver.count(), 0);
@@ -157,12 +158,12 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     assert_eq!(receiver.count(), 3);
 }
 
-/// Starts a server that must end with exit code 1 and leave the file as it was; its complaint.
+/// Starts a server that must exit with code 1 and leave the file unchanged; returns its error message.
 pub fn refused_start(db: &Path) -> String {
     let before = fs::read(db).unwrap();
     let mut server = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]);
     let mut server = server.arg(db).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // One that starts all the same says so on standard output, and would not end by itself.
+    // A server that starts nevertheless prints its address and would not end by itself.
     let mut stdout = Vec::new();
     let first = BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
     if first > 0 {
@@ -178,7 +179,7 @@ pub fn refused_start(db: &Path) -> String {
 }
 
 fn stopped_server_on(disk: &Disk) {
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     server.user().create(&work());
     assert_eq!(server.stop(), Some(0));
 }
@@ -186,7 +187,7 @@ fn stopped_server_on(disk: &Disk) {
 #[test]
 fn recovered_disk_space_is_noticed_without_a_write_request() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let server = Server::start_on(&disk.db(), ALONE);
+    let server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     let user = server.user();
     disk.fill();
     create_until_refused(&user);
@@ -209,7 +210,7 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
 
     let is_full = Arc::new(AtomicBool::new(true));
     let hook = Arc::clone(&is_full);
-    // What no commit gets past while it is full.
+    // No commit gets past this lock.
     drop(store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?)).wait());
     assert!(!store.is_writable());
     assert!(!store.probe_disk() && !store.is_writable());
@@ -230,7 +231,7 @@ fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     let complaint = refused_start(&disk.db());
     assert!(complaint.contains("Its disk is full or failing"), "{complaint}");
     disk.free();
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     assert_eq!(server.stop(), Some(0), "what the refused start left behind is in nobody's way");
     disk.make_read_only();
     let complaint = refused_start(&disk.db());
@@ -241,7 +242,7 @@ fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
 fn a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied() {
     let Some(disk) = Disk::mount("4m") else { return };
     let db = disk.path().join("a?b#c%20d.db");
-    let mut server = Server::start_on(&db, ALONE);
+    let mut server = Server::start_on(&db, DEV_UNLIMITED);
     server.user().create(&work());
     assert_eq!(server.stop(), Some(0));
     disk.make_read_only();
@@ -259,10 +260,10 @@ fn a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied() {
 fn a_wal_on_a_read_only_disk_is_not_ignored() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
-    // Without its log the file is sound, and lacks what was acknowledged last.
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    // Without its log the file is sound, but lacks the latest acknowledged writes.
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     server.client().register("ann@example.com");
-    server.kill9();
+    server.kill();
     fs::remove_file(format!("{}-shm", disk.db().display())).unwrap();
     disk.make_read_only();
     let checked = run(&["check", disk.db().to_str().unwrap()]);
@@ -273,7 +274,7 @@ fn a_wal_on_a_read_only_disk_is_not_ignored() {
 fn a_write_without_changes_does_not_end_the_disk_full_state() {
     let api = Api::start();
     let user = api.user("ann");
-    // SQLite then says that the disk is full.
+    // SQLite then reports a full disk.
     let grow_by = |pages: i64| {
         let limit = api.fixture.app.store.write(move |tx| {
             let count: i64 = tx.query_row("PRAGMA page_count", [], |row| row.get(0))?;
@@ -298,7 +299,7 @@ fn a_write_without_changes_does_not_end_the_disk_full_state() {
 
 #[test]
 fn a_lock_of_another_program_is_awaited_and_then_reported() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let other = server.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

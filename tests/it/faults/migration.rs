@@ -15,7 +15,7 @@ use crate::cli::backups::contents;
 use crate::store::migration::{
     Contents, assert_same, version_1, version_1_bytes, version_of, with_new_names,
 };
-use crate::support::server::{ALONE, Process, Server, cued, read_addr, run, until};
+use crate::support::server::{DEV_UNLIMITED, Process, Server, cued, read_addr, run, until};
 
 fn names(folder: &Path) -> BTreeSet<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -40,7 +40,8 @@ fn kill(mut server: Process) {
 /// Starts and stops a server. Afterwards the file has the present version, all rows, and one copy beside it.
 #[track_caller]
 fn assert_migrates(db: &Path, before: &Contents) {
-    let mut server = Server::start_on(db, &[ALONE, &["--test-clock", "2030-02-03T20:09:00Z"]].concat());
+    let mut server =
+        Server::start_on(db, &[DEV_UNLIMITED, &["--test-clock", "2030-02-03T20:09:00Z"]].concat());
     assert_eq!(server.stop(), Some(0));
     assert_eq!(version_of(db), 2);
     assert_sound(&Connection::open(db).unwrap());
@@ -259,7 +260,7 @@ fn try_start(db: &Path) -> Result<(), String> {
 fn a_copy_of_an_earlier_migration_is_never_replaced() {
     let (folder, db) = version_1();
     fs::write(beside(&db, ".v1"), "of an earlier migration").unwrap();
-    let mut server = Server::start_on(&db, ALONE);
+    let mut server = Server::start_on(&db, DEV_UNLIMITED);
     assert_eq!(server.stop(), Some(0));
     let expected = ["cued.db", "cued.db.v1", "cued.db.v1-2"].map(str::to_owned);
     assert_eq!(names(folder.path()), BTreeSet::from(expected));

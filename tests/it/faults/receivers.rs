@@ -1,5 +1,5 @@
-//! Receivers that do not do as they should, and what the user then sees. Each way by itself, down to the byte, is held
-//! by `webhook_client` and `guard`.
+//! Faulty receivers, as seen by the user. Their exact bytes are tested in `engine::webhook_client` and
+//! `engine::address_guard`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::client::Client;
 use crate::support::receiver::{Reaction, Receiver, drip};
-use crate::support::server::{ALONE, Server, full, resident};
+use crate::support::server::{DEV_UNLIMITED, Server, is_full_run, resident_mb};
 
-/// A gigabyte, or as much of it as is taken.
+/// Writes a gigabyte, or as much as the client reads.
 fn pour(stream: &mut TcpStream) {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
     let piece = vec![b'x'; 100_000];
@@ -35,7 +35,7 @@ fn fire(user: &Client, url: &str) -> String {
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
-/// Status, status of the answer and error of an execution.
+/// Status, HTTP status and error of an execution.
 fn seen(user: &Client, execution: &str) -> (String, Value, String) {
     let execution = user.get(&format!("/v1/executions/{execution}")).expect(200);
     let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
@@ -45,9 +45,9 @@ fn seen(user: &Client, execution: &str) -> (String, Value, String) {
 #[test]
 fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
-    let server = Server::start(&[ALONE, &flags].concat());
+    let server = Server::start(&[DEV_UNLIMITED, &flags].concat());
     let user = server.user();
-    let before = resident(server.pid());
+    let before = resident_mb(server.pid());
     let sound = Receiver::start();
     let resets = Receiver::on_accept(|_| ());
     let babbles = Receiver::with(Reaction::bytes("220 mail.example.com ESMTP\r\n"));
@@ -63,7 +63,7 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
             json!(null),
             "the name nowhere.invalid could not be looked up",
         ),
-        // What it poured was cut: an answer that begins with 200 is a success.
+        // The body was cut: a response that starts with 200 is a success.
         (pours.url(), "success", json!(200), ""),
         (sound.url(), "success", json!(200), ""),
     ];
@@ -76,7 +76,7 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     }
     let kept = user.get(&format!("/v1/executions/{}", executions[4])).expect(200);
     assert_eq!(kept["response_body"], "x".repeat(2_000));
-    let grown = resident(server.pid()).saturating_sub(before);
+    let grown = resident_mb(server.pid()).saturating_sub(before);
     assert!(grown < 20, "{grown} MB more than before");
     let page = scrape(&server);
     for (cause, count) in [("connection", 3.0), ("unknown_name", 1.0)] {
@@ -87,11 +87,11 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
 
 #[test]
 fn a_slow_response_is_cut_after_thirty_seconds() {
-    if !full() {
+    if !is_full_run() {
         eprintln!("left out but in the long tests: it takes thirty seconds");
         return;
     }
-    let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
     let user = server.user();
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
     let trickles = Receiver::with(Reaction::script(move |stream| drip(stream, endless.as_bytes())));

@@ -1,4 +1,4 @@
-//! `/v1/auth` as its callers see it: registration, the account, keys, the webhook secret.
+//! `/v1/auth`: registration, the account, keys, the webhook secret.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::receiver::{Delivery, Receiver};
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
@@ -27,7 +27,7 @@ fn keys(user: &Client) -> Vec<Value> {
 
 #[test]
 fn registration_returns_the_key_once() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     let made = client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
     assert_eq!(names(&made), ["api_key", "email", "id"]);
@@ -42,7 +42,7 @@ fn registration_returns_the_key_once() {
 
 #[test]
 fn registration_errors_state_the_reason() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     let register = |body: &Value| client.post("/v1/auth/register", body);
     register(&json!({"email": "ann@example.com"})).expect(201);
@@ -81,8 +81,8 @@ fn by_default_registration_closes_after_the_first_user() {
 #[test]
 fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
-    let answer = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
-    let refused = answer.expect_error(403, "registration_disabled");
+    let response = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
+    let refused = response.expect_error(403, "registration_disabled");
     assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
 }
 
@@ -112,7 +112,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
 
 #[test]
 fn named_keys_work_in_parallel_until_revoked() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     assert_eq!(names(&made), ["api_key", "created_at", "current", "id", "name", "prefix"]);
@@ -139,7 +139,7 @@ fn named_keys_work_in_parallel_until_revoked() {
 
 #[test]
 fn a_keys_name_has_1_to_255_characters() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let post = |body: &Value| user.post("/v1/auth/keys", body);
     for (body, kind) in [
@@ -157,15 +157,15 @@ fn a_keys_name_has_1_to_255_characters() {
 
 #[test]
 fn regenerating_revokes_only_the_calling_key() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     let laptop = server.client().with_key(made["api_key"].as_str().unwrap());
-    let answer = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    assert_eq!(names(&answer), ["api_key", "message", "previous_key_revoked"]);
-    assert_eq!(answer["previous_key_revoked"], true);
+    let response = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    assert_eq!(names(&response), ["api_key", "message", "previous_key_revoked"]);
+    assert_eq!(response["previous_key_revoked"], true);
     laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    let renewed = laptop.with_key(answer["api_key"].as_str().unwrap());
+    let renewed = laptop.with_key(response["api_key"].as_str().unwrap());
     let listed = keys(&renewed);
     assert_eq!((&listed[1]["name"], &listed[1]["current"]), (&json!("laptop"), &json!(true)));
     user.get("/v1/auth/me").expect(200);
@@ -173,11 +173,11 @@ fn regenerating_revokes_only_the_calling_key() {
 
 #[test]
 fn both_secrets_sign_for_24_hours_after_a_rotation() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let (user, receiver) = (server.user(), Receiver::start());
-    let answer = user.get("/v1/auth/webhook-secret").expect(200);
-    assert_eq!(names(&answer), ["webhook_secret"]);
-    let first = answer["webhook_secret"].clone();
+    let response = user.get("/v1/auth/webhook-secret").expect(200);
+    assert_eq!(names(&response), ["webhook_secret"]);
+    let first = response["webhook_secret"].clone();
     assert!(is_lower_hex(first.as_str().unwrap().strip_prefix("whsec_").unwrap(), 64), "{first}");
     let cue = user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
                                   "callback": {"url": receiver.url()}}));
@@ -215,7 +215,7 @@ fn both_secrets_sign_for_24_hours_after_a_rotation() {
     assert_signed_by(&third, None);
 }
 
-/// What `webhook-signature` holds if these secrets sign a delivery.
+/// The value of `webhook-signature` for a delivery signed with these secrets.
 fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> String {
     let secrets = SigningSecrets {
         current: current.as_str().unwrap(),
@@ -227,11 +227,11 @@ fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> 
 
 #[test]
 fn only_the_hash_of_a_key_is_stored() {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    let given = [user.key(), made["api_key"].as_str().unwrap(), answer["api_key"].as_str().unwrap()];
+    let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    let given = [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
     let folder = server.db().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| {
         std::fs::read_dir(&folder).unwrap().any(|entry| {
@@ -246,7 +246,7 @@ fn only_the_hash_of_a_key_is_stored() {
         for key in given {
             let digits = &key["cue_sk_".len()..];
             assert!(!holds(digits.as_bytes()), "stopped: {stopped}");
-            // Its first 12 characters are shown in lists; the rest is nowhere.
+            // Lists show its first 12 characters; the rest is stored nowhere.
             assert!(!holds(&digits.as_bytes()[5..]), "stopped: {stopped}");
         }
         let hash = cued::domain::account::credentials::sha256(given[2].as_bytes());

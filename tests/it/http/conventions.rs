@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::cues::START;
-use crate::support::server::{ALONE, Server, run};
+use crate::support::server::{DEV_UNLIMITED, Server, run};
 
 const SOME_CUE: &str = "/v1/cues/cue_0123456789ab";
 const SOME_EXECUTION: &str = "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057";
@@ -39,15 +39,15 @@ const OPEN: [(&str, &str); 5] = [
 
 #[test]
 fn every_endpoint_requires_a_key_except_the_public_ones() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     for (method, path) in KEYED {
         client.call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
     }
     for (method, path) in OPEN {
-        let answer = client.call(method, path, &[], b"").unwrap();
-        assert!(![401, 405].contains(&answer.status), "{method} {path}: {}", answer.text());
-        assert!(!answer.text().contains("\"not_found\""), "{method} {path}: {}", answer.text());
+        let response = client.call(method, path, &[], b"").unwrap();
+        assert!(![401, 405].contains(&response.status), "{method} {path}: {}", response.text());
+        assert!(!response.text().contains("\"not_found\""), "{method} {path}: {}", response.text());
     }
     for path in ["/health", "/status"] {
         client.get(path).expect(200);
@@ -56,7 +56,7 @@ fn every_endpoint_requires_a_key_except_the_public_ones() {
 
 #[test]
 fn every_path_except_the_health_checks_has_the_version_prefix() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     for (method, path) in KEYED.into_iter().chain(OPEN) {
         let bare = path.strip_prefix("/v1").unwrap();
@@ -78,9 +78,9 @@ fn each_plan_has_its_rate_limit_and_name() {
     for (plan, rate) in [("free", 60), ("pro", 200), ("scale", 500)] {
         let done = run(&["user", "--db", db.to_str().unwrap(), "set-plan", "ann@example.com", plan]);
         assert!(done.status.success(), "{plan}: {}", String::from_utf8_lossy(&done.stderr));
-        let answer = user.get("/v1/auth/me");
-        assert_eq!(answer.header("x-ratelimit-limit"), Some(rate.to_string().as_str()));
-        assert_eq!(answer.expect(200)["plan"], plan);
+        let response = user.get("/v1/auth/me");
+        assert_eq!(response.header("x-ratelimit-limit"), Some(rate.to_string().as_str()));
+        assert_eq!(response.expect(200)["plan"], plan);
         let usage = user.get("/v1/usage").expect(200);
         assert_eq!((&usage["plan"]["name"], &usage["rate_limit"]["limit"]), (&json!(plan), &json!(rate)));
     }
@@ -88,10 +88,10 @@ fn each_plan_has_its_rate_limit_and_name() {
 
 #[test]
 fn an_error_has_exactly_code_message_and_status() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let outcome = format!("{SOME_EXECUTION}/outcome");
-    for (answer, status, code) in [
+    for (response, status, code) in [
         (server.client().get("/v1/auth/me"), 401, "invalid_api_key"),
         (user.get(SOME_CUE), 404, "cue_not_found"),
         (user.delete(SOME_CUE), 404, "cue_not_found"),
@@ -102,7 +102,7 @@ fn an_error_has_exactly_code_message_and_status() {
             "invalid_plan",
         ),
     ] {
-        let refused = answer.expect_error(status, code);
+        let refused = response.expect_error(status, code);
         let message = refused["error"]["message"].as_str().unwrap();
         assert_eq!(refused, json!({"error": {"code": code, "message": message, "status": status}}));
     }
@@ -110,11 +110,11 @@ fn an_error_has_exactly_code_message_and_status() {
 
 #[test]
 fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
-    let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    assert!(answer["message"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
-    let key = answer["api_key"].as_str().unwrap();
+    let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    assert!(response["message"].as_str().is_some_and(|text| !text.is_empty()), "{response}");
+    let key = response["api_key"].as_str().unwrap();
     assert!(key.starts_with("cue_sk_") && key != user.key());
     user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let me = user.with_key(key).get("/v1/auth/me").expect(200);

@@ -29,7 +29,7 @@ fn path(cue: &Value) -> String {
 
 #[test]
 fn a_new_cue_has_every_field_with_its_default() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let url = "http://127.0.0.1:9/hook";
     let created = user.create(&json!({
@@ -66,7 +66,7 @@ fn a_new_cue_has_every_field_with_its_default() {
 
 #[test]
 fn a_new_cue_shows_the_given_values() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let once = "2026-02-01T12:00:00Z";
     let given = json!({
@@ -89,7 +89,7 @@ fn a_new_cue_shows_the_given_values() {
 
 #[test]
 fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let (user, other) = (server.user(), server.user());
     let made: Vec<Value> = (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
     let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
@@ -112,7 +112,7 @@ fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
 
 #[test]
 fn cues_can_be_filtered_by_status() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
     let [_, paused, done, lost] = ["active", "paused", "completed", "failed"].map(|name| {
@@ -139,7 +139,7 @@ fn cues_can_be_filtered_by_status() {
 
 #[test]
 fn one_cue_shows_its_last_run_and_its_executions() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let hook = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},
@@ -172,16 +172,16 @@ fn one_cue_shows_its_last_run_and_its_executions() {
     let execution = user.only_execution(id(&work));
     assert_eq!((&execution["status"], &execution["http_status"]), (&json!("pending"), &Value::Null));
     let report = json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
-    let answer = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
+    let response = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
     let mut outcome = report;
     outcome["recorded_at"] = json!(due);
-    assert_eq!((&answer["execution_id"], &answer["outcome"]), (&execution["id"], &outcome));
+    assert_eq!((&response["execution_id"], &response["outcome"]), (&execution["id"], &outcome));
     assert_eq!(user.get(&path(&work)).expect(200)["executions"][0]["outcome"], outcome);
 }
 
 #[test]
 fn a_patch_changes_only_the_fields_it_names() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut expected = user.create(&json!({
         "name": "nightly", "description": "why", "payload": {"a": 1}, "retry": {"max_attempts": 2},

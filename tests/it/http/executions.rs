@@ -15,7 +15,7 @@ fn refused(response: &Response) -> (u16, String) {
     (response.status, response.code())
 }
 
-/// A user with one execution that waits for a worker.
+/// A user with one execution that is claimable.
 fn with_work(api: &Api, payload: Value) -> (User, String, String) {
     let user = api.user("ada");
     let cue = api.fixture.worker_cue(user.key, |_| ());
@@ -87,9 +87,9 @@ fn an_execution_has_an_outcome_only_after_a_report() {
         (before.get("outcome"), &before["evidence"], &before["status"]),
         (None, &json!(null), &json!("pending"))
     );
-    let answer =
+    let response =
         ok(&ada.post(&format!("/v1/executions/{id}/outcome"), &json!({"success": false, "error": "no"})));
-    assert_eq!(answer["outcome_state"], "reported_failure");
+    assert_eq!(response["outcome_state"], "reported_failure");
     let after = ok(&ada.get(&format!("/v1/executions/{id}")));
     assert_eq!((&after["outcome"]["error"], &after["status"]), (&json!("no"), &json!("failed")));
     assert_eq!(after["delivered_at"], json!(null));
@@ -166,7 +166,7 @@ fn invalid_bodies_and_queries_list_every_problem() {
         ),
         (&outcome, json!({"success": true, "result": over}), vec![("string_too_long", "result")]),
         (&outcome, json!({"success": true, "error": over}), vec![("string_too_long", "error")]),
-        // Within the limit by its characters, above it by its bytes.
+        // Within the limit in characters, above it in bytes.
         (&outcome, json!({"success": true, "error": "ä".repeat(40_000)}), vec![("value_error", "error")]),
         (&outcome, json!({"success": true, "artifacts": [at_most]}), vec![("value_error", "artifacts")]),
         (&claim, json!({"worker_id": ""}), vec![("string_too_short", "worker_id")]),
@@ -181,8 +181,8 @@ fn invalid_bodies_and_queries_list_every_problem() {
     ] {
         let response = ada.post(path, &body);
         assert_eq!(refused(&response), (422, "validation_error".to_owned()), "{path} {expected:?}");
-        let answer = response.json();
-        let problems: Vec<(&str, &str)> = answer["detail"]
+        let response = response.json();
+        let problems: Vec<(&str, &str)> = response["detail"]
             .as_array()
             .unwrap()
             .iter()

@@ -13,7 +13,7 @@ fn names(object: &Value) -> Vec<&str> {
 
 #[test]
 fn health_has_every_field_and_ignores_workers_in_its_status() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     user.create(&worker_cue("work"));
     user.advance("PT1H");
@@ -42,7 +42,7 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
 
 #[test]
 fn an_unreadable_database_degrades_health_until_it_recovers() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let client = server.client();
     let is = |status: &str, database: &str| {
         let health = client.get("/health").expect(200);

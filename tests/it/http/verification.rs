@@ -1,8 +1,7 @@
 //! Outcomes with evidence over HTTP (contract §5.5 to §5.7): modes, verdicts, later evidence.
 //!
-//! Bodies are those that the published clients send: the Python SDK's `report_outcome`, `mark_verified` and
-//! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command
-//! line's `report-outcome`.
+//! Bodies are those of the published clients: `report_outcome`, `mark_verified` and `mark_verification_pending` of the
+//! Python SDK (the last two send `{}` for any arguments), the worker daemon, and `report-outcome` of the command line.
 
 use cued::domain::execution::verification::VerificationMode;
 use serde_json::{Value, json};
@@ -11,14 +10,14 @@ use crate::support::api::{Api, User};
 use crate::support::client::Response;
 use crate::support::fixture::BEGIN;
 
-/// An execution with an outcome, or without one yet.
+/// An execution with or without an outcome.
 struct Run<'a> {
     user: &'a User,
     id: String,
 }
 
 impl<'a> Run<'a> {
-    /// A run of a new worker cue with this mode.
+    /// An execution of a new worker cue with this mode.
     fn new(api: &'a Api, user: &'a User, mode: VerificationMode) -> Self {
         let cue = api.fixture.worker_cue(user.key, |new| new.verification = mode);
         Self { user, id: api.fixture.run(&cue, json!({})).to_string() }
@@ -39,7 +38,7 @@ impl<'a> Run<'a> {
         self.user.call(method, &self.path(what), &[], body.to_string().as_bytes()).unwrap()
     }
 
-    /// What is answered, which must be a success.
+    /// The body of a response that must be a success.
     #[track_caller]
     fn ask(&self, method: &str, what: &str, body: &Value) -> Value {
         let response = self.try_to(method, what, body);
@@ -66,7 +65,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What the SDK sends for a success with everything that it takes.
+/// The body that the SDK sends for a success with every argument.
 fn full_report() -> Value {
     json!({
         "success": true, "result": "charged", "metadata": {"cents": 4_200}, "external_id": "charge:ch_1",
@@ -80,7 +79,7 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
     let api = Api::start();
     let ada = api.user("ada");
     let success = json!({"success": true});
-    // The command line sends these three at most, the worker daemon `result_ref` as well.
+    // The command line sends at most these three, the worker daemon also `result_ref`.
     let by_hand = json!({"success": true, "external_id": "4711", "summary": "by hand"});
     let by_daemon = json!({
         "success": true, "result": "completed", "result_ref": "batch:7", "result_url": "https://example.com/7",
@@ -99,12 +98,12 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
         let reports = [&success, &full_report(), &by_hand, &by_daemon, &failure];
         for (report, expected) in reports.into_iter().zip(expected.into_iter().chain(["reported_failure"])) {
             let run = Run::new(&api, &ada, mode);
-            let answer = run.ask("POST", "/outcome", report);
-            assert_eq!(answer["outcome_state"], expected, "{mode:?}: {report}");
-            assert_eq!(answer["outcome_recorded"], true);
+            let response = run.ask("POST", "/outcome", report);
+            assert_eq!(response["outcome_state"], expected, "{mode:?}: {report}");
+            assert_eq!(response["outcome_recorded"], true);
             let shown = run.shown();
             assert_eq!(shown["outcome_state"], expected);
-            // Whether the success is believed is another question than whether the run is over.
+            // The verification of a success is separate from the end of the execution.
             assert_eq!(shown["status"], if report["success"] == true { "success" } else { "failed" });
             assert_eq!(shown.get("verdict"), None);
         }
@@ -140,7 +139,7 @@ fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
         assert_eq!(patched["verification"], json!({ "mode": mode }));
         assert_eq!(reported(json!({"success": true})), state);
     }
-    // Other changes leave it alone.
+    // Other changes keep the mode.
     ada.patch(&path, &json!({"verification": {"mode": "manual"}}));
     let patched = ada.patch(&path, &json!({"name": "charge again", "verification": null})).json();
     assert_eq!(patched["verification"], json!({"mode": "manual"}));
@@ -190,15 +189,15 @@ fn every_undecided_report_accepts_a_verdict() {
     ] {
         for (valid, state) in [(true, "verified_success"), (false, "verification_failed")] {
             let run = Run::reported(&api, &ada, mode, &json!({ "success": success }));
-            let answer = run.ask("POST", "/verify", &json!({ "valid": valid }));
-            assert_eq!(answer["outcome_state"], state, "{mode:?}, success {success}");
+            let response = run.ask("POST", "/verify", &json!({ "valid": valid }));
+            assert_eq!(response["outcome_state"], state, "{mode:?}, success {success}");
             assert_eq!(run.shown()["outcome"]["success"], success);
         }
     }
-    // Without a body it approves, as it does with an empty one.
+    // A missing body approves like an empty one.
     let run = Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true}));
-    let answer = ada.call("POST", &run.path("/verify"), &[], b"").unwrap();
-    assert_eq!((answer.status, run.state()), (200, json!("verified_success")));
+    let response = ada.call("POST", &run.path("/verify"), &[], b"").unwrap();
+    assert_eq!((response.status, run.state()), (200, json!("verified_success")));
 }
 
 #[test]
@@ -213,7 +212,7 @@ fn a_decided_outcome_can_be_reopened_for_verification() {
         Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true})),
     ];
     for run in runs {
-        // As the SDK sends it, and once more: it is pending already.
+        // As the SDK sends it, and repeated: the outcome is already pending.
         for _ in 0..2 {
             assert_eq!(
                 run.ask("POST", "/verification-pending", &json!({})),
@@ -251,27 +250,27 @@ fn later_evidence_verifies_a_success() {
         &json!({"success": true, "summary": "done"}),
     );
     assert_eq!(run.state(), "verification_failed");
-    let answer = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
+    let response = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
     assert_eq!(
-        answer,
+        response,
         json!({
             "execution_id": run.id, "outcome_state": "verification_failed", "evidence_updated": true,
             "evidence": {"summary": "done", "external_id": "7", "result_url": "https://example.com/7"},
         })
     );
     api.fixture.advance(60);
-    let answer = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
+    let response = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
     let evidence = json!({
         "summary": "all done", "external_id": "7", "result_url": "https://example.com/7", "artifacts": ["a.csv"],
     });
-    assert_eq!((&answer["outcome_state"], &answer["evidence"]), (&json!("verified_success"), &evidence));
+    assert_eq!((&response["outcome_state"], &response["evidence"]), (&json!("verified_success"), &evidence));
     let shown = run.shown();
     assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&json!("verified_success"), &evidence));
     assert_eq!((&shown["updated_at"], shown.get("verdict")), (&json!("2026-01-01T10:01:00Z"), None));
     assert_eq!(run.bring(&json!({}))["evidence_updated"], false);
     assert_eq!(run.state(), "verified_success");
 
-    // A worker that says that the evidence is on its way.
+    // A worker that announces later evidence.
     let run = Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true}));
     run.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(run.bring(&json!({"summary": "soon"}))["outcome_state"], "verification_pending");
@@ -300,7 +299,7 @@ fn evidence_alone_causes_no_failure_and_no_verdict() {
     rejected.ask("POST", "/verify", &json!({"valid": false, "reason": "nobody was charged"}));
     assert_eq!(rejected.bring(&id)["outcome_state"], "verification_failed");
     assert_eq!(rejected.shown()["verdict"]["reason"], "nobody was charged");
-    // It was complete before somebody doubted it: more of it settles nothing.
+    // The evidence was complete before the reopening: more of it decides nothing.
     let doubted = Run::reported(&api, &ada, mode, &full_report());
     doubted.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(doubted.bring(&id)["outcome_state"], "verification_pending");

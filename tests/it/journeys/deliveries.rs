@@ -1,4 +1,4 @@
-//! Deliveries: what is sent, what follows a failure, and what callers can do to a run.
+//! Deliveries: requests, retries, and manual runs and replays.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ const DUE: &str = "2026-01-05T01:00:00Z";
 
 #[test]
 fn a_delivery_has_the_payload_and_identifies_its_execution() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let mut cue = webhook(&receiver, at(DUE));
     cue["payload"] = json!({"b": 1, "a": {"z": [1.5, "ü"]}});
@@ -44,7 +44,7 @@ fn a_delivery_has_the_payload_and_identifies_its_execution() {
 
 #[test]
 fn a_failed_delivery_is_retried_after_each_backoff() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
     receiver.first([Reaction::Status(500), Reaction::HangUp, busy]);
@@ -84,7 +84,7 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
 
 #[test]
 fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Status(302));
     let mut stubborn = webhook(&receiver, at(DUE));
@@ -105,7 +105,7 @@ fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
 
 #[test]
 fn a_cue_deleted_during_its_delivery_leaves_nothing() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at(DUE)));
@@ -117,8 +117,8 @@ fn a_cue_deleted_during_its_delivery_leaves_nothing() {
     let execution = format!("/v1/executions/{}", id(&execution));
     user.post(&format!("{execution}/claim"), &json!({})).expect(200);
     for cue in [&cue, &claimed] {
-        let answer = user.delete(&format!("/v1/cues/{}", id(cue)));
-        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        let response = user.delete(&format!("/v1/cues/{}", id(cue)));
+        assert_eq!((response.status, response.body.len()), (204, 0));
     }
     receiver.release();
     assert_eq!(moved.join().unwrap()["fired"], 2);
@@ -132,7 +132,7 @@ fn a_cue_deleted_during_its_delivery_leaves_nothing() {
 
 #[test]
 fn a_repeated_idempotency_key_creates_one_cue() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let send = |body: &Value| {
         user.call("POST", "/v1/cues", &[("Idempotency-Key", "order-17")], body.to_string().as_bytes())
@@ -149,7 +149,7 @@ fn a_repeated_idempotency_key_creates_one_cue() {
 
 #[test]
 fn a_cue_can_be_fired_now_or_later_with_another_payload() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let mut cue = webhook(&receiver, cron("0 9 * * *"));
     cue["payload"] = json!({"keep": {"x": 1, "y": 2}, "change": 1});
@@ -182,7 +182,7 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
 
 #[test]
 fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut schedule = cron("0 9 * * *");
     schedule["timezone"] = json!("Asia/Kolkata");
@@ -199,7 +199,7 @@ fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
 
 #[test]
 fn a_replay_has_the_payload_of_its_execution() {
-    let (server, receiver) = (Server::on_clock(START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");

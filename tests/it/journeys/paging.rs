@@ -1,4 +1,4 @@
-//! Lists of executions, page by page, as a dashboard asks for them.
+//! Lists of executions, page by page.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ fn ids(page: &Value) -> Vec<&str> {
     page["executions"].as_array().unwrap().iter().map(id).collect()
 }
 
-/// A cue with five executions: one success and one failure of the worker `w`, three that wait.
+/// A cue with five executions: a success and a failure of the worker `w`, and three pending ones.
 fn five() -> (Server, Client, Value) {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&worker(cron("0 * * * *")));
     user.advance("PT5H");
@@ -78,7 +78,7 @@ fn executions_can_be_filtered_by_worker_and_several_statuses() {
 
 #[test]
 fn a_page_of_very_large_outcomes_is_shorter_and_has_more() {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&worker(cron("0 * * * *")));
     let large = "x".repeat(65_536);

@@ -1,4 +1,4 @@
-//! Schedules over the days: nights of daylight saving, pauses, and what becomes of runs while the server was away.
+//! Schedules over several days: daylight saving, pauses, and downtime.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::server::Server;
 
 #[test]
 fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T08:59:00Z"), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T08:59:00Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
     assert_eq!((&cue["status"], &cue["run_count"]), (&json!("active"), &json!(0)));
@@ -33,7 +33,7 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
 
 #[test]
 fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
-    let (server, receiver) = (Server::on_clock("2026-03-27T12:00:00Z"), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock("2026-03-27T12:00:00Z"), Receiver::start());
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");
@@ -47,7 +47,7 @@ fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
 
 #[test]
 fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
-    let server = Server::on_clock("2026-10-24T22:00:00Z");
+    let server = Server::with_test_clock("2026-10-24T22:00:00Z");
     let user = server.user();
     let in_berlin = |line: &str| {
         let mut schedule = cron(line);
@@ -56,7 +56,7 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
     };
     let (nightly, quarters, even_hours) =
         (in_berlin("30 2 * * *"), in_berlin("*/15 * * * *"), in_berlin("0 */2 * * *"));
-    // One local day, of 25 hours.
+    // One local day of 25 hours.
     user.advance_to("2026-10-25T22:59:00Z");
     assert_eq!(instants_of(&user.executions_of(id(&nightly))), ["2026-10-25T00:30:00Z"]);
     assert_eq!(look(&user, &quarters)["run_count"], 99, "midnight itself is when the clock stood");
@@ -66,7 +66,7 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
 
 #[test]
 fn runs_skipped_by_a_pause_are_not_missed() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:30Z"), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:30Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("*/10 * * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
@@ -85,7 +85,7 @@ fn runs_skipped_by_a_pause_are_not_missed() {
 
 #[test]
 fn a_paused_cue_rejects_a_past_instant() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let user = server.user();
     let cue = user.create(&worker(cron("0 9 * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
@@ -96,14 +96,14 @@ fn a_paused_cue_rejects_a_past_instant() {
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
-    // What was to come has passed meanwhile: other parts may still change, but nothing resumes it.
+    // The instant has passed meanwhile: other fields may change, but the cue cannot be resumed.
     user.patch(&path, &json!({"schedule": {"catch_up": "none"}})).expect(200);
     user.patch(&path, &json!({"status": "active"})).expect_error(400, "invalid_schedule");
 }
 
 #[test]
 fn a_once_cue_completes_with_its_execution() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:00Z"), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:00Z"), Receiver::start());
     let user = server.user();
     let delivered = user.create(&webhook(&receiver, at("2026-01-05T02:00:00+01:00")));
     let done = user.create(&worker(at("2026-01-05T01:00:00Z")));
@@ -132,7 +132,7 @@ fn a_once_cue_completes_with_its_execution() {
 
 #[test]
 fn runs_missed_during_downtime_follow_the_catch_up_policy() {
-    let mut server = Server::on_clock("2026-01-05T00:00:30Z");
+    let mut server = Server::with_test_clock("2026-01-05T00:00:30Z");
     let user = server.user();
     let create = |line: &str, catch_up: &str| {
         let mut schedule = cron(line);
@@ -144,7 +144,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     let minutes = create("* * * * *", "all");
     let once = user.create(&worker(at("2026-01-05T00:30:00Z")));
     user.settle();
-    server.kill9();
+    server.kill();
     server.restart_at("2026-01-05T02:00:30Z");
     let user = user.at(server.addr());
     user.settle();
@@ -182,7 +182,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
 
 #[test]
 fn a_schedule_can_be_previewed() {
-    let server = Server::on_clock("2026-03-28T12:00:00Z");
+    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");

@@ -1,4 +1,4 @@
-//! One slow host must not hold up the others.
+//! One slow host does not delay the others.
 
 use std::thread;
 
@@ -19,7 +19,7 @@ fn create(user: &Client, count: usize, receiver: &Receiver) {
 
 #[test]
 fn five_hundred_deliveries_to_a_hanging_host_delay_no_other_host() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let (hanging, other) = (Receiver::start(), Receiver::start());
     hanging.react(Reaction::Hang);
     let user = server.user();

@@ -1,4 +1,4 @@
-//! The canonical form against a table and against Python itself.
+//! Canonical JSON against a table and against Python itself.
 
 use std::io::{Seek as _, Write as _};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ for line in sys.stdin.buffer:
     print(json.dumps(json.loads(line), sort_keys=True))
 ";
 
-/// A text and what Python 3 makes of it.
+/// A text and its canonical form in Python 3.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str)] = &[
     ("null", "null"), ("true", "true"), (" false ", "false"), ("[]", "[]"), ("{}", "{}"), ("\"\"", "\"\""),
@@ -40,7 +40,7 @@ const TABLE: &[(&str, &str)] = &[
     ("9999999999999998.0", "9999999999999998.0"), ("1e16", "1e+16"), ("12345678901234567.0", "1.2345678901234568e+16"),
     ("9007199254740993.0", "9007199254740992.0"), ("1e22", "1e+22"), ("1e100", "1e+100"), ("-1.5e-7", "-1.5e-07"),
     ("0.30000000000000004", "0.30000000000000004"), ("5.684341886080802e-14", "5.684341886080802e-14"),
-    // Two shortest texts are equally near: the even digit.
+    // Of two shortest texts at the same distance, the one with the even last digit counts.
     ("1000000000000000.25", "1000000000000000.2"), ("1000000000000000.75", "1000000000000000.8"),
     ("5e-324", "5e-324"), ("2.2250738585072014e-308", "2.2250738585072014e-308"), ("1e-400", "0.0"),
     ("-1e-999999999999999999999", "-0.0"), ("1.7976931348623157e308", "1.7976931348623157e+308"),
@@ -66,7 +66,7 @@ fn doubles_at_every_edge_match_python() {
     let powers_of_two = (0..2046_u64).map(|exponent| exponent << 52);
     let powers_of_ten = (-323..309).map(|exponent| format!("1e{exponent}").parse::<f64>().unwrap().to_bits());
     let subnormals = (0..51).map(|shift| 1_u64 << shift);
-    // From 1e15 on eighths are doubles, and some lie halfway between their two shortest texts.
+    // From 1e15 on, eighths are doubles, and some lie halfway between their two shortest texts.
     let ties = (0..2000).map(|step| (1e15 + f64::from(step) / 8.0).to_bits());
     let edges = powers_of_two.chain(powers_of_ten).chain(subnormals).chain(ties);
     let doubles = edges.flat_map(|bits| bits.saturating_sub(2)..=bits + 2).map(f64::from_bits);

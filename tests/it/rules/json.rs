@@ -1,4 +1,4 @@
-//! What the reader of JSON takes and refuses, by table and against serde_json's own reader.
+//! The JSON reader against a table and against serde_json.
 
 use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
@@ -61,7 +61,7 @@ fn sixty_four_levels_are_read_and_one_more_is_not() {
     for (open, close) in [("[", "]"), ("{\"a\":[", "]}")] {
         let levels = open.matches(['[', '{']).count();
         let nested = |times: usize| format!("[{}1{}]", open.repeat(times), close.repeat(times));
-        // Brothers do not count: the first element goes as deep as is allowed.
+        // Siblings do not count: the first element has the maximum depth.
         let deepest = (MAX_DEPTH - 1) / levels;
         let twice = format!("[{0},{0}]", nested(deepest - 1));
         assert!(read(nested(deepest).as_bytes()).is_ok());
@@ -175,7 +175,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The same value, with numbers compared as serde_json reads them: it keeps the spelling of doubles.
+/// The same value with numbers compared as serde_json reads them, which keeps the spelling of doubles.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(a), Value::Number(b)) if b.is_f64() => a.as_f64() == b.as_f64() && a.is_f64(),

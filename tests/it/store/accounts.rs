@@ -1,4 +1,4 @@
-//! Accounts on a real file, without HTTP: who gets in, which keys count, what a month holds.
+//! Accounts on a real file without HTTP: registration, keys, monthly usage.
 
 use std::thread;
 
@@ -19,7 +19,7 @@ fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) ->
     actions::register(&fixture.app.store, email, "free", registration, fixture.now())?.wait()
 }
 
-/// Who calls with `key`, as the gate finds out.
+/// The owner of `key`, as the middleware finds it.
 fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), fixture.now());
     let found =

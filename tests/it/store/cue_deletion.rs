@@ -1,4 +1,4 @@
-//! Deleting a cue with a long history: gone at once for everybody, taken away bit by bit, whatever comes in between.
+//! Deleting a cue with a long history: invisible at once, removed gradually, through crashes and restarts.
 
 use cued::actions::executions::{claim, claim_next};
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
@@ -15,7 +15,7 @@ use crate::support::fixture::Fixture;
 use crate::support::random::Random;
 use crate::support::server::Server;
 
-/// More than is taken away at once, with the cue.
+/// More than one transaction deletes together with the cue.
 const MANY: u32 = 5_000;
 
 #[test]
@@ -28,7 +28,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let id = doomed.id.clone();
     assert!(fixture.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
 
-    // The row of the deleted cue was the last: another one must not take its place, and what it left.
+    // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
     let next = fixture.worker_cue(user, |_| ()).key;
     let look = fixture.app.store.read(move |read| {
         assert_eq!(execution_list::list_by_cue(read, next, 100, 0)?.1, 0);
@@ -84,7 +84,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
 
 #[test]
 fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
-    let server = Server::on_clock(BEGIN);
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (doomed, other) = (work(&user), work(&user));
     fire(&user, &other);
@@ -121,7 +121,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
 #[test]
 fn an_interrupted_deletion_continues_after_the_restart() {
     let mut random = Random::seeded("removal");
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let mut user = server.user();
     let kept = work(&user);
     fire(&user, &kept);
@@ -134,7 +134,7 @@ fn an_interrupted_deletion_continues_after_the_restart() {
         crate::support::server::until("some of it is gone", || {
             (rows(&file, "executions") <= left.max(1)).then_some(())
         });
-        server.kill9();
+        server.kill();
         server.restart();
         user = user.at(server.addr());
         user.get(&format!("/v1/cues/{doomed}")).expect_error(404, "cue_not_found");

@@ -1,4 +1,4 @@
-//! The list of a user's executions: every filter and page shows what a look at every row would.
+//! The execution list: every filter and page matches a scan of all rows.
 
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
@@ -20,7 +20,7 @@ const STATUSES: [ExecutionStatus; 5] = [
 ];
 const TRIGGERS: [Trigger; 3] = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay];
 
-/// What of an execution a filter can ask for, and its id.
+/// The filterable fields of an execution, and its id.
 struct Row {
     id: String,
     cue_id: String,
@@ -30,7 +30,7 @@ struct Row {
     trigger: Trigger,
 }
 
-/// A user's rows, oldest first, among another's. Most are over, as in any history.
+/// The rows of a user, oldest first, among those of another user. Most are finished, as in any history.
 fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
     let users = [fixture.user("ada"), fixture.user("bob")];
     let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::cli::administration::{fails, ok};
 use crate::cli::backups::contents;
 use crate::faults::disk::assert_sound;
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 /// The rows of each table.
 pub type Contents = BTreeMap<String, Vec<Vec<Value>>>;
@@ -172,7 +172,7 @@ const AFTER_THE_FIXTURE: [&str; 2] = ["--test-clock", "2030-02-03T20:09:00Z"];
 fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     let (folder, db) = version_1();
     let before = contents(&db);
-    let mut server = Server::start_on(&db, &[ALONE, &AFTER_THE_FIXTURE].concat());
+    let mut server = Server::start_on(&db, &[DEV_UNLIMITED, &AFTER_THE_FIXTURE].concat());
     assert_eq!(server.stop(), Some(0));
     let log = server.log();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).expect(&log).to_owned();
@@ -211,7 +211,7 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
 #[test]
 fn a_migrated_file_is_promoted_and_gives_out_its_work() {
     let (_folder, db) = version_1();
-    let server = Server::start_on(&db, &[ALONE, &AFTER_THE_FIXTURE].concat());
+    let server = Server::start_on(&db, &[DEV_UNLIMITED, &AFTER_THE_FIXTURE].concat());
     let printed = ok(&db, &["key", "add", "ada@example.com", "--name", "migrated"]);
     let key = printed.split_whitespace().find(|word| word.starts_with("cue_sk_")).expect(&printed);
     let ada = server.client().with_key(key);

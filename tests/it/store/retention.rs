@@ -1,4 +1,4 @@
-//! The history that is kept: by age and by number, never what is not over, bit by bit, and its room goes back.
+//! Retention by age and by number: only finished executions, gradually, with the space returned.
 
 use std::fs;
 
@@ -13,17 +13,17 @@ use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until
 use crate::support::client::Client;
 use crate::support::fixture::Fixture;
 use crate::support::random::Random;
-use crate::support::server::{ALONE, Server, cued, until};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
 
 fn keeping(retain: &str) -> Server {
-    Server::start(&[ALONE, &["--test-clock", BEGIN, "--retain", retain]].concat())
+    Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", retain]].concat())
 }
 
 fn ids(executions: &[Value]) -> Vec<&str> {
     executions.iter().map(|it| it["id"].as_str().unwrap()).collect()
 }
 
-/// Fires a worker cue and reports on it; the answer is the execution.
+/// Fires a worker cue and reports; returns the execution.
 fn run(user: &Client, cue: &str) -> String {
     let execution = fire(user, cue);
     report(user, &execution);
@@ -66,7 +66,7 @@ fn unfinished_executions_are_never_deleted() {
     assert_eq!(user.executions_of(&cue).len(), 7);
     user.advance("P3D"); // the claim is lost meanwhile, and its execution waits again
     assert_eq!(user.executions_of(&cue).len(), 7);
-    // Age counts from the end: what ends late is there for a day, though a round of the sweeper comes in between.
+    // Age counts from the end: a late end keeps an execution for a day, through a round of the sweeper.
     user.advance("PT2H");
     report(&user, &waiting[5]);
     user.advance("PT23H");
@@ -121,7 +121,7 @@ fn a_payload_is_deleted_with_its_last_execution() {
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2}"#);
     let own = user.post(&format!("{path}/fire"), &json!({"payload_override": {"own": 1}})).expect(200);
     report(&user, own["execution_id"].as_str().unwrap());
-    // Repeats have the payload of what they repeat, for themselves where the cue has another one by now.
+    // A replay has the payload of its original, in a copy of its own if the cue has another payload by now.
     let again = user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
     let again = again["execution_id"].as_str().unwrap().to_owned();
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2} {"own": 1, "v": 2} {"v": 1}"#);
@@ -178,8 +178,8 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
-    assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
-    // One marks them, and each of the others takes some two hundred executions away, not those of one cue.
+    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    // One pass marks them, and each of the others deletes some two hundred executions of several cues.
     assert!(passes <= 5, "{passes} passes");
 }
 
@@ -216,7 +216,7 @@ fn freed_space_returns_to_the_file_system_gradually() {
     let full = length(&server);
     server.restart_with("--retain", "90d");
     until_rows(&server.sqlite(), "executions", 0);
-    // While it runs: as the write-ahead log is put back, the file shrinks.
+    // While the server runs: a checkpoint shrinks the file.
     until("the file is smaller", || (length(&server) < full / 2).then_some(()));
     user.at(server.addr()).settle();
     server.stop();
@@ -233,13 +233,13 @@ fn a_kill_during_retention_loses_nothing_else() {
     insert_history(&mut server.sqlite(), &cue, 6_000, true, "2020-01-01T00:00:00Z");
     insert_history(&mut server.sqlite(), &cue, 300, false, "2020-01-01T00:00:00Z");
     insert_history(&mut server.sqlite(), &other, 6_000, true, BEGIN);
-    server.kill9();
+    server.kill();
     server.restart_with("--retain", "90d");
     for _ in 0..4 {
         let file = server.sqlite();
         let left = 6_300 + i64::try_from(random.below(6_000)).unwrap();
         until("some of it is gone", || (rows(&file, "executions") <= left).then_some(()));
-        server.kill9();
+        server.kill();
         server.restart();
     }
     until_rows(&server.sqlite(), "executions", 6_300);

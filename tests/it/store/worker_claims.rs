@@ -1,4 +1,4 @@
-//! Claims and reports on a real file: who gets what, and only once.
+//! Claims and reports on a real file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
@@ -35,7 +35,8 @@ fn fifty_workers_claim_five_hundred_executions_each_exactly_once() {
             std::thread::spawn(move || {
                 start.wait();
                 let mut won = Vec::new();
-                // One half asks for whatever is next, the other for each by its id: they must not collide either.
+                // Half of the workers claim the oldest execution, the others each execution by its id: they must not
+                // collide.
                 if number % 2 == 0 {
                     while let Ok(claimed) = claim_next(&app, user, None, format!("w{number}")).wait() {
                         won.push(claimed.id);
@@ -67,14 +68,14 @@ fn of_two_concurrent_reports_one_is_recorded() {
         let id = fixture.run(&cue, json!({}));
         let (yes, no) =
             (OutcomeReport { success: true, ..OutcomeReport::default() }, OutcomeReport::default());
-        let answers =
+        let responses =
             [report(&fixture.app, user, id, yes), report(&fixture.app, user, id, no)].map(|it| it.wait());
-        let recorded: Vec<&RecordedOutcome> = answers.iter().flatten().collect();
+        let recorded: Vec<&RecordedOutcome> = responses.iter().flatten().collect();
         assert_eq!(recorded.len(), 1, "round {round}");
         let seen = fixture.execution(user, id);
         assert_eq!(seen.outcome.as_ref(), Some(&recorded[0].outcome));
         assert_eq!(seen.execution.status == ExecutionStatus::Success, recorded[0].outcome.report.success);
-        let refused = answers.into_iter().find(Result::is_err).unwrap();
+        let refused = responses.into_iter().find(Result::is_err).unwrap();
         assert_eq!(code(refused), ErrorCode::OutcomeAlreadyReported);
     }
 }
@@ -232,7 +233,7 @@ fn a_later_execution_cannot_be_claimed_before_its_time() {
     assert_eq!(code(claim(&fixture.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
     assert_eq!(code(claim_next(&fixture.app, user, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
     assert_eq!(fixture.execution(user, id).execution.next_retry, None);
-    // Whoever did it all the same may say so: then it never comes up.
+    // A worker that did the work nevertheless may report it: then the execution is never listed.
     fixture.report(user, id, true).unwrap();
     assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Success);
 }

@@ -107,13 +107,11 @@ impl DeliveryFixture {
         id
     }
 
-    /// One column of an execution.
     pub fn field<T: FromSql + Send + 'static>(&self, id: ExecutionId, column: &str) -> T {
         let sql = format!("SELECT {column} FROM executions WHERE id = ?1");
         self.write(move |tx| tx.query_row(&sql, [id.bytes()], |row| row.get(0)).unwrap())
     }
 
-    /// Status and attempts of an execution.
     pub fn state(&self, id: ExecutionId) -> (String, i64) {
         (self.field(id, "status"), self.field(id, "attempts"))
     }

@@ -1,4 +1,4 @@
-//! For all tests: servers, clients, receivers, fixtures.
+//! Support for all tests: servers, clients, receivers, fixtures.
 
 pub mod api;
 pub mod client;

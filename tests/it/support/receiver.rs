@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::support::client::{header, read_head};
@@ -59,6 +60,9 @@ pub struct Delivery {
     /// Names in lower case, in the order of arrival.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// When the head was read.
+    #[allow(dead_code)] // for the benchmark
+    pub received_at: Timestamp,
 }
 
 impl Delivery {
@@ -276,6 +280,7 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(&**stream);
         while let Some((first, headers)) = read_head(&mut reader)? {
+            let received_at = Timestamp::now();
             let text = |name| header(&headers, name).unwrap_or_default().to_owned();
             let mut words = first.split(' ').map(str::to_owned);
             let mut delivery = Delivery {
@@ -287,6 +292,7 @@ impl Shared {
                 version: words.next().unwrap_or_default(),
                 body: vec![0; text("content-length").parse().unwrap_or(0)],
                 headers,
+                received_at,
             };
             reader.read_exact(&mut delivery.body)?;
             let execution_id = delivery.execution_id.clone();

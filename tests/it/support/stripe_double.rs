@@ -286,8 +286,8 @@ pub fn send_raw(client: &Client, signature: &str, body: &str) -> Response {
 /// Sends an event as Stripe does; it must be accepted.
 #[track_caller]
 pub fn send(client: &Client, event: &Value) {
-    let answer = send_signed(client, event, WEBHOOK_SECRET, NOW_SECS);
-    assert_eq!(answer.expect(200), json!({"received": true}));
+    let response = send_signed(client, event, WEBHOOK_SECRET, NOW_SECS);
+    assert_eq!(response.expect(200), json!({"received": true}));
 }
 
 /// An event created `created` seconds after [`NOW`].

@@ -1,4 +1,4 @@
-//! `cued check`: what is in a file and whether it is sound, and nothing is changed by asking.
+//! `cued check`: the contents and integrity of a file, without any change to it.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -9,20 +9,20 @@ use serde_json::json;
 
 use super::{BEGIN, fire, insert_history, report, work};
 use crate::cli::administration::{complaint, mode, new_file, ok};
-use crate::support::server::{ALONE, Server, cued, run};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, run};
 
-/// What `cued check` prints, complains of and ends with.
+/// Output, error message and exit code of `cued check`.
 fn check(file: &Path) -> (String, String, Option<i32>) {
     let output = run(&["check", file.to_str().unwrap()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     (printed, complaint(&output), output.status.code())
 }
 
-/// Every file beside the database, and what is in it.
+/// Every file next to the database, with its bytes.
 fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let all = fs::read_dir(db.parent().unwrap()).unwrap().map(|it| it.unwrap().path());
     let mut all: Vec<(PathBuf, Vec<u8>)> = all.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
-    // Readers note in the log's index how far they read.
+    // Readers record their position in the index of the log.
     all.retain(|(path, _)| !path.to_string_lossy().ends_with("-shm"));
     all.sort();
     all
@@ -30,7 +30,7 @@ fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let cue = work(&user);
     let paused = work(&user);
@@ -56,7 +56,7 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
         assert!(folder(&server.db()) == before, "something was changed");
     };
     looks_sound(&server);
-    server.kill9();
+    server.kill();
     looks_sound(&server);
     server.restart();
     assert_eq!(server.stop(), Some(0));
@@ -68,7 +68,7 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
 
 #[test]
 fn check_reports_overdue_work_and_a_wrong_clock() {
-    let mut server = Server::on_clock("2040-01-01T00:00:00Z");
+    let mut server = Server::with_test_clock("2040-01-01T00:00:00Z");
     let user = server.user();
     work(&user);
     user.advance("PT1H");
@@ -77,7 +77,7 @@ fn check_reports_overdue_work_and_a_wrong_clock() {
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("last seen   2040-01-01T01:00:00Z: ahead of the clock"), "{printed}");
     assert!(printed.contains("next due    2040-01-01T02:00:00Z"), "{printed}");
-    let mut server = Server::on_clock("2020-01-01T00:00:00Z");
+    let mut server = Server::with_test_clock("2020-01-01T00:00:00Z");
     work(&server.user());
     server.stop();
     let (printed, _, _) = check(&server.db());
@@ -86,7 +86,7 @@ fn check_reports_overdue_work_and_a_wrong_clock() {
 
 #[test]
 fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
     insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);
@@ -137,7 +137,7 @@ fn check_identifies_foreign_and_newer_files() {
 
 #[test]
 fn check_names_inconsistencies() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
     fire(&user, &cue);
@@ -160,7 +160,7 @@ fn check_names_inconsistencies() {
         assert!(complaint.trim_end().ends_with(&format!("failed the check: {count}")), "{complaint}");
         fs::write(server.db(), &sound).unwrap();
     }
-    // A byte of a row's text is nobody's to notice, but a table's page that is another's is.
+    // No check finds a changed byte in the text of a row, but it does find a page of one table in another.
     let file = fs::File::options().write(true).open(server.db()).unwrap();
     file.write_all_at(&sound[4_096 * 3..4_096 * 4], 4_096 * 5).unwrap();
     assert_eq!(check(&server.db()).2, Some(1));

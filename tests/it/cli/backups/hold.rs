@@ -1,4 +1,4 @@
-//! A restored copy: all of it is shown and nothing goes out from it until it is promoted; then the ordinary rules hold.
+//! A restored copy: it is readable but starts no work until it is promoted; then the usual rules apply.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ use crate::support::client::Client;
 use crate::support::delivery_fixture;
 use crate::support::mailbox::Mailbox;
 use crate::support::receiver::Receiver;
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
-/// A copy of the server's file under the same name, in a folder of its own.
+/// A copy of the file of a server, under the same name in a folder of its own.
 fn copy_of(server: &Server) -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
@@ -23,7 +23,7 @@ fn copy_of(server: &Server) -> (TempDir, PathBuf) {
     (folder, db)
 }
 
-/// The server's own file in the place of a restored copy of it, three hours later; and its user.
+/// Replaces the file of a server by a restored copy of it, three hours later. Returns the user.
 fn held(server: &mut Server, user: &Client, at: &str) -> Client {
     let (_folder, db) = copy_of(server);
     server.stop();
@@ -39,7 +39,7 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 #[test]
 fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let receiver = Receiver::start();
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     let waiting = fire(&user, &job);
@@ -53,10 +53,10 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     assert_eq!(user.get(&format!("/v1/executions/{waiting}")).expect(200)["status"], "pending");
     assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
-        let answer = user.post(&path, &json!({"worker_id": "w"}));
-        let refused = answer.expect_error(503, "held");
+        let response = user.post(&path, &json!({"worker_id": "w"}));
+        let refused = response.expect_error(503, "held");
         assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
-        assert!(answer.header("retry-after").is_some());
+        assert!(response.header("retry-after").is_some());
     }
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("degraded"), &json!("held")));
@@ -70,7 +70,7 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
         status["status"] == "degraded" && status["reason"].as_str().unwrap().contains("held"),
         "{status}"
     );
-    // A report is no call: whoever did the work may say so.
+    // A report starts nothing, so a held server accepts it.
     report(&user, &waiting);
     let printed = run(&["check", server.db().to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&printed.stdout).contains("on hold     since"));
@@ -98,14 +98,14 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
 #[test]
 fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     let receiver = Receiver::start();
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
     user.advance("PT2H");
     fire(&user, &call);
-    // The figures of the machine's own time: the copy is of a past year.
+    // Counted by the system clock: the copy is of a past year.
     let said = ok(&server.db(), &["promote"]);
     assert!(said.contains("promoted ") && said.contains("overdue: 2 cues,"), "{said}");
     assert!(said.contains("2 executions, to send"), "{said}");
@@ -113,7 +113,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     assert!(again.contains("is not on hold"), "{again}");
     let moved = user.settle();
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(2), &json!(2)));
-    // Due at 11, 12, 13, 14 and 15 o'clock: the newest runs, the others are accounted for.
+    // Due at 11, 12, 13, 14 and 15 o'clock: the newest run fires, the others are recorded as missed.
     assert_eq!(instants(&user.executions_of(&call))[0], "2026-01-01T15:00:00Z");
     for cue in [&call, &job] {
         let missed = user.get(&format!("/v1/cues/{cue}/missed")).expect(200);
@@ -135,7 +135,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
 #[test]
 fn a_running_server_on_the_system_clock_notices_a_promotion() {
     let receiver = Receiver::start();
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let call = hook(&user, &receiver.url());
     let (_folder, db) = copy_of(&server);
@@ -153,7 +153,7 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
 
 #[test]
 fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
     let (_folder, db) = copy_of(&server);
@@ -170,7 +170,7 @@ fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
 
 #[test]
 fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
     let claimed = fire(&user, &job);
@@ -189,7 +189,7 @@ fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();
     let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];
-    let mut server = Server::start(&[ALONE, &flags].concat());
+    let mut server = Server::start(&[DEV_UNLIMITED, &flags].concat());
     let user = server.client().register("ann@example.com");
     let user = held(&mut server, &user, BEGIN);
     let ask = |code: &str| {

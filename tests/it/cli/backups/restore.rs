@@ -1,4 +1,4 @@
-//! `cued restore`: a sound backup in place of a database that no server has, and nothing of the old one in it.
+//! `cued restore`: a sound backup replaces a database without a server, and nothing of the old one remains in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 #[test]
 fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");
@@ -37,7 +37,7 @@ fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
 
 #[test]
 fn a_file_in_use_by_a_server_is_not_replaced() {
-    let server = Server::on_clock(BEGIN);
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
     let backup = backup.to_str().unwrap();
@@ -57,7 +57,7 @@ fn a_file_in_use_by_a_server_is_not_replaced() {
 
 #[test]
 fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");
@@ -65,7 +65,7 @@ fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
     for _ in 0..50 {
         work(&user);
     }
-    server.kill9();
+    server.kill();
     assert!(fs::metadata(beside(&server.db(), "-wal")).unwrap().len() > 0);
     ok(&server.db(), &["restore", backup, "--replace"]);
     assert!(contents(&server.db()) == contents(Path::new(backup)));
@@ -75,15 +75,15 @@ fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
 
 #[test]
 fn a_wal_is_kept_and_restored_with_its_moved_database() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
     let backup = backup.to_str().unwrap();
     work(&user);
-    server.kill9();
+    server.kill();
     let (db, moved) = (server.db(), beside(&server.db(), ".broken"));
     fs::rename(&db, &moved).unwrap();
-    // Somebody's, under the name that comes first.
+    // A foreign file under the first name that restore would choose.
     fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
     let said = ok(&db, &["restore", backup]);
     assert!(said.contains("cued.db-wal as") && said.contains("cued.db.replaced-2-wal"), "{said}");
@@ -96,7 +96,7 @@ fn a_wal_is_kept_and_restored_with_its_moved_database() {
 
 #[test]
 fn a_damaged_or_missing_backup_is_not_restored() {
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");

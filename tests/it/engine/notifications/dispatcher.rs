@@ -1,4 +1,4 @@
-//! The outbox without threads and sockets: what is stored with a failure, and what a pass makes of it.
+//! The outbox without threads and sockets: the stored notifications and the effect of a pass.
 
 use std::sync::atomic::Ordering;
 
@@ -19,17 +19,17 @@ use serde_json::Value;
 use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
 use crate::support::server::until;
 
-/// A fixture with a cue of one attempt whose failures are told to `told`, by mail as well.
-fn world(told: &str) -> (DeliveryFixture, i64) {
+/// A fixture with a single-attempt cue, whose failures are notified to `url` and by mail.
+fn failing_cue(finished: &str) -> (DeliveryFixture, i64) {
     let fixture = DeliveryFixture::new(4);
     let cue = fixture.webhook_cue("http://127.0.0.1:1/hook");
     fixture.sql(&format!(
-        "UPDATE cues SET max_attempts = 1, on_failure = '{{\"email\":true,\"webhook\":\"{told}\",\"pause\":false}}'"
+        "UPDATE cues SET max_attempts = 1, on_failure = '{{\"email\":true,\"webhook\":\"{finished}\",\"pause\":false}}'"
     ));
     (fixture, cue)
 }
 
-/// Fails this many runs of `cue`.
+/// Lets this number of executions of `cue` fail.
 fn fail(fixture: &DeliveryFixture, cue: i64, runs: usize) {
     fixture.due_times(cue, runs);
     assert_eq!(fixture.deliver(&RecordingClient::with((0..runs).map(|_| response(500)))), runs);
@@ -39,7 +39,7 @@ fn number(fixture: &DeliveryFixture, sql: &'static str) -> i64 {
     fixture.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
-fn tell_one(
+fn send_one(
     fixture: &DeliveryFixture,
     webhook_client: &RecordingClient,
     notification: &Notification,
@@ -53,29 +53,30 @@ fn tell_one(
     }
 }
 
-/// Tells what there is to tell; answers what was sent.
-fn tell(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
-    let (webhook_client, mut desk, mut told) =
+/// Sends all notifications; returns the requests.
+fn send_all(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
+    let (webhook_client, mut dispatcher, mut finished) =
         (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
-        let posts = desk.run_once(&fixture.app, told, DispatcherMode::Running).unwrap();
+        let posts = dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
         if posts.is_empty() && number(fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
             return webhook_client.requests();
         }
-        told = posts.iter().map(|notification| tell_one(fixture, &webhook_client, notification)).collect();
+        finished =
+            posts.iter().map(|notification| send_one(fixture, &webhook_client, notification)).collect();
     }
     panic!("what is left is never told")
 }
 
 #[test]
 fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     fail(&fixture, cue, 1);
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
-    // Nothing was told before the end of the process.
+    // No notification was sent before the end of the process.
     let fixture = fixture.restart();
     fixture.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
-    let sent = tell(&fixture);
+    let sent = send_all(&fixture);
     let [sent] = &sent[..] else { panic!("{} POSTs", sent.len()) };
     assert_eq!(sent.url, "http://127.0.0.1:2/told");
     let body: Value = serde_json::from_slice(sent.body.as_deref().unwrap()).unwrap();
@@ -85,7 +86,7 @@ fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
 
 #[test]
 fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     let other = fixture.webhook_cue("http://127.0.0.1:1/hook");
     fixture.sql(
         "UPDATE cues SET max_attempts = 1, on_failure = '{\"email\":false,\"webhook\":\"http://127.0.0.1:3/\",\"pause\":false}'
@@ -93,25 +94,25 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     );
     fail(&fixture, cue, 20);
     fail(&fixture, other, 1);
-    let mut desk = NotificationDispatcher::new(4);
-    let first = desk.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
+    let mut dispatcher = NotificationDispatcher::new(4);
+    let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     let mails = first.iter().filter(|notification| notification.url.is_none()).count();
     assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notification| notification.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
-    let again = desk.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
+    let again = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert!(again.iter().all(|notification| first.iter().all(|earlier| earlier.key != notification.key)));
-    assert!(!desk.is_clear());
+    assert!(!dispatcher.is_clear());
     assert!(
-        desk.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
+        dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
         "a desk that closes takes nothing"
     );
 }
 
 #[test]
 fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     fixture.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
          INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
@@ -124,40 +125,38 @@ fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
         5,
         "mails have a bound of their own"
     );
-    assert_eq!(tell(&fixture).len(), 1_000);
+    assert_eq!(send_all(&fixture).len(), 1_000);
 }
 
 #[test]
 fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
     for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
     {
-        let (fixture, cue) = world("http://127.0.0.1:2/told");
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
         fail(&fixture, cue, 3);
         fixture.sql(change);
-        assert_eq!(tell(&fixture), [], "{change}");
+        assert_eq!(send_all(&fixture), [], "{change}");
         assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 0, "{change}");
     }
 }
 
 #[test]
 fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     fail(&fixture, cue, 2);
-    let (webhook_client, mut desk) = (RecordingClient::default(), NotificationDispatcher::new(4));
-    let pass =
-        |desk: &mut NotificationDispatcher, told| desk.run_once(&fixture.app, told, DispatcherMode::Running);
-    let first = pass(&mut desk, Vec::new()).unwrap();
-    let told = first.iter().map(|notification| tell_one(&fixture, &webhook_client, notification)).collect();
+    let (webhook_client, mut dispatcher) = (RecordingClient::default(), NotificationDispatcher::new(4));
+    let pass = |dispatcher: &mut NotificationDispatcher, finished| {
+        dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running)
+    };
+    let first = pass(&mut dispatcher, Vec::new()).unwrap();
+    let finished =
+        first.iter().map(|notification| send_one(&fixture, &webhook_client, notification)).collect();
     let fails = fixture.refuse_commits();
-    assert!(matches!(pass(&mut desk, told), Err(Error::Storage(_))));
-    assert!(pass(&mut desk, Vec::new()).is_err());
+    assert!(matches!(pass(&mut dispatcher, finished), Err(Error::Storage(_))));
+    assert!(pass(&mut dispatcher, Vec::new()).is_err());
     fails.store(false, Ordering::SeqCst);
-    let next = pass(&mut desk, Vec::new()).unwrap();
-    assert_eq!(
-        (first.len(), next.len()),
-        (3, 1),
-        "two mails and a POST of this destination, then the other POST"
-    );
+    let next = pass(&mut dispatcher, Vec::new()).unwrap();
+    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
     assert_eq!(webhook_client.requests().len(), 1);
 }
@@ -168,24 +167,28 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
         "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
         "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
     ] {
-        let (fixture, cue) = world("http://127.0.0.1:2/told");
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
         fail(&fixture, cue, 5);
         fixture.sql(poison);
-        let (webhook_client, mut desk, mut told) =
+        let (webhook_client, mut dispatcher, mut finished) =
             (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
         until("the others are told", || {
-            let notifications =
-                desk.run_once(&fixture.app, std::mem::take(&mut told), DispatcherMode::Running).unwrap();
-            told = notifications
+            let notifications = dispatcher
+                .run_once(&fixture.app, std::mem::take(&mut finished), DispatcherMode::Running)
+                .unwrap();
+            finished = notifications
                 .iter()
-                .map(|notification| tell_one(&fixture, &webhook_client, notification))
+                .map(|notification| send_one(&fixture, &webhook_client, notification))
                 .collect();
             (number(&fixture, "SELECT count(*) FROM outbox") == 2).then_some(())
         });
         assert_eq!(number(&fixture, "SELECT sum(key) FROM outbox"), 3, "{poison}");
         let sent = webhook_client.requests().len();
-        assert!(desk.run_once(&fixture.app, told, DispatcherMode::Running).unwrap().is_empty(), "{poison}");
-        assert!(desk.is_clear() && webhook_client.requests().len() == sent, "a stop waits for neither");
+        assert!(
+            dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().is_empty(),
+            "{poison}"
+        );
+        assert!(dispatcher.is_clear() && webhook_client.requests().len() == sent, "a stop waits for neither");
     }
 }
 
@@ -194,27 +197,27 @@ fn a_pass_over_an_empty_outbox_writes_nothing() {
     let fixture = DeliveryFixture::new(4);
     let changes = || -> i64 { number(&fixture, "SELECT total_changes()") };
     let before = changes();
-    assert!(tell(&fixture).is_empty());
+    assert!(send_all(&fixture).is_empty());
     assert_eq!(changes(), before);
 }
 
 #[test]
 fn at_most_two_mails_are_sent_at_a_time() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     fixture.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
     fail(&fixture, cue, 5);
-    let mut desk = NotificationDispatcher::new(4);
-    let first = desk.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
+    let mut dispatcher = NotificationDispatcher::new(4);
+    let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(first.len(), 2);
-    assert!(desk.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
+    assert!(dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
-    let told = vec![tell_one(&fixture, &RecordingClient::default(), &first[0])];
-    assert_eq!(desk.run_once(&fixture.app, told, DispatcherMode::Running).unwrap().len(), 1);
+    let finished = vec![send_one(&fixture, &RecordingClient::default(), &first[0])];
+    assert_eq!(dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(), 1);
 }
 
 #[test]
 fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
-    let (fixture, cue) = world("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
     fixture.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
     let id = fixture.due(cue);
     let raise = |reason: &'static str| {
@@ -227,7 +230,7 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
     };
     assert!(raise("external_id is missing"));
     assert!(!raise("result_url is missing"), "one of its type stands for the cue");
-    let sent = tell(&fixture);
+    let sent = send_all(&fixture);
     let body: Value = serde_json::from_slice(sent[0].body.as_deref().unwrap()).unwrap();
     assert_eq!(
         (&body["alert_type"], &body["severity"], &body["execution_id"]),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
 use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{ALONE, Server, until};
+use crate::support::server::{DEV_UNLIMITED, Server, until};
 
 #[test]
 fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let mut cue = hook(&receiver, json!({"email": false, "webhook": told.url(), "pause": true}));
     cue["retry"] = json!({"max_attempts": 3, "backoff_minutes": [10]});
@@ -42,7 +42,7 @@ fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
 
 #[test]
 fn a_delivery_without_a_response_has_no_status() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::HangUp);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -53,7 +53,7 @@ fn a_delivery_without_a_response_has_no_status() {
 
 #[test]
 fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
-    let (server, told) = (Server::on_clock(START), Receiver::start());
+    let (server, told) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let cue = user.create(&work(json!({"webhook": told.url()})));
     report(&user, &cue, &json!({"success": false, "error": "no\npaper"}));
@@ -65,7 +65,7 @@ fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
     let errors: Vec<Value> = told.deliveries().iter().map(|it| it.json()["last_error"].clone()).collect();
     assert_eq!((errors.len(), &errors[0], &errors[1]), (3, &json!("no\npaper"), &Value::Null));
     assert!(errors[2].as_str().unwrap().starts_with("the claim of worker w1 expired"), "{errors:?}");
-    // It is told of once, whatever its worker says later.
+    // The notification is sent once, whatever the worker reports later.
     user.post(&format!("/v1/executions/{lost}/outcome"), &json!({"success": false})).expect(200);
     user.settle();
     assert_eq!(told.count(), 3);
@@ -77,7 +77,7 @@ fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
 
 #[test]
 fn failures_of_manual_runs_and_replays_are_notified() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let first = fire(&user, &cue);
@@ -91,7 +91,7 @@ fn failures_of_manual_runs_and_replays_are_notified() {
 
 #[test]
 fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let old = secret(&user, "webhook");
@@ -107,7 +107,7 @@ fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
 
 #[test]
 fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     told.first([Reaction::Status(503), Reaction::HangUp]);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -123,7 +123,7 @@ fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
 
 #[test]
 fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), failing());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), failing());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
     fire(&user, &cue);
@@ -139,7 +139,7 @@ fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
 
 #[test]
 fn a_hanging_notification_receiver_delays_no_delivery() {
-    let (server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -149,7 +149,7 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
     }
     receiver.wait_for(100);
     told.wait_hanging(1);
-    // Nor do those of another receiver wait.
+    // Notifications to another receiver are not delayed either.
     let other = Receiver::start();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": other.url()})));
     user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
@@ -161,7 +161,7 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
 
 #[test]
 fn a_notification_interrupted_by_a_crash_is_sent_again() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
+    let (mut server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -173,7 +173,7 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
         (failed["total"] == 5).then_some(())
     });
     told.wait_hanging(1);
-    server.kill9();
+    server.kill();
     told.release();
     let before = told.count();
     server.restart();
@@ -187,7 +187,7 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
 
 #[test]
 fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Receiver::start());
+    let (mut server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -202,7 +202,7 @@ fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
     server.terminate();
     until("it stops", || server.log().contains("stopping").then_some(()));
     told.release();
-    assert_eq!(server.ended(), Some(0));
+    assert_eq!(server.wait_for_exit(), Some(0));
     let told_so_far = told.count();
     server.restart();
     told.wait_for(5);
@@ -223,7 +223,7 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
         "callback": {"url": "http://192.0.2.1.example.invalid/"}, "on_failure": {"email": false},
     });
     let cue = user.create(&cue);
-    // As if the name of a stored URL led there by now.
+    // As if the name of a stored URL now resolved to a blocked address.
     let sql = format!("UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{}')", told.url());
     server.sqlite().execute_batch(&sql).unwrap();
     fire(&user, &cue);
@@ -234,7 +234,7 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
 
 #[test]
 fn disabled_users_and_runs_over_quota_cause_no_notification() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     receiver.react(Reaction::Hang);
@@ -269,11 +269,11 @@ fn disabled_users_and_runs_over_quota_cause_no_notification() {
 
 #[test]
 fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Receiver::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
-    // A receiver that was away for long: a thousand wait for another try.
+    // A receiver that was away for a long time: a thousand notifications wait for a retry.
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
         INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at)
         SELECT i, (SELECT key FROM users), 'failure', 'http://127.0.0.1:9/', 7, '{}', 1, 4102444800000, 1767571200000

@@ -1,4 +1,4 @@
-//! The list of alerts and where they are sent.
+//! Invalid filters of the alert list and invalid alert webhooks.
 
 use serde_json::{Value, json};
 

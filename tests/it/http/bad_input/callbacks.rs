@@ -1,10 +1,10 @@
-//! Callbacks that no delivery may reach or carry, on a server that lets them reach public addresses only.
+//! Invalid callbacks, on a server with public callbacks only.
 
 use serde_json::{Map, Value, json};
 
 use super::{Case, check, server};
 
-/// Addresses that are not public, in every notation.
+/// Non-public addresses in every notation.
 const BLOCKED: [&str; 60] = [
     "localhost",
     "LOCALHOST",
@@ -137,7 +137,7 @@ fn non_public_addresses_are_refused_in_every_notation() {
     let server = server();
     let user = server.user();
     let cue = format!("/v1/cues/{}", user.create(&super::good_cue())["id"].as_str().unwrap());
-    // Wherever a URL is given that the server will send to.
+    // Every field with a URL that the server will send to.
     let rows = BLOCKED.iter().flat_map(|host| {
         let blocked = format!("http://{host}/hook");
         let on_failure = json!({"webhook": blocked});

@@ -1,4 +1,4 @@
-//! Bodies that are no JSON, no object, too deep or too large.
+//! Bodies that are not JSON, not an object, too deep or too large.
 
 use std::io;
 
@@ -14,14 +14,14 @@ fn body(name: &str, bytes: impl Into<Vec<u8>>) -> Case {
     Case::raw("POST", "/v1/cues", bytes).named(name)
 }
 
-/// A good cue whose payload is `{"a": VALUE}`, with `value` as the very bytes.
+/// A valid cue with the payload `{"a": VALUE}`, where `value` is inserted byte for byte.
 fn payload(value: impl AsRef<[u8]>) -> Vec<u8> {
     let cue = super::changed(good_cue(), "payload", Some(json!({"a": "HERE"}))).to_string();
     let (before, after) = cue.split_once("\"HERE\"").unwrap();
     [before.as_bytes(), value.as_ref(), after.as_bytes()].concat()
 }
 
-/// An array in an array …, `levels` of them. The payload's are two levels below the body's top.
+/// Nested arrays with `levels` levels. Those of the payload start two levels below the top of the body.
 fn nested(levels: usize) -> String {
     "[".repeat(levels) + &"]".repeat(levels)
 }
@@ -98,7 +98,7 @@ fn a_payload_is_an_object_of_at_most_one_mebibyte() {
         let text = "x".repeat(bytes - "{\"a\":\"\"}".len());
         Case::cue("payload", json!({ "a": text })).named(name)
     };
-    // 300,000 times `é` as an escape: 1.8 MB as sent, 0.6 MB as it counts.
+    // 300,000 times `é` as an escape: 1.8 MB on the wire, 0.6 MB as counted.
     let escaped = format!("\"{}\"", "\\u00e9".repeat(300_000));
     check(
         &server().user(),
@@ -135,7 +135,7 @@ fn a_body_over_two_megabytes_is_refused() {
     assert_eq!(user.get("/v1/cues").expect(200)["limit"], 20);
 }
 
-/// Announces a body and sends none of it: the refusal must come all the same.
+/// Announces a body and sends none of it: the error must come without it.
 fn announced(user: &Client, length: usize) -> io::Result<Response> {
     let key = user.key();
     let head = format!(

@@ -1,4 +1,4 @@
-//! Fields that are missing, of the wrong type, out of range or unknown.
+//! Missing, unknown, ill-typed and out-of-range fields.
 
 use serde_json::{Value, json};
 
@@ -225,7 +225,7 @@ fn worker_requests_are_validated() {
     let execution = format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap());
     let outcome = |value: Value| Case::post(&format!("{execution}/outcome"), &value);
     let heartbeat = |value: Value| Case::post("/v1/worker/heartbeat", &value);
-    // `{"m":"…"}` around the text is eight bytes.
+    // `{"m":"…"}` adds eight bytes to the text.
     let metadata = |bytes: usize| json!({"success": true, "metadata": {"m": "x".repeat(bytes - 8)}});
     let fire = |value: Value| Case::post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &value);
     check(
@@ -295,7 +295,7 @@ fn outcome_fields_are_validated() {
             outcome(json!({"success": true, "artifacts": vec![0; 101]}))
                 .named("many artifacts")
                 .invalid("too_long", "body.artifacts"),
-            // What is blank shows nothing, but a report comes only once: it is not lost for that.
+            // A blank value is no evidence, but it must not cost the only report.
             outcome(json!({"success": true, "external_id": "", "artifacts": []})).accepted(200),
             verify(json!({"valid": "yes"})).invalid("bool_type", "body.valid"),
             verify(json!({"valid": 0})).invalid("bool_type", "body.valid"),

@@ -1,4 +1,4 @@
-//! Paths, methods and keys that lead nowhere, and other people's things.
+//! Unknown paths, methods and keys, and resources of other users.
 
 use serde_json::{Value, json};
 
@@ -48,10 +48,10 @@ fn paths_and_methods_are_checked_before_the_key() {
 fn a_wrong_method_lists_the_allowed_ones() {
     let server = server();
     let allowed = |method: &str, path: &str| {
-        let answer = server.client().call(method, path, &[], b"").unwrap();
-        answer.expect_error(405, "method_not_allowed");
+        let response = server.client().call(method, path, &[], b"").unwrap();
+        response.expect_error(405, "method_not_allowed");
         let mut words: Vec<String> =
-            answer.header("allow").unwrap().split(',').map(|it| it.trim().to_owned()).collect();
+            response.header("allow").unwrap().split(',').map(|it| it.trim().to_owned()).collect();
         words.sort();
         words.retain(|word| word != "HEAD" && word != "OPTIONS");
         words

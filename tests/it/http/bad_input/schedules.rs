@@ -1,4 +1,4 @@
-//! Schedules that no cue can have.
+//! Invalid schedules.
 
 use serde_json::{Value, json};
 

@@ -15,14 +15,14 @@ fn server() -> Server {
     Server::start(&["--dev", "--test-clock", NOW])
 }
 
-/// Runs `cued billing` beside the server; what it prints, and its exit code.
+/// Runs `cued billing` while the server runs; returns output and exit code.
 fn billing(server: &Server, arguments: &[&str]) -> (String, Option<i32>) {
     let output = cued(&["billing"]).args(arguments).arg("--db").arg(server.db()).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     (String::from_utf8(printed).unwrap(), output.status.code())
 }
 
-/// The ids of the requests that wait.
+/// The ids of the pending requests.
 fn waiting(server: &Server) -> Vec<String> {
     let (printed, code) = billing(server, &["list"]);
     assert_eq!(code, Some(0), "{printed}");
@@ -38,20 +38,21 @@ fn decide(server: &Server, decision: &str) -> String {
     printed
 }
 
-/// The token of the link that a call answers with.
+/// The token of the returned link.
 fn token(server: &Server, url: &Value, path: &str) -> String {
     let url = url.as_str().unwrap();
     url.strip_prefix(&format!("{}{path}?token=", server.url())).expect(url).to_owned()
 }
 
 fn checkout(server: &Server, user: &Client, plan: &str, interval: &str) -> String {
-    let answer = user.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200);
-    token(server, &answer["checkout_url"], "/billing/checkout")
+    let response =
+        user.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200);
+    token(server, &response["checkout_url"], "/billing/checkout")
 }
 
 fn portal(server: &Server, user: &Client) -> String {
-    let answer = user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
-    token(server, &answer["portal_url"], "/billing/portal")
+    let response = user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+    token(server, &response["portal_url"], "/billing/portal")
 }
 
 fn see(server: &Server, path: &str, token: &str) -> Response {
@@ -72,10 +73,10 @@ fn plan(user: &Client) -> String {
 }
 
 #[track_caller]
-fn shows(answer: &Response, status: u16, texts: &[&str]) {
-    assert_eq!(answer.status, status, "{}", answer.text());
+fn shows(response: &Response, status: u16, texts: &[&str]) {
+    assert_eq!(response.status, status, "{}", response.text());
     for text in texts {
-        assert!(answer.text().contains(text), "{text} in {}", answer.text());
+        assert!(response.text().contains(text), "{text} in {}", response.text());
     }
 }
 
@@ -103,9 +104,9 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let printed = decide(&server, "approve");
     assert!(printed.contains("is now on plan pro (monthly)"), "{printed}");
 
-    let answer = user.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
-    let me = answer.expect(200);
+    let response = user.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("200"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
     assert_eq!(stored_interval(&server).as_deref(), Some("monthly"));
     let last: Vec<Value> = (10..13).map(|number| user.create(&cue(number))).collect();
@@ -123,9 +124,9 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&ended, 200, &["Your plan has ended", "Your 3 newest active cues were paused"]);
 
-    let answer = user.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
-    let me = answer.expect(200);
+    let response = user.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(stored_interval(&server), None);
     for cue in last {
@@ -135,7 +136,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
     let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&again, 404, &["was used before"]);
-    // Who has once been on a plan can still look.
+    // A user who was on a paid plan keeps access to the portal.
     shows(&see(&server, "/billing/portal", &portal(&server, &user)), 200, &["nothing to cancel"]);
 }
 
@@ -161,7 +162,7 @@ fn invalid_purchases_are_refused() {
             .post(path, &json!({"plan": "pro", "interval": "monthly"}))
             .expect_error(401, "invalid_api_key");
     }
-    // Nobody sends events while the operator takes the money.
+    // Under manual billing there are no events.
     stranger.post("/v1/billing/webhook", &json!({})).expect_error(404, "not_found");
 }
 
@@ -196,8 +197,8 @@ fn a_checkout_link_works_once_within_a_day() {
     user.advance("PT23H59M59S");
     shows(&see(&server, "/billing/checkout", &second), 200, &["Request this plan"]);
     user.advance("PT1S");
-    for answer in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
-        shows(&answer, 404, &["too old"]);
+    for response in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
+        shows(&response, 404, &["too old"]);
     }
     assert_eq!(waiting(&server).len(), 0);
 }
@@ -211,8 +212,8 @@ fn a_link_to_the_plan_lasts_a_day() {
     let token = portal(&server, &user);
     user.advance("P1D");
     let form = format!("token={token}&confirmed=yes");
-    for answer in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
-        shows(&answer, 404, &["too old"]);
+    for response in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
+        shows(&response, 404, &["too old"]);
     }
     assert_eq!(plan(&user), "scale");
 }
@@ -232,7 +233,7 @@ fn billing_tokens_are_random_and_not_stored() {
         shows(&see(&server, "/billing/portal", wrong), 404, &["This link is not known"]);
         shows(&confirm(&server, wrong), 404, &["This link is not known"]);
     }
-    // A link to one kind of page opens no other.
+    // A link to one kind of page is invalid for the others.
     shows(&see(&server, "/billing/portal", &token), 404, &[]);
     assert!(!server.log().contains(&token));
 }
@@ -326,13 +327,13 @@ fn the_links_of_a_disabled_user_are_invalid() {
     let (asked, seen) = (checkout(&server, &user, "scale", "monthly"), portal(&server, &user));
     let disabled = cued(&["user", "disable", "gone@example.com", "--db"]).arg(server.db()).status().unwrap();
     assert!(disabled.success());
-    for answer in [
+    for response in [
         see(&server, "/billing/checkout", &asked),
         confirm(&server, &asked),
         see(&server, "/billing/portal", &seen),
         submit(&server, "/billing/portal", &format!("token={seen}&confirmed=yes")),
     ] {
-        assert_eq!(answer.status, 404);
+        assert_eq!(response.status, 404);
     }
 }
 
@@ -367,14 +368,14 @@ fn billing_pages_have_security_headers_and_escape_values() {
     let tag = format!("name=\"token\" value=\"{token}\"");
     assert!(page.text().contains(&tag) && !page.text().contains("<script"), "{}", page.text());
     for path in ["/billing/checkout", "/billing/portal", "/billing/thanks", "/billing/closed"] {
-        let answer = server.client().get(path);
-        let policy = answer.header("content-security-policy").unwrap_or_default();
+        let response = server.client().get(path);
+        let policy = response.header("content-security-policy").unwrap_or_default();
         assert!(
             policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
             "{path}"
         );
-        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{path}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
-        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+        assert_eq!(response.header("referrer-policy"), Some("no-referrer"), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
     }
 }

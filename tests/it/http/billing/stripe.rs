@@ -1,4 +1,4 @@
-//! The payment provider: calls to it, its events, and what they do to an account's limits.
+//! Stripe: API calls, events, and their effect on the limits of an account.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
     let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    let answer = account.checkout("scale", "annual");
-    assert_eq!(answer, json!({"checkout_url": "https://pay.example.com/1"}));
+    let response = account.checkout("scale", "annual");
+    assert_eq!(response, json!({"checkout_url": "https://pay.example.com/1"}));
     let call = provider.last_call();
     assert_eq!(call.path, "/v1/checkout/sessions");
     let url = server.url();
@@ -111,7 +111,7 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     let form = provider.last_call().form;
     assert_eq!((form["customer"].as_str(), form.contains_key("customer_email")), ("cus_1", false));
 
-    // Having paid once is enough, and only for whom it was.
+    // One payment is enough, and applies to its own account only.
     account.tell("evt_end", 1, "canceled", "price_pm");
     assert_eq!(account.client.post("/v1/billing/portal", &json!({})).status, 200);
     server.user().post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
@@ -128,18 +128,18 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     account.client.post("/v1/cues", &cue("one too many")).expect_error(403, "cue_limit_exceeded");
 
     account.buy("pro", "annual");
-    let answer = account.client.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
-    let me = answer.expect(200);
+    let response = account.client.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("200"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
     assert_eq!(interval(&server, &account).as_deref(), Some("annual"));
     let (eleventh, twelfth) =
         (account.client.create(&cue("eleventh")), account.client.create(&cue("twelfth")));
 
     account.tell("evt_end", 1, "canceled", "price_pa");
-    let answer = account.client.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
-    let me = answer.expect(200);
+    let response = account.client.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(interval(&server, &account), None);
     for made_last in [eleventh, twelfth] {
@@ -181,7 +181,7 @@ fn each_stripe_event_is_processed_once() {
     account.buy("pro", "monthly");
     account.tell("evt_1", 1, "active", "price_sa");
     account.tell("evt_2", 2, "active", "price_pm");
-    // Newer by its own account, but taken already.
+    // The event claims to be newer but was processed before.
     account.tell("evt_1", 3, "active", "price_sa");
     account.buy("scale", "annual");
     assert_eq!(account.plan(), "pro");
@@ -192,7 +192,7 @@ fn stripe_events_are_accepted_in_any_order() {
     let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    // What the purchase does not tell is known when it comes.
+    // The data missing from the purchase is known when its event arrives.
     account.tell("evt_3", 3, "active", "price_sa");
     assert_eq!(account.plan(), "free");
     account.buy("pro", "monthly");
@@ -263,7 +263,7 @@ fn unsigned_or_stale_stripe_events_are_refused() {
         refused.expect_error(400, "invalid_signature");
     }
     assert_eq!(account.plan(), "free");
-    // The server's own clock says what is too old; the event itself was never taken.
+    // The server's own clock decides on staleness; the event itself was never processed.
     client.advance("PT5M");
     let rolled = good.replace("v1=", &format!("v1={},v1=", "0".repeat(64)));
     send_raw(client, &rolled, &body).expect(200);

@@ -1,4 +1,4 @@
-//! What operators do: another plan, and the end of an account.
+//! Operator commands: another plan, and disabling an account.
 
 use cued::actions::accounts::change_plan;
 use cued::domain::account::plan::PlanLimits;
@@ -29,7 +29,7 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     let cues: Vec<Value> = (0..5).map(|_| user.create(&worker("0 * * * *"))).collect();
     user.post("/v1/cues", &worker("0 * * * *")).expect_error(403, "cue_limit_exceeded");
     user.patch(&format!("/v1/cues/{}", id(&cues[0])), &json!({"status": "paused"})).expect(200);
-    // A server whose limits are off has none to pause for.
+    // Without limits a smaller plan pauses no cue.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path(), "--limits", "off"]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "active"]);
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
@@ -55,7 +55,7 @@ fn due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed() {
     assert_eq!(missed, [("active", 0), ("paused", 3), ("paused", 3)]);
 }
 
-/// Executions of the file by status and reason.
+/// Executions in the file by status and reason.
 fn ends(server: &Server) -> Vec<(String, Option<String>)> {
     let file = server.sqlite();
     let mut all = file.prepare("SELECT status, error_message FROM executions ORDER BY key").unwrap();
@@ -65,7 +65,7 @@ fn ends(server: &Server) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn a_disabled_users_keys_cues_and_deliveries_stop() {
-    let (server, receiver) = (Server::on_clock(super::START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -75,7 +75,7 @@ fn a_disabled_users_keys_cues_and_deliveries_stop() {
     user.create(&worker("0 * * * *"));
     user.create(&worker("0 * * * *"));
     let kept = other.create(&worker("0 * * * *"));
-    // One delivery waits for its second attempt, one run for its instant, one for a worker; a worker holds another.
+    // One delivery waits for its second attempt, one execution for its instant, one for a worker; one is claimed.
     user.advance("PT30M");
     user.post("/v1/executions/claim", &json!({})).expect(200);
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-30T00:00:00Z"}))
@@ -98,7 +98,7 @@ fn a_disabled_users_keys_cues_and_deliveries_stop() {
 
 #[test]
 fn a_running_attempt_of_a_disabled_user_is_not_retried() {
-    let (server, receiver) = (Server::on_clock(super::START), Receiver::start());
+    let (server, receiver) = (Server::with_test_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -106,7 +106,7 @@ fn a_running_attempt_of_a_disabled_user_is_not_retried() {
                         "callback": {"url": receiver.url()}}));
     user.advance("PT30M");
     administer(&server, &["disable", &email]);
-    // As if the answer had come only now.
+    // As if the response had arrived only now.
     let again =
         "UPDATE executions SET status = 'retrying', queue_name = 'waiting', due_at = last_attempt_at + 1000;
                  UPDATE backlog SET count = 1 WHERE name = 'retry'";

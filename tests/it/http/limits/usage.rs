@@ -1,4 +1,4 @@
-//! `GET /v1/usage`, to the letter.
+//! `GET /v1/usage`, field by field.
 
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ fn health_counts_claimable_and_retrying_executions() {
     assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1));
     user.post("/v1/executions/claim", &json!({})).expect(200);
     assert_eq!(user.get("/health").expect(200)["queue"], queue(0, 1));
-    // The claim is lost, and the next run has come.
+    // The claim has expired and the next run has fired.
     user.advance("PT1H");
     assert_eq!(user.get("/health").expect(200)["queue"], queue(2, 2));
 }

@@ -1,4 +1,4 @@
-//! The HTTP side over real sockets: limits, keep-alive, and what every response carries.
+//! HTTP/1.1 over real sockets: limits, keep-alive and the headers of every response.
 
 use serde_json::json;
 
@@ -139,7 +139,7 @@ fn head_returns_the_headers_of_get_without_a_body() {
         (response.status, headers.cloned().collect::<Vec<_>>())
     };
     assert_eq!(but_the_id(&head), but_the_id(&expected));
-    // The next response begins right after the head.
+    // The next response starts right after the head.
     connection.send(&get("/items/b"));
     assert_eq!(connection.response().json()["id"], "b");
 }

@@ -12,7 +12,7 @@ use crate::http::wire::http1::assert_headers;
 use crate::support::server::until;
 
 const SHORT: Duration = Duration::from_millis(300);
-/// Longer than any test waits: what has this time-out does not happen in the test.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Metrics as a collector reads them, on a listener of their own.
+//! Metrics as a collector reads them, on their own listener.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -9,26 +9,26 @@ use serde_json::{Value, json};
 use super::exposition::Exposition;
 use crate::support::client::Client;
 use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 const LISTEN: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 
 fn watched(flags: &[&str]) -> Server {
-    Server::start(&[ALONE, &LISTEN, flags].concat())
+    Server::start(&[DEV_UNLIMITED, &LISTEN, flags].concat())
 }
 
-/// The collector's end: where the newest start of the server said that metrics are.
+/// The client of the metrics address printed at the last start of the server.
 pub fn collector(server: &Server) -> Client {
     Client::new(server.metrics_addr().expect("a server with --metrics-listen"))
 }
 
 #[track_caller]
 pub fn scrape(server: &Server) -> Exposition {
-    let answer = collector(server).get("/metrics");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    Exposition::read(&answer.text())
+    let response = collector(server).get("/metrics");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    Exposition::read(&response.text())
 }
 
 fn hook(receiver: &Receiver, cron: &str) -> Value {
@@ -118,7 +118,7 @@ fn deliveries_are_counted_by_result_and_cause() {
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
     assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "schedule")]), 3.0);
-    // Second attempts are late because they are to be.
+    // Second attempts are late by design.
     assert_eq!(page.value("cued_delivery_lateness_seconds_count", &[]), 3.0);
     assert_eq!(page.value("cued_delivery_lateness_seconds_bucket", &[("le", "0.001")]), 3.0);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "send")]), 0.0);
@@ -130,8 +130,8 @@ fn late_runs_count_as_late_in_the_metrics() {
     let receiver = Receiver::start();
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
-    server.kill9();
-    // The run of 02:00 fires, ten minutes late; the one of 01:00 was missed.
+    server.kill();
+    // The run of 02:00 fires ten minutes late; the one of 01:00 was missed.
     server.restart_at("2030-01-01T02:10:00Z");
     user.at(server.addr()).settle();
     let page = scrape(&server);
@@ -216,7 +216,7 @@ fn requests_are_labelled_by_route_and_never_by_their_path() {
 
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
     server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
@@ -245,12 +245,12 @@ fn metrics_remain_available_until_all_deliveries_end() {
     receiver.wait_hanging(1);
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
-    // The API has nothing under way: that its side has ended all the same shows only in what follows.
+    // The API has no running request: the next lines show that its listener has ended all the same.
     for _ in 0..50 {
         assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0);
     }
     receiver.release();
-    assert_eq!(server.ended(), Some(0));
+    assert_eq!(server.wait_for_exit(), Some(0));
     assert!(std::net::TcpStream::connect(server.metrics_addr().unwrap()).is_err());
 }
 

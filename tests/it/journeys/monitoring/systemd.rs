@@ -1,4 +1,4 @@
-//! What the service manager is told, by a socket of the test's own; and that the unit in `examples/` is one.
+//! Messages to the service manager, on a socket of the test, and the unit in `examples/`.
 
 use std::fs;
 use std::io::BufReader;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::support::fixture::Fixture;
 use crate::support::server::{HANG_TIMEOUT, Process, cued, read_addr, run, signal};
 
-/// Stands where systemd stands.
+/// A double of systemd.
 struct Boss {
     socket: UnixDatagram,
 }
@@ -34,19 +34,19 @@ impl Boss {
         Self { socket }
     }
 
-    /// The next thing that it is told.
+    /// The next message.
     fn hears(&self) -> String {
         let mut bytes = [0; 512];
         let length = self.socket.recv(&mut bytes).expect("something is told");
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
-    /// What it is told after all signs of life.
+    /// The next message that is not a watchdog notification.
     fn hears_beside_life(&self) -> String {
         std::iter::repeat_with(|| self.hears()).find(|news| news != "WATCHDOG=1").unwrap()
     }
 
-    /// Whether it is told nothing for as long.
+    /// Whether no message arrives within this time.
     fn hears_nothing_for(&self, time: Duration) -> bool {
         self.socket.set_read_timeout(Some(time)).unwrap();
         let silent = self.socket.recv(&mut [0; 512]).is_err();
@@ -55,7 +55,7 @@ impl Boss {
     }
 }
 
-/// A server that systemd started, as it were, and where it listens.
+/// A server started as by systemd, and its address.
 fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
     let mut command = cued(&["serve", "--ephemeral"]);
     command.env_remove("WATCHDOG_PID").envs(environment.iter().copied());
@@ -67,23 +67,23 @@ fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
 #[test]
 fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path)]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     TcpStream::connect(addr).unwrap();
     signal("-TERM", server.0.id());
-    assert_eq!(boss.hears(), "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries");
+    assert_eq!(manager.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    assert!(boss.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
+    assert!(manager.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
 }
 
 #[test]
 fn an_abstract_notify_socket_gets_the_same_messages() {
     let name = format!("cued-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let boss = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
+    let manager = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
     let (_server, addr) = started(&[("NOTIFY_SOCKET", &format!("@{name}"))]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
 }
 
 #[test]
@@ -101,22 +101,22 @@ fn an_unreachable_notify_socket_does_not_stop_the_server() {
 #[test]
 fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
-    // A request under way holds the port open.
+    // A running request keeps the port open.
     let mut waiting = TcpStream::connect(addr).unwrap();
     let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
     std::io::Write::write_all(&mut waiting, head).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| signal("-TERM", server.0.id()));
-        assert!(boss.hears_beside_life().starts_with("STOPPING=1"));
+        assert!(manager.hears_beside_life().starts_with("STOPPING=1"));
     });
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
     drop(waiting);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
@@ -125,28 +125,28 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
 #[test]
 fn only_the_watched_process_notifies_the_watchdog() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let other = std::process::id().to_string();
     let (server, _) =
         started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", &other)]);
-    assert!(boss.hears().starts_with("READY=1"));
+    assert!(manager.hears().starts_with("READY=1"));
     signal("-TERM", server.0.id());
-    assert!(boss.hears().starts_with("STOPPING=1"));
+    assert!(manager.hears().starts_with("STOPPING=1"));
 }
 
-/// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
-fn watched(fixture: &Fixture, boss: &str) -> Watchdog {
+/// A program without an engine: each call of `live` acts as its scheduler.
+fn watched(fixture: &Fixture, manager: &str) -> Watchdog {
     fixture.app.engine_stats.heartbeat(fixture.app.clock.monotonic());
-    let manager = Arc::new(NotifySocket::at(boss.as_ref()).unwrap());
+    let manager = Arc::new(NotifySocket::at(manager.as_ref()).unwrap());
     Watchdog::start(&fixture.app, manager, Duration::from_millis(20)).unwrap()
 }
 
 #[test]
 fn a_hanging_writer_stops_the_watchdog_notifications() {
     let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let watchdog = watched(&fixture, &path);
-    assert_eq!(boss.hears(), "WATCHDOG=1");
+    assert_eq!(manager.hears(), "WATCHDOG=1");
     let (go_on, held) = channel::<()>();
     let (hangs, begun) = channel();
     let stuck = fixture.app.store.write(move |_| {
@@ -155,23 +155,23 @@ fn a_hanging_writer_stops_the_watchdog_notifications() {
         Ok(())
     });
     begun.recv().unwrap();
-    // One may have been on its way.
-    while !boss.hears_nothing_for(Duration::from_millis(200)) {}
+    // A message may have been in transit.
+    while !manager.hears_nothing_for(Duration::from_millis(200)) {}
     go_on.send(()).unwrap();
     stuck.wait().unwrap();
-    assert_eq!(boss.hears(), "WATCHDOG=1");
+    assert_eq!(manager.hears(), "WATCHDOG=1");
     watchdog.stop();
 }
 
 #[test]
 fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
     let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
-    let (boss, path) = Boss::at(&folder);
-    // What no commit gets past.
+    let (manager, path) = Boss::at(&folder);
+    // No commit gets past this lock.
     drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
     let watchdog = watched(&fixture, &path);
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
     watchdog.stop();
 }
@@ -192,7 +192,7 @@ fn the_example_unit_is_valid_for_systemd() {
     }
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
     assert_eq!(start.split(' ').next(), Some("serve"));
-    // The flags are flags: it is not for the help that it fails.
+    // The flags are valid: the help is not the cause of a failure.
     let with_help: Vec<&str> = start.split(' ').chain(["--help"]).collect();
     assert_eq!(run(&with_help).status.code(), Some(0), "{with_help:?}");
 

@@ -1,4 +1,4 @@
-//! Every way in which a schedule is refused: the code, and a message that names the field and what to do.
+//! Invalid schedules: the code, and a message with the field and the remedy.
 
 use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::schedule::time_zone::Zone;

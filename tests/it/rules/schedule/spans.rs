@@ -1,4 +1,4 @@
-//! Counting and looking back over long spans, against stepping from run to run.
+//! Counts and lists over long spans, against stepping from run to run.
 
 use cued::domain::schedule::{CatchUp, Schedule};
 
