@@ -102,7 +102,7 @@ fn failures_are_retried_after_each_backoff_until_attempts_run_out() {
         assert_eq!((promote(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0), "not early");
         fixture.advance(1);
         assert_eq!(promote(&fixture.app).unwrap(), 1);
-        assert!(due(&fixture, id).is_some(), "shown until it is taken up");
+        assert!(due(&fixture, id).is_some(), "shown until the claim");
     }
     fixture.deliver(&webhook_client);
     assert_eq!(fixture.state(id), ("failed".to_owned(), 4));
@@ -203,7 +203,7 @@ fn a_once_cue_ends_with_its_only_execution() {
         let fired = fixture.due(cue);
         fixture.sql("UPDATE executions SET triggered_by = 'manual_fire'");
         fixture.deliver(&RecordingClient::with([response(status)]));
-        assert_eq!(cue_status(&fixture), "active", "a run by hand says nothing about it");
+        assert_eq!(cue_status(&fixture), "active", "a manual run does not end the cue");
         assert!(fixture.field::<Option<String>>(fired, "queue").is_none());
         fixture.due(cue);
         fixture.deliver(&RecordingClient::with([response(status)]));

@@ -23,9 +23,9 @@ fn run(script: &str) -> String {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let bash = Command::new("bash").env("PATH", path).args(["-euo", "pipefail", "-c", script]).output();
     let Output { status, stdout, stderr } = bash.unwrap();
-    let (said, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{said}{complaint}");
-    said.into_owned()
+    let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{text}{complaint}");
+    text.into_owned()
 }
 
 #[test]
@@ -42,11 +42,11 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
         .replace("127.0.0.1:9000", &receiver.addr().to_string());
     assert!(!script.contains(":8000") && !script.contains(":9000"), "{script}");
 
-    let said = run(&script);
+    let text = run(&script);
     assert!(receiver.line().ends_with(r#" {"hello": "world"}"#));
     let responses: Vec<Value> =
-        serde_json::Deserializer::from_str(&said).into_iter().map(Result::unwrap).collect();
-    let [fired, cue] = &responses[..] else { panic!("{said}") };
+        serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap).collect();
+    let [fired, cue] = &responses[..] else { panic!("{text}") };
     assert_eq!(fired["triggered_by"], "manual_fire");
     assert_eq!((&cue["name"], &cue["executions"][0]["id"]), (&"hello".into(), &fired["execution_id"]));
 }
@@ -63,9 +63,9 @@ fn the_backup_chapter_of_the_readme_works() {
     let (serve, others): (Vec<&str>, Vec<&str>) =
         commands.lines().partition(|line| line.starts_with("cued serve"));
     assert_eq!((serve.len(), others.len()), (1, 4), "{commands}");
-    let said = run(&format!("cd {folder}\n{}", others.join("\n")));
+    let text = run(&format!("cd {folder}\n{}", others.join("\n")));
     for word in ["holds all of cued.db", "verdict     sound", "trial.db is restored", "trial.db is promoted"]
     {
-        assert!(said.contains(word), "{said}");
+        assert!(text.contains(word), "{text}");
     }
 }

@@ -56,7 +56,7 @@ fn of_many_concurrent_first_users_exactly_one_registers() {
     assert_eq!(inside.len(), 1);
     outside.into_iter().for_each(|result| refused(result, ErrorCode::RegistrationDisabled));
     let users = fixture.app.store.read(users::list).wait().unwrap();
-    assert_eq!(users.len(), 1, "nothing is left of the others");
+    assert_eq!(users.len(), 1, "no other user is left");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_address_is_registered_once_in_any_spelling() {
         ErrorCode::RegistrationDisabled,
     );
     let listed = fixture.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
-    assert_eq!(listed.len(), 1, "the refused ones left no key");
+    assert_eq!(listed.len(), 1, "refused registrations leave no key");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn concurrent_regenerations_replace_a_key_once() {
     let calling = caller(&fixture, &old).unwrap();
     let first = actions::regenerate_key(&fixture.app, &calling).unwrap().wait().unwrap();
     refused(actions::regenerate_key(&fixture.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
-    assert!(caller(&fixture, &first).is_some(), "the key that was handed out is the key that counts");
+    assert!(caller(&fixture, &first).is_some(), "the returned key is the valid one");
 }
 
 #[test]

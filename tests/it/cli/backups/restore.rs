@@ -23,16 +23,16 @@ fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
     work(&user);
     server.stop();
     let later = contents(&server.db());
-    let said = fails(&server.db(), &["restore", backup], 1);
-    assert!(said.contains("exists already") && said.contains("--replace"), "{said}");
+    let text = fails(&server.db(), &["restore", backup], 1);
+    assert!(text.contains("exists already") && text.contains("--replace"), "{text}");
     assert!(contents(&server.db()) == later);
-    let said = ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(said.contains("cued.db.replaced") && said.contains("cued promote"), "{said}");
+    let text = ok(&server.db(), &["restore", backup, "--replace"]);
+    assert!(text.contains("cued.db.replaced") && text.contains("cued promote"), "{text}");
     assert!(contents(&server.db()) == contents(Path::new(backup)));
     assert_eq!(mode(&server.db()), 0o600);
     assert!(contents(&beside(&server.db(), ".replaced")) == later);
     ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(beside(&server.db(), ".replaced-2").exists(), "nothing that was put aside is lost");
+    assert!(beside(&server.db(), ".replaced-2").exists(), "no moved file is lost");
 }
 
 #[test]
@@ -43,16 +43,16 @@ fn a_file_in_use_by_a_server_is_not_replaced() {
     let backup = backup.to_str().unwrap();
     work(&user);
     for flags in [&["restore", backup][..], &["restore", backup, "--replace"]] {
-        let said = fails(&server.db(), flags, 1);
+        let text = fails(&server.db(), flags, 1);
         assert!(
-            said.contains("in use by another cued") && said.contains(&server.pid().to_string()),
-            "{said}"
+            text.contains("in use by another cued") && text.contains(&server.pid().to_string()),
+            "{text}"
         );
     }
     work(&user);
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
-    let said = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("from itself"), "{said}");
+    let text = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
+    assert!(text.contains("from itself"), "{text}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
     ok(&server.db(), &["restore", backup, "--replace"]);
     assert!(contents(&server.db()) == contents(Path::new(backup)));
     let aside = contents(&beside(&server.db(), ".replaced"));
-    assert_eq!(aside["cues"].len(), 51, "the log went with its file");
+    assert_eq!(aside["cues"].len(), 51, "the log moved with its file");
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn a_wal_is_kept_and_restored_with_its_moved_database() {
     fs::rename(&db, &moved).unwrap();
     // A foreign file under the first name that restore would choose.
     fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
-    let said = ok(&db, &["restore", backup]);
-    assert!(said.contains("cued.db-wal is kept as") && said.contains("cued.db.replaced-2-wal"), "{said}");
-    assert!(said.contains("not here any more"), "{said}");
+    let text = ok(&db, &["restore", backup]);
+    assert!(text.contains("cued.db-wal is kept as") && text.contains("cued.db.replaced-2-wal"), "{text}");
+    assert!(text.contains("not here any more"), "{text}");
     assert!(contents(&db) == contents(Path::new(backup)));
     assert_eq!(fs::read(beside(&db, ".replaced-wal")).unwrap(), b"another one's");
     fs::rename(beside(&db, ".replaced-2-wal"), beside(&moved, "-wal")).unwrap();
@@ -106,13 +106,13 @@ fn a_damaged_or_missing_backup_is_not_restored() {
     let file = Connection::open(backup).unwrap();
     file.execute_batch("UPDATE users SET active_cues = 9").unwrap();
     drop(file);
-    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("9 active cues") && said.contains("is not sound"), "{said}");
+    let text = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    assert!(text.contains("9 active cues") && text.contains("is not sound"), "{text}");
     fs::write(backup, "no backup").unwrap();
-    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("not a cued database"), "{said}");
-    let said = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
-    assert!(said.contains("no-such-file does not exist"), "{said}");
+    let text = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    assert!(text.contains("not a cued database"), "{text}");
+    let text = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
+    assert!(text.contains("no-such-file does not exist"), "{text}");
     assert!(contents(&server.db()) == before);
     let (_folder, nowhere) = new_file();
     fails(&nowhere, &["restore", backup], 1);

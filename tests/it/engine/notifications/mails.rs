@@ -20,7 +20,7 @@ fn the_failure_mail_has_the_commands_to_read_and_replay_the_execution() {
     cue["retry"] = json!({"max_attempts": 2, "backoff_minutes": [1]});
     let cue = user.create(&cue);
     let execution = fire(&user, &cue);
-    assert!(mailing.mailbox.is_empty(), "another attempt follows");
+    assert!(mailing.mailbox.is_empty(), "no mail before the last attempt");
     user.advance("PT1M");
     let mail = mailing.mailbox.next();
     assert_eq!((mail.to.as_str(), subject(&mail)), ("TO:<ann@example.com>", "Cue nightly failed"));
@@ -105,7 +105,7 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     );
     (0..3).for_each(|_| drop(fire(&user, &cue)));
     fire(&other, &other.create(&hook(&receiver, Value::Null)));
-    assert_eq!(mailing.mailbox.next().to, "TO:<bob@example.com>", "it is ten per user");
+    assert_eq!(mailing.mailbox.next().to, "TO:<bob@example.com>", "the limit is per user");
     // A restart does not reset the limit of ten.
     assert_eq!(mailing.server.stop(), Some(0));
     mailing.server.restart_at("2030-01-01T00:59:59Z");
@@ -127,7 +127,7 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
         .sqlite()
         .query_row("SELECT count(*) FROM failure_mails", [], |row| row.get(0))
         .unwrap();
-    assert_eq!(kept, 11, "ten of the last hour and bob's");
+    assert_eq!(kept, 11, "ten of the last hour and one of bob");
 }
 
 #[test]

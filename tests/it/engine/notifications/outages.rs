@@ -92,7 +92,7 @@ fn mails_interrupted_by_a_kill_are_sent_after_the_next_start() {
     server.restart();
     (0..3).for_each(|_| drop(mailbox.next()));
     assert!(mailbox.is_empty());
-    until("none is left", || (stored(&server) == 0).then_some(()));
+    until("no mail is left", || (stored(&server) == 0).then_some(()));
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn login_mails_are_not_delayed_by_failure_mails() {
     let user = mailing.client().register("ann@example.com");
     mailing.mailbox.refuse(&[SILENCE; 2]);
     fail(&user, 9);
-    until("two are kept waiting", || (mailing.mailbox.hanging() == 2).then_some(()));
+    until("two mails wait for a response", || (mailing.mailbox.hanging() == 2).then_some(()));
     mailing.mail(&mailing.code(), "bob@example.com");
-    assert_eq!(mailing.mailbox.hanging(), 2, "it has waited for neither");
+    assert_eq!(mailing.mailbox.hanging(), 2, "the login mail waited for neither");
 }
 
 #[test]
@@ -124,5 +124,5 @@ fn a_silent_mail_server_delays_no_stop_and_loses_no_mail() {
     // Two attempts failed and are due again after a minute.
     server.restart_at("2026-01-05T00:01:00Z");
     (0..10).for_each(|_| assert_eq!(mailbox.next().to, "TO:<ann@example.com>"));
-    until("none is left", || (stored(&server) == 0).then_some(()));
+    until("no mail is left", || (stored(&server) == 0).then_some(()));
 }

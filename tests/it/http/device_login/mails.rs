@@ -29,7 +29,7 @@ fn an_address_gets_3_mails_an_hour_with_identical_responses() {
     assert_eq!(mailing.status(&other), "email_sent");
     mailing.mail(&other, "bob@example.com");
     assert!(mailing.mailbox.is_empty());
-    assert_eq!(mailing.confirm(&code, &mails[2]).status, 200, "the newest link that was mailed stays good");
+    assert_eq!(mailing.confirm(&code, &mails[2]).status, 200, "the newest mailed link stays valid");
     mailing.advance("PT1H");
     mailing.mail(&mailing.code(), "ann@example.com");
 }
@@ -54,11 +54,11 @@ fn temporary_mail_errors_are_retried_and_permanent_ones_are_not() {
     assert_eq!(mailing.confirm(&code, &mail).status, 200);
     mailing.mailbox.refuse(&["550"]);
     ask(&mailing.client(), "bob@example.com");
-    until("it is given up", || {
+    until("the notification or mail is dropped", || {
         mailing.server.log().contains("given up: the mail server answered 550").then_some(())
     });
     ask(&mailing.client(), "cid@example.com");
-    assert_eq!(mailing.mailbox.next().to, "TO:<cid@example.com>", "and the next one goes out");
+    assert_eq!(mailing.mailbox.next().to, "TO:<cid@example.com>", "the next mail is sent");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_unreachable_mail_server_delays_no_response() {
         [DEV_UNLIMITED, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
     let mut server = Server::start(&flags);
     ask(&server.client(), "ann@example.com");
-    until("a try fails", || server.log().contains("could not be sent, next try").then_some(()));
+    until("an attempt fails", || server.log().contains("could not be sent, next try").then_some(()));
     assert_eq!(server.stop(), Some(0));
     assert!(server.log().contains("given up"), "{}", server.log());
 }
@@ -78,7 +78,7 @@ fn mails_waiting_for_a_retry_are_tried_once_more_at_shutdown() {
     let mut mailing = MailingServer::open(DEV_UNLIMITED);
     mailing.mailbox.refuse(&["451"]);
     ask(&mailing.client(), "ann@example.com");
-    until("a try fails", || mailing.server.log().contains("next try").then_some(()));
+    until("an attempt fails", || mailing.server.log().contains("next try").then_some(()));
     assert_eq!(mailing.server.stop(), Some(0));
     assert_eq!(mailing.mailbox.next().to, "TO:<ann@example.com>");
 }
@@ -93,7 +93,7 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     // The responses of this server repeat the mail and thus its link.
     mailbox.refuse(&["451", "550"]);
     ask(&client, "ann@example.com");
-    until("the mail is given up", || server.log().contains("given up").then_some(()));
+    until("the mail is dropped", || server.log().contains("given up").then_some(()));
     let code = ask(&client, "ann@example.com");
     let mail = mailbox.next();
     assert_eq!(mail.login, Some(("post@example.com".to_owned(), "hunter/2".to_owned())));

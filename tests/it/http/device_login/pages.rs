@@ -149,7 +149,7 @@ fn a_code_is_deleted_after_an_hour_and_can_be_reused() {
     mailing.advance("PT2S");
     let kept = "SELECT (SELECT count(*) FROM logins) + (SELECT count(*) FROM login_mails)";
     let kept = || mailing.server.sqlite().query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap();
-    crate::support::server::until("the login is forgotten", || (kept() == 0).then_some(()));
+    crate::support::server::until("the login is deleted", || (kept() == 0).then_some(()));
     assert_eq!(mailing.status("My-Laptop-1"), "expired");
     mailing.client().post("/v1/auth/device-code", &own).expect(201);
 }
