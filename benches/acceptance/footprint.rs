@@ -19,23 +19,26 @@ pub fn footprint() {
     assert_eq!(server.stop(), Some(0));
     insert_cues(&server.sqlite());
 
-    let mut first_answers = Vec::new();
+    let mut first_responses = Vec::new();
     for round in 0..3 {
         let began = Instant::now();
         server.restart();
         let health = server.client().get("/health").expect(200);
-        first_answers.push(began.elapsed());
+        first_responses.push(began.elapsed());
         assert_eq!(health["status"], "healthy", "{health}");
         if round < 2 {
             assert_eq!(server.stop(), Some(0));
         }
     }
-    row("footprint: start to first answer with 100,000 active cues", milliseconds(median(&first_answers)));
+    row(
+        "footprint: start to first response with 100,000 active cues",
+        milliseconds(median(&first_responses)),
+    );
     row("footprint: resident with 100,000 active cues", megabytes(resident(server.pid())));
     let before = written(server.pid());
-    pass(IDLE);
+    wait(IDLE);
     row("footprint: bytes written in an idle minute", written(server.pid()) - before);
-    row("footprint: resident after it", megabytes(resident(server.pid())));
+    row("footprint: resident after the idle minute", megabytes(resident(server.pid())));
 }
 
 /// Rows as the API writes them, in one transaction. None is due for months.
@@ -97,7 +100,7 @@ pub fn megabytes(bytes: u64) -> String {
 }
 
 /// Waits: the benchmark measures an idle minute.
-fn pass(time: Duration) {
+fn wait(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         thread::park_timeout(left);

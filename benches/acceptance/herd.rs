@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 pub fn herd() {
     let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
-    let (mut rates, mut bare_rates, mut worst) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rates, mut baseline_rates, mut worst) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let receiver = Receiver::start();
         let due = whole_second_in(5);
@@ -33,16 +33,16 @@ pub fn herd() {
         let took = deliveries.iter().map(lateness).max().unwrap();
         worst.push(took);
         rates.push(per_second(took));
-        bare_rates.push(per_second(bare(&deliveries[0])));
+        baseline_rates.push(per_second(baseline(&deliveries[0])));
     }
-    let (rate, bare_rate) = (median(&rates), median(&bare_rates));
+    let (rate, baseline_rate) = (median(&rates), median(&baseline_rates));
     row(
         "herd: 5,000 cues due at one instant, the last one arrives after",
         milliseconds(quantile(&worst, 0.5)),
     );
-    row("herd: deliveries a second", format!("{rate:.0}"));
-    row("herd: the same pool without scheduler and store, a second", format!("{bare_rate:.0}"));
-    row("herd: ratio", format!("{:.2}", rate / bare_rate));
+    row("herd: deliveries per second", format!("{rate:.0}"));
+    row("herd: the same pool without scheduler and store, per second", format!("{baseline_rate:.0}"));
+    row("herd: ratio", format!("{:.2}", rate / baseline_rate));
 }
 
 fn once_each(deliveries: &[Delivery]) {
@@ -58,7 +58,7 @@ fn per_second(took: Duration) -> f64 {
 }
 
 /// The same number of requests like `delivery` from the same number of threads, with the webhook client only.
-fn bare(delivery: &Delivery) -> Duration {
+fn baseline(delivery: &Delivery) -> Duration {
     let receiver = Receiver::start();
     let began = Instant::now();
     let options =

@@ -68,7 +68,7 @@ pub fn hang() {
     other.wait_longer_for(100, Duration::from_secs(120));
     let late: Vec<Duration> = other.deliveries().iter().map(lateness).collect();
     let held = hanging.hanging();
-    row("hang: 100 deliveries beside 500 to a host that hangs, worst", milliseconds(quantile(&late, 1.0)));
-    row("hang: connections that the host held meanwhile", held);
+    row("hang: 100 deliveries next to 500 to a host that hangs, worst", milliseconds(quantile(&late, 1.0)));
+    row("hang: concurrent connections to that host", held);
     hanging.release();
 }

@@ -12,9 +12,9 @@ use crate::support::server::Server;
 
 const USERS: usize = 10_000;
 const ROUNDS: usize = 100;
-const CALLERS: usize = 4;
+const CLIENTS: usize = 4;
 /// The limit on the memory of the rate limiter.
-const BOUND: u64 = 20 << 20;
+const MEMORY_LIMIT: u64 = 20 << 20;
 
 pub fn limiter() {
     let mut server = Server::start(&["--dev", "--default-plan", "scale"]);
@@ -28,15 +28,15 @@ pub fn limiter() {
     }
     let (before, began) = (resident(server.pid()), Instant::now());
     thread::scope(|scope| {
-        for caller in 0..CALLERS {
+        for caller in 0..CLIENTS {
             let (keys, client) = (&keys, server.client());
-            scope.spawn(move || call(&client, keys.iter().skip(caller).step_by(CALLERS)));
+            scope.spawn(move || call(&client, keys.iter().skip(caller).step_by(CLIENTS)));
         }
     });
     let (took, grown) = (began.elapsed(), resident(server.pid()).saturating_sub(before));
-    row("limiter: requests a second of 10,000 users", (USERS * ROUNDS) as u64 / took.as_secs().max(1));
+    row("limiter: requests per second of 10,000 users", (USERS * ROUNDS) as u64 / took.as_secs().max(1));
     row("limiter: memory after a million requests of 10,000 users", megabytes(grown));
-    assert!(grown < BOUND, "{grown} bytes");
+    assert!(grown < MEMORY_LIMIT, "{grown} bytes");
 }
 
 fn call<'a>(client: &crate::support::client::Client, keys: impl Iterator<Item = &'a String> + Clone) {

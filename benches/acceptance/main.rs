@@ -1,8 +1,8 @@
 //! The acceptance figures of the program: `cargo bench`, or a part of it: `cargo bench -- herd`.
 //!
 //! Each part starts the release build as a process, on the system clock.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // as in tests: what cannot go on ends
-#![allow(dead_code)] // the tests' harness, of which this uses a part
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // as in the tests
+#![allow(dead_code)] // only parts of the test support are used
 
 mod footprint;
 mod herd;
@@ -33,10 +33,10 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|(part, _)| part == name)) {
         let names = PARTS.map(|(part, _)| part).join(", ");
-        eprintln!("no part is called {unknown}: {names}");
+        eprintln!("there is no part {unknown}; parts: {names}");
         std::process::exit(2);
     }
-    println!("{:<58} {:>16}", "cued, release build", "figure");
+    println!("{:<58} {:>16}", "cued, release build", "result");
     println!("{}", "-".repeat(75));
     for (part, run) in PARTS {
         if wanted.is_empty() || wanted.iter().any(|name| name == part) {
@@ -46,8 +46,8 @@ fn main() {
 }
 
 /// One line of the table.
-fn row(what: &str, figure: impl std::fmt::Display) {
-    println!("{what:<58} {figure:>16}");
+fn row(what: &str, result: impl std::fmt::Display) {
+    println!("{what:<58} {result:>16}");
 }
 
 fn milliseconds(time: Duration) -> String {

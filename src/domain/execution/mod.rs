@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_held_execution_may_be_extended_and_only_by_its_holder() {
+    fn only_a_claimed_execution_may_be_extended_and_only_by_its_worker() {
         for status in ExecutionStatus::ALL {
             for (holder, worker) in [
                 (None, None),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_step_is_the_contracts() {
+    fn the_next_step_follows_the_retry_policy() {
         let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
         let now = at("2026-01-01T10:00:00Z");
         let answered = |http_status, secs: Option<i64>| AttemptResult::Answered {

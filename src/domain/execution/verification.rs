@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_and_the_evidence_decide_where_a_reported_success_begins() {
+    fn mode_and_evidence_determine_the_state_of_a_success() {
         let nothing = evidence(json!({}));
         let id = evidence(json!({"external_id": "charge-1"}));
         let url = evidence(json!({"result_url": "https://example.com/1"}));

@@ -75,7 +75,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn health_reads_figures_and_counts_only_what_is_under_way() {
+    fn health_reads_counters_and_counts_only_running_deliveries() {
         let steps: Vec<String> = plan(QUEUE).into_iter().filter(|step| !step.contains("SUBQUERY")).collect();
         assert_eq!(
             steps,

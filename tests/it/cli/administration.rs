@@ -94,8 +94,8 @@ fn commands_on_a_missing_file_report_it_and_create_none() {
         &["key", "list", "ann@example.com"],
         &["key", "revoke", "some-id"],
     ] {
-        let said = fails(&db, arguments, 1);
-        assert!(said.contains("does not exist") && said.contains("cued.db"), "{said}");
+        let text = fails(&db, arguments, 1);
+        assert!(text.contains("does not exist") && text.contains("cued.db"), "{text}");
         assert!(!db.exists(), "{arguments:?}");
     }
 }
@@ -119,10 +119,10 @@ fn wrong_usage_exits_with_2_and_creates_no_file() {
         fails(&db, arguments, 2);
         assert!(!db.exists(), "{arguments:?}");
     }
-    let said = fails(&db, &["user", "add", "ann@example.com", "--default-plan", "gold"], 2);
-    assert!(said.contains("free, pro, scale"), "{said}");
-    let said = fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
-    assert!(said.contains("plans.json") && said.contains("free"), "{said}");
+    let text = fails(&db, &["user", "add", "ann@example.com", "--default-plan", "gold"], 2);
+    assert!(text.contains("free, pro, scale"), "{text}");
+    let text = fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
+    assert!(text.contains("plans.json") && text.contains("free"), "{text}");
     assert!(!db.exists());
 }
 
@@ -136,8 +136,8 @@ fn an_unknown_address_or_key_error_names_the_list_command() {
         &["key", "add", "bob@example.com"],
         &["key", "list", "bob@example.com"],
     ] {
-        let said = fails(&db, arguments, 1);
-        assert!(said.contains("bob@example.com") && said.contains("cued user list"), "{said}");
+        let text = fails(&db, arguments, 1);
+        assert!(text.contains("bob@example.com") && text.contains("cued user list"), "{text}");
     }
     let said = fails(&db, &["key", "revoke", "no-such-key"], 1);
     assert!(said.contains("no-such-key") && said.contains("cued key list"), "{said}");
@@ -194,8 +194,8 @@ fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
         .post("/v1/auth/register", &json!({"email": "ann@example.com"}))
         .expect_error(409, "duplicate_email");
     assert_eq!(bob.advance("PT2H")["fired"], 2, "bob's two runs and none of ann's");
-    let said = fails(&server.db(), &["key", "add", "ann@example.com"], 1);
-    assert!(said.contains("disabled"), "{said}");
+    let text = fails(&server.db(), &["key", "add", "ann@example.com"], 1);
+    assert!(text.contains("disabled"), "{text}");
 }
 
 #[test]
@@ -326,14 +326,14 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
         let before = fs::read(file).unwrap();
         for arguments in [&["user", "add", "bob@example.com"][..], &["user", "list"], &["key", "revoke", "x"]]
         {
-            let said = fails(file, arguments, 1);
-            assert!(said.contains(word) && said.contains(file.to_str().unwrap()), "{said}");
+            let text = fails(file, arguments, 1);
+            assert!(text.contains(word) && text.contains(file.to_str().unwrap()), "{text}");
             assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
         }
     }
     // Folders in which no process, not even one of root, can create a file.
     for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
-        let said = fails(&db, &["user", "add", "bob@example.com"], 1);
-        assert!(said.contains("cannot be used") && said.contains("folder"), "{said}");
+        let text = fails(&db, &["user", "add", "bob@example.com"], 1);
+        assert!(text.contains("cannot be used") && text.contains("folder"), "{text}");
     }
 }

@@ -50,7 +50,7 @@ fn every_result_has_a_baseline_and_no_file_is_left() {
     let folder = TempDir::new().unwrap();
     let run = cued(&SHORT).arg("--json").arg("--dir").arg(folder.path()).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    assert_eq!(String::from_utf8_lossy(&run.stderr), "", "no bar where there is no terminal");
+    assert_eq!(String::from_utf8_lossy(&run.stderr), "", "no progress bar without a terminal");
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert!(report["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{report}");
@@ -83,8 +83,8 @@ fn every_result_has_a_baseline_and_no_file_is_left() {
 fn a_benchmark_that_cannot_run_reports_why() {
     let nowhere = cued(&SHORT).args(["--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(said.contains("/nowhere/at/all") && said.contains("--dir"), "{said}");
+    let text = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(text.contains("/nowhere/at/all") && text.contains("--dir"), "{text}");
     for wrong in [["--seconds", "0"], ["--seconds", "soon"], ["--herd", "0"], ["--trickle", "-1"]] {
         let run = cued(&["bench"]).args(wrong).output().unwrap();
         assert_eq!(run.status.code(), Some(2), "{wrong:?}");
@@ -95,9 +95,9 @@ fn a_benchmark_that_cannot_run_reports_why() {
 fn a_full_disk_error_names_the_folder_and_the_flag_to_change_it() {
     let Some(disk) = Disk::mount("2m") else { return };
     let run = cued(&SHORT).arg("--dir").arg(disk.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert_eq!(run.status.code(), Some(1), "{said}");
-    assert!(said.contains(disk.path().to_str().unwrap()) && said.contains("--dir"), "{said}");
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{text}");
+    assert!(text.contains(disk.path().to_str().unwrap()) && text.contains("--dir"), "{text}");
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
@@ -122,11 +122,11 @@ fn an_interrupted_benchmark_leaves_no_process_and_no_file() {
         let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
         let command = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut bench = Process(command.spawn().unwrap());
-        until("it is being measured", || is_measured_in(folder.path()).then_some(()));
+        until("the benchmark runs", || is_measured_in(folder.path()).then_some(()));
         signal(name, bench.0.id());
         assert_eq!(bench.0.wait().unwrap().code(), Some(code), "{name}");
-        let said = std::io::read_to_string(bench.0.stderr.take().unwrap()).unwrap();
-        assert_eq!(said, "", "{name}");
+        let text = std::io::read_to_string(bench.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(text, "", "{name}");
         assert!(!server_in(folder.path()), "{name}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
     }
@@ -137,8 +137,8 @@ fn the_measured_server_ends_with_the_benchmark() {
     let folder = TempDir::new().unwrap();
     let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
     let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());
-    until("it is being measured", || is_measured_in(folder.path()).then_some(()));
+    until("the benchmark runs", || is_measured_in(folder.path()).then_some(()));
     bench.0.kill().unwrap();
     bench.0.wait().unwrap();
-    until("the program has ended", || (!server_in(folder.path())).then_some(()));
+    until("the server has ended", || (!server_in(folder.path())).then_some(()));
 }

@@ -36,7 +36,7 @@ pub const ROWS: &[Row] = &[
     (
         "§3.1",
         "an address is trimmed and lower-cased",
-        &["an_address_is_trimmed_and_lower_cased", "an_invalid_address_is_refused_with_its_reason"],
+        &["an_address_is_trimmed_and_lower_cased", "an_invalid_address_has_its_reason"],
     ),
     ("§3.2", "registration returns an API key", &["registration_returns_the_key_once"]),
     (
@@ -218,7 +218,7 @@ pub const ROWS: &[Row] = &[
     (
         "§3.9",
         "a password is sent only over TLS or to this machine",
-        &["a_password_is_sent_only_over_tls_or_loopback", "a_url_is_parsed_with_defaults_and_escapes"],
+        &["a_server_on_this_machine_is_recognized", "a_url_is_parsed_with_defaults_and_escapes"],
     ),
     (
         "§3.9",

@@ -18,7 +18,7 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.1", "JSON nesting has 64 levels", &["sixty_four_levels_are_read_and_one_more_is_not"]),
-    ("§11.1", "bodies in memory are bounded together", &["the_memory_budget_is_shared_and_returned"]),
+    ("§11.1", "bodies in memory are bounded together", &["the_budget_is_shared_and_returned"]),
     (
         "§11.2",
         "idle connections close first",
@@ -46,29 +46,33 @@ pub const ROWS: &[Row] = &[
             "a_list_of_large_payloads_is_shorter_than_its_limit_but_never_empty",
         ],
     ),
-    ("§11.3", "a rejected value is shown in part", &["the_shown_part_of_a_rejected_value_is_bounded"]),
+    ("§11.3", "a rejected value is shown in part", &["the_echo_of_an_invalid_value_is_bounded"]),
     (
         "§11.3",
         "echoes use bounded memory",
         &["echoes_use_bounded_memory", "an_echo_has_at_most_one_megabyte"],
     ),
-    ("§11.3", "rate windows are bounded", &["address_windows_are_bounded_and_the_oldest_are_evicted"]),
+    (
+        "§11.3",
+        "rate windows are bounded",
+        &["the_number_of_address_windows_is_bounded_and_the_oldest_are_evicted"],
+    ),
     (
         "§11.4",
         "a quarter of the threads is for new destinations",
         &[
-            "stalled_destinations_leave_a_quarter_for_new_ones",
+            "busy_destinations_that_stall_leave_a_quarter_of_the_threads_to_newcomers",
             "many_hanging_receivers_leave_a_thread_for_another",
         ],
     ),
     (
         "§11.4",
         "a destination earns at most half of the threads",
-        &["a_destination_starts_with_few_threads_and_can_earn_half"],
+        &["a_destination_starts_with_few_threads_and_earns_up_to_half"],
     ),
     (
         "§11.4",
         "after a timeout a destination has one thread",
-        &["a_destination_that_timed_out_has_one_thread_until_it_responds"],
+        &["a_destination_that_timed_out_gets_one_thread_until_an_attempt_ends_in_time"],
     ),
 ];

@@ -9,7 +9,7 @@ pub const ROWS: &[Row] = &[
         &[
             "a_new_cue_id_is_well_formed",
             "a_new_cue_has_every_field_with_its_default",
-            "an_invalid_cue_id_is_not_parsed",
+            "other_texts_are_not_cue_ids",
             "missing_resources_and_those_of_other_users_are_indistinguishable",
         ],
     ),
@@ -198,7 +198,7 @@ pub const ROWS: &[Row] = &[
         "method is POST by default",
         &[
             "a_new_cue_has_every_field_with_its_default",
-            "the_five_methods_are_read_in_either_case",
+            "the_five_methods_are_read_in_upper_and_lower_case",
             "one_cue_shows_its_last_run_and_its_executions",
         ],
     ),
@@ -225,7 +225,7 @@ pub const ROWS: &[Row] = &[
     (
         "§4.6",
         "the last backoff repeats",
-        &["the_last_backoff_repeats", "fractional_backoffs_are_kept_and_410_is_not_retried"],
+        &["the_last_pause_repeats", "fractional_backoffs_are_kept_and_410_is_not_retried"],
     ),
     (
         "§4.7",
@@ -411,7 +411,7 @@ pub const ROWS: &[Row] = &[
         "§4.12",
         "a forward jump of over a minute is a gap",
         &[
-            "only_a_step_of_over_a_minute_is_a_jump",
+            "only_a_difference_of_over_a_minute_is_a_clock_jump",
             "a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed",
         ],
     ),

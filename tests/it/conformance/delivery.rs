@@ -46,7 +46,7 @@ pub const ROWS: &[Row] = &[
     (
         "§6.2",
         "own headers replace two of the standard ones",
-        &["own_headers_replace_two_of_the_standard_ones_and_no_others"],
+        &["custom_headers_replace_two_of_the_standard_ones_and_no_others"],
     ),
     (
         "§6.3",

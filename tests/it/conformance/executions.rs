@@ -19,7 +19,7 @@ pub const ROWS: &[Row] = &[
         &[
             "one_cue_shows_its_last_run_and_its_executions",
             "a_once_cue_completes_with_its_execution",
-            "statuses_round_trip_through_text",
+            "every_variant_and_its_word_convert_into_each_other",
         ],
     ),
     ("§5.1", "scheduled_for is the due instant", &["one_cue_shows_its_last_run_and_its_executions"]),
@@ -66,7 +66,7 @@ pub const ROWS: &[Row] = &[
         "a webhook execution is retried until it succeeds or fails",
         &[
             "failures_are_retried_after_each_backoff_until_attempts_run_out",
-            "the_next_step_after_an_attempt_follows_the_contract",
+            "the_next_step_follows_the_retry_policy",
         ],
     ),
     (
@@ -170,7 +170,7 @@ pub const ROWS: &[Row] = &[
     (
         "§5.6",
         "evidence can follow the report",
-        &["later_evidence_verifies_a_success", "appended_evidence_is_merged_field_by_field"],
+        &["later_evidence_verifies_a_success", "appended_evidence_extends_or_replaces_fields"],
     ),
     ("§5.6", "blank evidence is no evidence", &["a_blank_text_and_an_empty_list_are_no_evidence"]),
     ("§5.6", "evidence requires a report", &["verdicts_and_evidence_require_a_report"]),

@@ -9,9 +9,9 @@ pub const ROWS: &[Row] = &[
         &[
             "pages_have_their_security_headers",
             "billing_pages_have_security_headers_and_escape_values",
-            "values_in_a_page_are_escaped",
+            "every_value_in_a_page_is_escaped",
         ],
     ),
     ("§9", "pages work without scripts", &["the_login_pages_work_with_plain_forms"]),
-    ("§9", "errors appear as pages", &["an_error_of_a_page_is_a_page_with_its_status"]),
+    ("§9", "errors appear as pages", &["a_refusal_of_a_page_is_a_page_with_its_status"]),
 ];

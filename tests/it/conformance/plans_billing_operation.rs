@@ -74,7 +74,7 @@ pub const ROWS: &[Row] = &[
     (
         "§8.2",
         "responses warn from 80 % of the quota on",
-        &["responses_warn_from_80_percent_of_the_quota_on", "eighty_percent_is_near"],
+        &["responses_warn_from_80_percent_of_the_quota_on", "eighty_percent_is_nearly_used_up"],
     ),
     ("§8.3", "the user can read the usage", &["usage_of_a_free_account_has_all_fields_and_limits"]),
     ("§8.3", "every field is present", &["usage_of_a_free_account_has_all_fields_and_limits"]),
@@ -167,7 +167,7 @@ pub const ROWS: &[Row] = &[
         "§8.6",
         "the plan follows the most expensive live subscription",
         &[
-            "the_most_expensive_live_subscription_counts",
+            "of_several_subscriptions_the_most_expensive_live_one_counts",
             "plan_and_interval_follow_the_price_and_the_status_of_the_subscription",
             "older_updates_never_override_newer_ones",
         ],
@@ -180,7 +180,7 @@ pub const ROWS: &[Row] = &[
         "status is degraded by database or poller only",
         &[
             "an_unreadable_database_degrades_health_until_it_recovers",
-            "the_poller_is_down_after_thirty_seconds_without_a_pass",
+            "the_poller_is_down_after_more_than_thirty_seconds_without_a_pass",
             "health_has_every_field_and_ignores_workers_in_its_status",
         ],
     ),

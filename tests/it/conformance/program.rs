@@ -119,7 +119,10 @@ pub const ROWS: &[Row] = &[
     (
         "§1.5",
         "an older schema is upgraded and a copy kept",
-        &["all_migrations_run_and_the_old_file_is_kept", "a_failing_migration_leaves_the_file_unchanged"],
+        &[
+            "every_step_is_applied_and_a_copy_of_the_file_is_kept",
+            "a_step_that_fails_leaves_the_file_unchanged",
+        ],
     ),
     (
         "§1.5",
@@ -200,7 +203,7 @@ pub const ROWS: &[Row] = &[
         "§1.7",
         "--retain takes an age, a number, both or off",
         &[
-            "an_age_a_number_and_both_are_read",
+            "an_age_a_number_and_both_are_parsed",
             "an_invalid_retention_is_wrong_usage",
             "a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything",
         ],

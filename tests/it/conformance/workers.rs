@@ -92,7 +92,10 @@ pub const ROWS: &[Row] = &[
     (
         "§7.3",
         "a heartbeat extends the lease",
-        &["an_extended_lease_runs_from_the_extension", "only_the_owner_may_extend_a_claim"],
+        &[
+            "an_extended_lease_runs_from_the_extension",
+            "only_a_claimed_execution_may_be_extended_and_only_by_its_worker",
+        ],
     ),
     (
         "§7.3",

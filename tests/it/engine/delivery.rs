@@ -104,12 +104,12 @@ fn failures_are_retried_after_each_backoff_until_attempts_run_out() {
         assert_eq!((promote(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0), "not early");
         fixture.advance(1);
         assert_eq!(promote(&fixture.app).unwrap(), 1);
-        assert!(due(&fixture, id).is_some(), "shown until it is taken up");
+        assert!(due(&fixture, id).is_some(), "shown until the claim");
     }
     fixture.deliver(&webhook_client);
     assert_eq!(fixture.state(id), ("failed".to_owned(), 4));
     assert_eq!(fixture.field::<Option<i64>>(id, "http_status"), Some(503));
-    assert_eq!(fixture.field::<String>(id, "error_message"), "the callback answered 503");
+    assert_eq!(fixture.field::<String>(id, "error_message"), "the callback returned 503");
     assert_eq!(fixture.field::<Option<i64>>(id, "delivered_at"), None);
     fixture.advance(100_000);
     assert_eq!((promote(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0));

@@ -46,7 +46,7 @@ impl WebhookClient for Gate {
 fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
     let real = Clock::system();
     while !condition() {
-        assert!(real.monotonic() < Duration::from_secs(20), "it never came");
+        assert!(real.monotonic() < Duration::from_secs(20), "the condition never held");
         let seen = fixture.app.notifiers.progress.generation();
         if !condition() {
             let soon = real.now() + jiff::SignedDuration::from_millis(50);

@@ -71,7 +71,7 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
 
     dispatcher.run_once(&fixture.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(fixture.state(other), ("delivering".to_owned(), 1));
-    assert_eq!(fixture.app.engine_stats.delivered(), 1, "counted all the same: it has ended");
+    assert_eq!(fixture.app.engine_stats.delivered(), 1, "counted, because the attempt has ended");
     assert_eq!(dispatcher.unfinished(), 0);
 }
 
@@ -92,7 +92,7 @@ fn an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile() {
     assert_eq!((dispatcher.unfinished(), fixture.app.engine_stats.delivered()), (1, 0));
 
     fails.store(false, Ordering::SeqCst);
-    assert_eq!(fixture.state(later), ("pending".to_owned(), 0), "nothing was taken");
+    assert_eq!(fixture.state(later), ("pending".to_owned(), 0), "nothing was claimed");
     let taken = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(taken.len(), 1);
     assert_eq!(fixture.state(id), ("success".to_owned(), 1));
@@ -128,7 +128,7 @@ fn an_unreadable_row_fails_alone() {
     let (broken, sound) = (fixture.due(broken), fixture.due(sound));
     assert_eq!(fixture.deliver(&RecordingClient::default()), 2);
     assert_eq!(fixture.state(broken).0, "failed");
-    assert!(fixture.field::<String>(broken, "error_message").starts_with("The delivery cannot be made"));
+    assert!(fixture.field::<String>(broken, "error_message").starts_with("the request cannot be built"));
     assert_eq!(fixture.state(sound).0, "success");
 }
 

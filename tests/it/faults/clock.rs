@@ -67,7 +67,7 @@ impl Machine {
     fn fire(&self, user: &User, id: &str) {
         let delivered = self.webhook_client.requests().len();
         assert_eq!(user.post(&format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
-        until("the run by hand is delivered", || {
+        until("the manual run is delivered", || {
             (self.webhook_client.requests().len() > delivered).then_some(())
         });
     }
@@ -110,12 +110,12 @@ fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     for hour in 13..16 {
         machine.set(&format!("2026-03-01T{hour}:00:01Z"));
     }
-    assert_eq!(machine.instants(&user, &id).len(), 1, "these hours have had their runs, or were missed");
+    assert_eq!(machine.instants(&user, &id).len(), 1, "the runs of these hours have fired or are missed");
     machine.fire(&user, &id);
     assert_eq!(machine.cue(&user, &id)["next_run"], "2026-03-02T01:00:00+00:00");
 
     machine.set("2026-03-02T01:00:01Z");
-    until("it fires again", || (machine.instants(&user, &id).len() == 3).then_some(()));
+    until("the cue fires again", || (machine.instants(&user, &id).len() == 3).then_some(()));
     assert_eq!(machine.instants(&user, &id)[0], "2026-03-02T01:00:00Z");
     machine.stops();
 }

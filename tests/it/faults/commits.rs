@@ -94,7 +94,7 @@ impl Trial {
                 Ok(done) => return done,
                 Err(Error::Storage(_)) => {
                     self.failures += 1;
-                    assert!(self.failures < 3, "the disk fails once, and is then well");
+                    assert!(self.failures < 3, "the disk fails once and then recovers");
                     assert!(!self.fixture.app.store.is_writable());
                     self.limit_growth(10_000);
                 }
@@ -134,7 +134,7 @@ impl Trial {
         self.insist(|trial| promote(&trial.fixture.app));
         self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app.store, trial.fixture.now()));
         self.deliver();
-        self.tell();
+        self.send_notifications();
     }
 
     fn deliver(&mut self) {
@@ -158,7 +158,7 @@ impl Trial {
         }
     }
 
-    fn tell(&mut self) {
+    fn send_notifications(&mut self) {
         let mut finished = Vec::new();
         loop {
             let posts = self.insist(|trial| {
@@ -173,7 +173,7 @@ impl Trial {
             }
             let now = self.fixture.now();
             let route = &self.fixture.app.config.mail;
-            let tell = |notification: &Notification| match notification.kind {
+            let send_one = |notification: &Notification| match notification.kind {
                 NotificationKind::Mail => notification_sender::result_of_mail(
                     notification,
                     &notification_sender::send_mail(route, "http://cued", notification),
@@ -185,7 +185,7 @@ impl Trial {
                     now,
                 ),
             };
-            finished = posts.iter().map(tell).collect();
+            finished = posts.iter().map(send_one).collect();
         }
     }
 
@@ -226,8 +226,8 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
         let mut line = table.to_owned();
         for (place, column) in columns.iter().enumerate() {
             let value: Value = row.get(place).unwrap();
-            let is_of_notice = matches!(table, "alerts" | "outbox") && column == "id";
-            if !(is_of_notice || matches!(value, Value::Blob(_))) {
+            let is_notification_id = matches!(table, "alerts" | "outbox") && column == "id";
+            if !(is_notification_id || matches!(value, Value::Blob(_))) {
                 line += &format!(" {column}={value:?}");
             }
         }
@@ -254,11 +254,11 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     trial.create(3, |new| new.schedule = Schedule::once("2026-01-01T11:30:00Z", "UTC").unwrap());
     trial.pass(3_600); // 500
     trial.work(true);
-    trial.pass(60); // 503, given up and told of
+    trial.pass(60); // 503, the last failure, with a notification
     trial.pass(1_800);
     trial.work(false);
     trial.pass(1_800); // 200; the claim goes on
-    trial.pass(901); // and is lost
+    trial.pass(901); // the claim expires
     let sent = Arc::new(trial.webhook_client.requests()).len();
     (trial.dump(), trial.failures, sent)
 }

@@ -60,7 +60,7 @@ fn fire(user: &Client, cue: &Value) -> String {
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
-fn look(user: &Client, execution: &str) -> Value {
+fn read_execution(user: &Client, execution: &str) -> Value {
     user.get(&format!("/v1/executions/{execution}")).expect(200)
 }
 
@@ -93,40 +93,40 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     disk.fill();
     let mut kept = create_until_refused(&user);
     beat_until_refused(&user);
-    let said = fails(&server.db(), &["user", "add", "somebody@example.com"], 1);
-    let told = "cued: the database file cannot be used now: database or disk is full";
-    assert_eq!(said.lines().last(), Some(told), "{said}");
+    let text = fails(&server.db(), &["user", "add", "somebody@example.com"], 1);
+    let expected_error = "cued: the database file cannot be used now: database or disk is full";
+    assert_eq!(text.lines().last(), Some(expected_error), "{text}");
     // The running delivery ends, and its result cannot be stored.
     receiver.release();
-    until("the result of the delivery was refused by the disk", || {
-        server.log().contains("deliveries rest for a moment").then_some(())
+    until("the disk refused the result of the delivery", || {
+        server.log().contains("delivery paused").then_some(())
     });
     let outcome = format!("/v1/executions/{claimed}/outcome");
     user.post(&outcome, &json!({"success": true})).expect_error(503, "storage_unavailable");
     user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
 
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
-    assert_eq!(look(&user, &delivery)["status"], "delivering");
-    assert_eq!(look(&user, &claimed)["outcome"], json!(null));
+    assert_eq!(read_execution(&user, &delivery)["status"], "delivering");
+    assert_eq!(read_execution(&user, &claimed)["outcome"], json!(null));
     assert_eq!(user.get("/status").expect(200)["status"], "degraded");
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "not writable");
     assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
 
     disk.free();
     until("the result of the delivery is stored", || {
-        (look(&user, &delivery)["status"] == "success").then_some(())
+        (read_execution(&user, &delivery)["status"] == "success").then_some(())
     });
     assert_eq!(user.get("/status").expect(200)["status"], "healthy");
     user.post(&outcome, &json!({"success": true})).expect(200);
     kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
-    assert_eq!((receiver.count(), &look(&user, &delivery)["attempts"]), (1, &json!(1)));
+    assert_eq!((receiver.count(), &read_execution(&user, &delivery)["attempts"]), (1, &json!(1)));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
 
     let file = server.sqlite();
     assert_sound(&file);
     let mut ids = file.prepare("SELECT id FROM cues WHERE transport = 'worker' AND key > 2").unwrap();
     let stored: BTreeSet<String> = ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(stored, kept, "what was acknowledged is there, what was refused is not");
+    assert_eq!(stored, kept, "acknowledged cues are present, refused ones are not");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let mover = user.clone();
         // The response follows once everything due is done.
         let moved = scope.spawn(move || mover.advance("PT3H"));
-        until("the scheduler cannot fire", || server.log().contains("could not be taken up").then_some(()));
+        until("the scheduler cannot fire", || server.log().contains("scheduler pass failed").then_some(()));
         assert_eq!(receiver.count(), 0);
         disk.free();
         let moved = moved.join().unwrap();
@@ -195,7 +195,7 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     let status = || user.get("/status").expect(200)["status"].clone();
     assert_eq!(status(), "degraded");
     disk.free();
-    until("it is whole again by itself", || (status() == "healthy").then_some(()));
+    until("the server recovers by itself", || (status() == "healthy").then_some(()));
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
 }
 
@@ -206,7 +206,7 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
     let log = || open::sizes(&fixture.app.config.db).wal.unwrap();
     let before = log();
     assert!(store.probe_disk());
-    assert_eq!(log(), before, "while all is well nothing is written");
+    assert_eq!(log(), before, "nothing is written while writes succeed");
 
     let is_full = Arc::new(AtomicBool::new(true));
     let hook = Arc::clone(&is_full);
@@ -220,7 +220,7 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
     assert!(log() > before, "a page has reached the disk");
     let rows =
         |read: &ReadTx<'_>| Ok(read.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0))?);
-    assert_eq!(store.read_blocking(rows).unwrap(), 0, "and nothing is left behind");
+    assert_eq!(store.read_blocking(rows).unwrap(), 0, "no file is left");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     assert!(complaint.contains("Its disk is full or failing"), "{complaint}");
     disk.free();
     let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
-    assert_eq!(server.stop(), Some(0), "what the refused start left behind is in nobody's way");
+    assert_eq!(server.stop(), Some(0), "files of the refused start do no harm");
     disk.make_read_only();
     let complaint = refused_start(&disk.db());
     assert!(complaint.contains("Read-only file system"), "{complaint}");

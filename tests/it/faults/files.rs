@@ -102,7 +102,7 @@ fn a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted() {
     let complaint = refused_start(&second);
     assert!(complaint.contains("hard link") && complaint.contains("find / -xdev -samefile"), "{complaint}");
     let output = on(&second, &["user", "list"]);
-    assert_eq!(output.status.code(), Some(1), "beside the log of the other name");
+    assert_eq!(output.status.code(), Some(1), "next to the log of the other name");
     assert!(!beside(&second, "-wal").exists());
     fs::remove_file(&second).unwrap();
     assert_eq!(server.stop(), Some(0));
@@ -131,8 +131,8 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
         file.write_all_at(&vec![0xff; size], u64::from(page - 1) * size as u64).unwrap();
     }
     let status = || user.get("/status").expect(200);
-    assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
+    assert_eq!(status(), json!({"status": "healthy"}), "the damage is not known yet");
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
     user.get("/v1/alerts").expect_error(500, "internal_error");
     let reason = "the database file is damaged: stop cued, run cued check";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
@@ -141,7 +141,7 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     assert_eq!(health["services"]["database"], "damaged");
     assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
     user.get("/v1/cues").expect(200);
-    assert_eq!(status()["status"], "degraded", "an answer that is right tells nothing of the rest");
+    assert_eq!(status()["status"], "degraded", "a correct response does not prove the rest sound");
 
     server.kill();
     fs::write(server.db(), &sound).unwrap();
@@ -161,7 +161,7 @@ impl Remains {
         let db = folder.path().join("cued.db");
         fs::write(&db, &self.file).unwrap();
         fs::write(beside(&db, "-wal"), log).unwrap();
-        drop(fs::remove_file(beside(&db, "-shm"))); // there is none at first
+        drop(fs::remove_file(beside(&db, "-shm"))); // absent at first
         db
     }
 }
@@ -194,7 +194,7 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("tear"));
     let length = remains.log.len();
-    assert_eq!(acknowledged.last().unwrap().0, length, "nothing else was written meanwhile");
+    assert_eq!(acknowledged.last().unwrap().0, length, "no other write meanwhile");
     let first = acknowledged[0].0;
     let mut tears = vec![first, first + 1, length - 1, length];
     tears.extend((0..8).map(|_| first + usize::try_from(random.below((length - first) as u64)).unwrap()));

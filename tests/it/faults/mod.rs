@@ -1,9 +1,9 @@
-//! What goes wrong with machines, networks and files, and what the user then sees. One list of all of it, with the tests
-//! that hold it, wherever they stand (a test below reads the list):
+//! Faults of machines, networks and files, and their visible effect. This list names the tests of each fault, in whichever
+//! module they are (a test below checks the names):
 //!
 //! The disk
-//! - full: writes get 503 `storage_unavailable` with `Retry-After`, reads go on, nothing acknowledged is lost, what was
-//!   under way is stored later, and service returns with the space:
+//! - full: writes get 503 `storage_unavailable` with `Retry-After`, reads go on, nothing acknowledged is lost, running
+//!   deliveries are stored later, and service returns with the space:
 //!   `faults::disk::a_full_disk_refuses_writes_serves_reads_and_recovers_with_space`,
 //!   `faults::disk::runs_due_while_the_disk_is_full_run_once_there_is_space`,
 //!   `faults::disk::a_write_without_changes_does_not_end_the_disk_full_state`,
@@ -11,27 +11,29 @@
 //!   `faults::disk::the_disk_is_probed_only_while_writes_fail_and_by_a_real_write`,
 //!   `engine::delivery_faults::an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile`,
 //!   `engine::notifications::dispatcher::results_are_kept_while_the_disk_is_full_and_no_notification_repeats`
-//! - full or read-only at a start: a sentence, exit code 1, the file as it was:
+//! - full or read-only at a start: an error message, exit code 1, the file unchanged:
 //!   `faults::disk::a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing`
-//! - read-only, and only read: `faults::disk::a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied`,
+//! - read-only, for reading commands:
+//!   `faults::disk::a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied`,
 //!   `faults::disk::a_wal_on_a_read_only_disk_is_not_ignored`
-//! - an error in the midst of a write, whichever: the end is the same as without it:
+//! - an error during any write: the final state is the same as without it:
 //!   `faults::commits::any_failing_commit_leads_to_the_same_final_state`,
 //!   `faults::commits::a_disk_full_at_any_page_leads_to_the_same_final_state`,
 //!   `store::writer_and_readers::a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds`
-//! - no reason for systemd to start the program again: `journeys::monitoring::systemd::a_failing_disk_does_not_stop_the_watchdog_notifications`
+//! - a failing disk is no reason for systemd to restart the program:
+//!   `journeys::monitoring::systemd::a_failing_disk_does_not_stop_the_watchdog_notifications`
 //!
 //! The file
-//! - damaged: a sentence that asks for a backup, exit code 1, the file as it was:
+//! - damaged: an error message that asks for a backup, exit code 1, the file unchanged:
 //!   `faults::files::a_file_with_any_damaged_page_is_refused_and_left_unchanged`,
 //!   `faults::files::a_truncated_file_is_refused_and_left_unchanged`
-//! - damaged while the server runs: who meets it gets 500, and the operator is told until the next start:
+//! - damaged while the server runs: affected requests get 500, and the damage is reported until the next start:
 //!   `faults::files::damage_found_at_run_time_is_reported_until_the_next_start`
-//! - a row that cannot be read, or a result that can never be recorded: it fails alone, with its reason:
+//! - an unreadable row, or a result that cannot be recorded: it fails alone, with its reason:
 //!   `engine::delivery_faults::an_unreadable_row_fails_alone`,
 //!   `engine::delivery_faults::an_unrecordable_result_does_not_block_the_others`,
 //!   `engine::scheduler::a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone`
-//! - somebody else's, or of a later version: `journeys::stops::an_unusable_file_is_refused_and_left_unchanged`,
+//! - of another program, or of a later version: `journeys::stops::an_unusable_file_is_refused_and_left_unchanged`,
 //!   `cli::administration::an_unusable_file_is_refused_and_left_unchanged`
 //! - of another schema than its version says: `faults::files::a_file_with_another_schema_is_refused_whatever_its_version`
 //! - of an earlier version that cannot be migrated, or whose migration is cut off: the data is unchanged, with one copy:
@@ -51,44 +53,48 @@
 //!   `cli::administration::a_command_waits_for_another_process_that_creates_the_file`
 //!
 //! The machine
-//! - a power cut, with the last of the log torn, or a checkpoint: everything whose commit was whole is there:
+//! - a power cut that tears the end of the log or a checkpoint: every complete commit is present:
 //!   `faults::files::a_wal_torn_by_a_power_cut_keeps_every_whole_commit`,
 //!   `faults::files::a_checkpoint_torn_by_a_power_cut_is_repeated`
 //! - the process is killed: `journeys::crash::a_kill_loses_no_acknowledged_write_and_no_due_run`,
 //!   `journeys::stops::a_delivery_interrupted_by_a_crash_is_repeated`,
 //!   `engine::delivery_faults::an_interrupted_delivery_repeats_with_the_same_attempt_number`,
 //!   `engine::notifications::webhooks::a_notification_interrupted_by_a_crash_is_sent_again`
-//! - SIGTERM amid deliveries: `journeys::stops::a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file`,
+//! - SIGTERM during deliveries: `journeys::stops::a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file`,
 //!   `engine::notifications::webhooks::a_stop_waits_for_the_running_notification_and_keeps_the_others`,
 //!   `http::wire::timeouts::a_stop_ends_long_polls_and_closes_idle_connections`
-//! - the clock is wrong, by twelve hours or by decades: no instant is unaccounted for, `fire` works:
+//! - the clock is wrong, by twelve hours or by decades: no due instant is lost, `fire` works:
 //!   `faults::clock::clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works`,
 //!   `faults::clock::a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set`,
 //!   `engine::scheduler::a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed`,
 //!   `engine::scheduler::nothing_fires_while_the_clock_is_before_the_last_seen_instant`,
 //!   `engine::scheduler::runs_due_while_the_clock_was_behind_catch_up_later`
-//! - the program hangs: systemd starts it again: `journeys::monitoring::systemd::a_hanging_writer_stops_the_watchdog_notifications`
-//! - a panic: one request or one attempt: `http::wire::http1::a_panic_fails_only_its_request_with_500`,
+//! - the program hangs: systemd restarts it:
+//!   `journeys::monitoring::systemd::a_hanging_writer_stops_the_watchdog_notifications`
+//! - a panic: it affects one request or one attempt: `http::wire::http1::a_panic_fails_only_its_request_with_500`,
 //!   `engine::delivery::a_panic_of_the_webhook_client_is_a_failed_attempt`,
 //!   `store::writer_and_readers::a_failed_write_in_a_batch_rolls_back_alone`
 //! - standard output is full or closed: `cli::administration::a_full_or_closed_standard_output_does_not_crash`
 //!
-//! Receivers: the attempt fails, the execution says why, the others get theirs
-//! - resets, garbage, a gigabyte, no such name: `faults::receivers::every_receiver_fault_is_shown_and_delays_no_other_delivery`,
-//!   `engine::webhook_client::an_endless_response_body_is_cut_and_its_start_kept`, `engine::webhook_client::a_response_that_is_not_http_is_reported`,
-//!   `engine::webhook_client::a_reset_and_a_close_without_a_response_are_the_same_error`, `engine::webhook_client::a_truncated_response_body_is_an_error`
+//! Receivers: the attempt fails, the execution has the reason, other deliveries continue
+//! - resets, invalid HTTP, a gigabyte, unknown names:
+//!   `faults::receivers::every_receiver_fault_is_shown_and_delays_no_other_delivery`,
+//!   `engine::webhook_client::an_endless_response_body_is_cut_and_its_start_kept`,
+//!   `engine::webhook_client::a_response_that_is_not_http_is_reported`,
+//!   `engine::webhook_client::a_reset_and_a_close_without_a_response_are_the_same_error`,
+//!   `engine::webhook_client::a_truncated_response_body_is_an_error`
 //! - a byte a second: `faults::receivers::a_slow_response_is_cut_after_thirty_seconds`,
 //!   `engine::webhook_client::slowly_sent_headers_are_cut_by_the_timeout`,
 //!   `engine::webhook_client::a_slowly_sent_body_is_cut_by_the_timeout`
 //! - silence: `engine::webhook_client::a_silent_server_is_cut_by_the_timeout`,
 //!   `engine::delivery_fairness::many_hanging_receivers_leave_a_thread_for_another`
-//! - names that are not looked up, or too late: `engine::address_guard::an_unknown_name_is_reported_and_resolved_again`,
+//! - failed or slow name resolution: `engine::address_guard::an_unknown_name_is_reported_and_resolved_again`,
 //!   `engine::address_guard::the_dns_lookup_counts_toward_the_timeout`
 //!
-//! Callers
-//! - ten thousand connections that send nothing: `faults::crowd::ten_thousand_idle_or_incomplete_connections_do_not_block_clients`,
+//! Clients
+//! - ten thousand idle connections: `faults::crowd::ten_thousand_idle_or_incomplete_connections_do_not_block_clients`,
 //!   `http::wire::timeouts::at_the_limit_a_new_connection_closes_the_least_used_one`
-//! - heads and bodies that do not end, answers that are not taken: `http::wire::timeouts::an_incomplete_head_gets_408`,
+//! - incomplete heads and bodies, unread responses: `http::wire::timeouts::an_incomplete_head_gets_408`,
 //!   `http::wire::timeouts::an_incomplete_body_gets_408`,
 //!   `http::wire::timeouts::a_client_that_does_not_read_its_response_is_disconnected`
 //!

@@ -152,7 +152,7 @@ fn a_keys_name_has_1_to_255_characters() {
         assert_eq!(refused["detail"][0]["type"], kind, "{body}");
     }
     assert_eq!(post(&json!({"name": "é".repeat(255)})).expect(201)["name"], "é".repeat(255));
-    assert_eq!(keys(&user).len(), 2, "the refused ones made none");
+    assert_eq!(keys(&user).len(), 2, "refused requests create no user");
 }
 
 #[test]
@@ -250,6 +250,6 @@ fn only_the_hash_of_a_key_is_stored() {
             assert!(!holds(&digits.as_bytes()[5..]), "stopped: {stopped}");
         }
         let hash = cued::domain::account::credentials::sha256(given[2].as_bytes());
-        assert!(holds(&hash), "what is looked for would be found");
+        assert!(holds(&hash), "the search finds a known value");
     }
 }

@@ -72,7 +72,7 @@ fn fifty_clients_claim_each_of_five_hundred_executions_once() {
     assert_eq!(twice, Vec::<(&String, &Vec<usize>)>::new());
     let mut made = made;
     made.sort();
-    assert_eq!(claimed.keys().cloned().collect::<Vec<_>>(), made, "none is left and none is made up");
+    assert_eq!(claimed.keys().cloned().collect::<Vec<_>>(), made, "all are claimed and no other exists");
     for id in made.iter().step_by(50) {
         let seen = user.get(&format!("/v1/executions/{id}")).expect(200);
         assert_eq!(seen["claimed_by_worker"], format!("worker-{}", claimed[id][0]));

@@ -118,5 +118,5 @@ fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
     assert!(key.starts_with("cue_sk_") && key != user.key());
     user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let me = user.with_key(key).get("/v1/auth/me").expect(200);
-    assert!(!me.to_string().contains(key), "it is shown once");
+    assert!(!me.to_string().contains(key), "the key is shown once");
 }

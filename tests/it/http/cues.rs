@@ -105,7 +105,7 @@ fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
     let mut expected: Vec<String> = made.iter().map(|cue| id(cue).to_owned()).collect();
     all.sort();
     expected.sort();
-    assert_eq!(all, expected, "each of them once");
+    assert_eq!(all, expected, "each cue once");
     assert_eq!(ids(&list("?limit=1")).len(), 1);
     assert_eq!(other.get("/v1/cues").expect(200)["total"], 0);
 }

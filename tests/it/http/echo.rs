@@ -97,7 +97,7 @@ fn invalid_echo_requests_get_a_validation_error() {
         response.expect_error(400, "invalid_json");
     }
     anyone.call("PUT", ECHO, &[], b"{}").unwrap().expect_error(405, "method_not_allowed");
-    assert_eq!(status(&user, ECHO), "waiting", "nothing of all this was kept");
+    assert_eq!(status(&user, ECHO), "waiting", "no echo was stored");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn echoes_use_bounded_memory() {
         user.call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
     }
     assert_eq!(status(&user, "/v1/echo/token-0000000079"), "delivered", "the newest is kept");
-    assert_eq!(status(&user, "/v1/echo/token-0000000000"), "waiting", "the oldest went");
+    assert_eq!(status(&user, "/v1/echo/token-0000000000"), "waiting", "the oldest was dropped");
     assert!(memory() < before + 48, "{before} MB before, {} MB after 80 MB of echoes", memory());
 }
 

@@ -161,7 +161,7 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
     );
     let shown = run.shown();
     assert_eq!((&shown["outcome_state"], &shown["verdict"]), (&json!("verified_success"), &verdict));
-    assert_eq!(shown["outcome"]["recorded_at"], BEGIN, "the report stands as it was");
+    assert_eq!(shown["outcome"]["recorded_at"], BEGIN, "the report is unchanged");
     assert_eq!(shown["updated_at"], "2026-01-01T10:01:00Z");
     run.is_refused("POST", "/verify");
 
@@ -174,7 +174,7 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
     );
     assert_eq!((&run.shown()["verdict"], &run.shown()["status"]), (&verdict, &json!("success")));
     run.is_refused("POST", "/verify");
-    assert_eq!(run.shown()["verdict"], verdict, "a refused verdict changes nothing");
+    assert_eq!(run.shown()["verdict"], verdict, "a rejected verdict changes nothing");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_changed_mode_applies_to_later_evidence() {
     run.ask("POST", "/outcome", &json!({"success": true}));
     let path = format!("/v1/cues/{}", cue.id);
     ada.patch(&path, &json!({"verification": {"mode": "require_result_url"}}));
-    assert_eq!(run.state(), "verification_failed", "what is reported is not judged again by itself");
+    assert_eq!(run.state(), "verification_failed", "a reported outcome does not change by itself");
     assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verification_failed");
     let url = json!({"result_url": "https://example.com/7"});
     assert_eq!(run.bring(&url)["outcome_state"], "verified_success");

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{at, cron, due_instants, id, look, webhook, worker};
+use super::{at, cron, due_instants, id, read_cue, webhook, worker};
 use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
 
@@ -64,18 +64,15 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
     user.advance("PT5M");
     let third = user.only_execution(id(&cue));
     assert_eq!((&third["http_status"], &third["response_body"]), (&json!(503), &json!("come back later")));
-    assert_eq!(
-        third["next_retry"], "2026-01-05T01:26:00Z",
-        "what the receiver asked for is longer than 15 minutes"
-    );
-    assert_eq!(look(&user, &cue)["status"], "active");
+    assert_eq!(third["next_retry"], "2026-01-05T01:26:00Z", "Retry-After is longer than 15 minutes");
+    assert_eq!(read_cue(&user, &cue)["status"], "active");
     user.advance("PT20M");
     let fourth = user.only_execution(id(&cue));
     assert_eq!(
         (&fourth["status"], &fourth["attempts"], &fourth["http_status"]),
         (&json!("success"), &json!(4), &json!(200))
     );
-    assert_eq!(look(&user, &cue)["status"], "completed");
+    assert_eq!(read_cue(&user, &cue)["status"], "completed");
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.iter().map(|it| it.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(deliveries.iter().all(|it| it.execution_id == id(&first)));
@@ -96,7 +93,7 @@ fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
         (&failed["status"], &failed["attempts"], &failed["http_status"]),
         (&json!("failed"), &json!(3), &json!(302))
     );
-    assert_eq!(look(&user, &stubborn)["status"], "failed");
+    assert_eq!(read_cue(&user, &stubborn)["status"], "failed");
     receiver.react(Reaction::Status(410));
     let gone = user.create(&webhook(&receiver, at("2026-01-05T03:00:00Z")));
     user.advance("P1D");
@@ -144,7 +141,7 @@ fn a_repeated_idempotency_key_creates_one_cue() {
     send(&webhook(&receiver, cron("0 10 * * *"))).expect_error(409, "idempotency_conflict");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
     user.advance("PT24H1S");
-    assert_ne!(send(&cue).expect(201)["id"], first["id"], "a key is remembered for a day");
+    assert_ne!(send(&cue).expect(201)["id"], first["id"], "a key lasts a day");
 }
 
 #[test]
@@ -173,7 +170,7 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     user.advance("PT6H");
     let last = receiver.deliveries().pop().unwrap();
     assert_eq!((last.execution_id.as_str(), receiver.count()), (later["execution_id"].as_str().unwrap(), 4));
-    let seen = look(&user, &cue);
+    let seen = read_cue(&user, &cue);
     assert_eq!(
         (&seen["status"], &seen["next_run"], &seen["run_count"]),
         (&json!("paused"), &Value::Null, &json!(4))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{at, id, look, webhook};
+use super::{at, id, read_cue, webhook};
 use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
@@ -20,7 +20,7 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     // The receiver identifies the execution by the header of its delivery.
     let run = format!("/v1/executions/{}", receiver.deliveries()[0].execution_id);
     let state = |it: &Value| it["outcome_state"].as_str().map(str::to_owned);
-    assert_eq!(state(&user.get(&run).expect(200)), None, "delivered, and nothing said yet");
+    assert_eq!(state(&user.get(&run).expect(200)), None, "delivered, without an outcome");
     let report = json!({"success": true, "result": "posted"});
     let response = user.post(&format!("{run}/outcome"), &report).expect(200);
     assert_eq!(state(&response).as_deref(), Some("verification_failed"));
@@ -37,8 +37,8 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     assert_eq!(server.stop(), Some(0));
     server.restart_at(LATER);
     let user = user.at(server.addr());
-    let shown = look(&user, &cue);
-    assert_eq!(shown["status"], "completed", "the run was delivered, whatever is thought of its outcome");
+    let shown = read_cue(&user, &cue);
+    assert_eq!(shown["status"], "completed", "the delivery counts, whatever its outcome");
     let execution = &shown["executions"][0];
     assert_eq!(state(execution).as_deref(), Some("verification_failed"));
     assert_eq!(execution["evidence"], evidence);

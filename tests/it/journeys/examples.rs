@@ -255,7 +255,7 @@ fn finished(user: &Client, execution: &str) -> Value {
 
 /// The only worker, after its first heartbeat.
 fn announced(user: &Client) -> Value {
-    until("the worker is known", || {
+    until("the worker is listed", || {
         let list = user.get("/v1/workers").expect(200);
         list["workers"].as_array().and_then(|workers| workers.first().cloned())
     })

@@ -37,7 +37,7 @@ fn id(cue: &Value) -> &str {
     cue["id"].as_str().unwrap()
 }
 
-fn look(client: &Client, cue: &Value) -> Value {
+fn read_cue(client: &Client, cue: &Value) -> Value {
     client.get(&format!("/v1/cues/{}", id(cue))).expect(200)
 }
 

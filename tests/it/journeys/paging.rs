@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{cron, id, look, worker};
+use super::{cron, id, read_cue, worker};
 use crate::support::client::Client;
 use crate::support::server::Server;
 
@@ -29,7 +29,7 @@ fn five() -> (Server, Client, Value) {
 #[test]
 fn the_executions_inside_a_cue_are_paged() {
     let (_server, user, cue) = five();
-    let all = look(&user, &cue);
+    let all = read_cue(&user, &cue);
     let page = user.get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue))).expect(200);
     assert_eq!(ids(&page), ids(&all)[3..]);
     assert_eq!(
@@ -43,9 +43,9 @@ fn the_executions_inside_a_cue_are_paged() {
 #[test]
 fn a_cue_with_a_long_history_is_shown_like_any_other() {
     let (server, user, cue) = five();
-    let before = look(&user, &cue);
+    let before = read_cue(&user, &cue);
     server.sqlite().execute("UPDATE cues SET run_count = 1000000", []).unwrap();
-    let after = look(&user, &cue);
+    let after = read_cue(&user, &cue);
     assert_eq!((&after["executions"], &after["run_count"]), (&before["executions"], &json!(1_000_000)));
     user.get("/v1/cues/cue_000000000000").expect(404);
 }

@@ -23,9 +23,9 @@ fn run(script: &str) -> String {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let bash = Command::new("bash").env("PATH", path).args(["-euo", "pipefail", "-c", script]).output();
     let Output { status, stdout, stderr } = bash.unwrap();
-    let (said, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{said}{complaint}");
-    said.into_owned()
+    let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{text}{complaint}");
+    text.into_owned()
 }
 
 #[test]
@@ -42,11 +42,11 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
         .replace("127.0.0.1:9000", &receiver.addr().to_string());
     assert!(!script.contains(":8000") && !script.contains(":9000"), "{script}");
 
-    let said = run(&script);
+    let text = run(&script);
     assert!(receiver.line().ends_with(r#" {"hello": "world"}"#));
     let responses: Vec<Value> =
-        serde_json::Deserializer::from_str(&said).into_iter().map(Result::unwrap).collect();
-    let [fired, cue] = &responses[..] else { panic!("{said}") };
+        serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap).collect();
+    let [fired, cue] = &responses[..] else { panic!("{text}") };
     assert_eq!(fired["triggered_by"], "manual_fire");
     assert_eq!((&cue["name"], &cue["executions"][0]["id"]), (&"hello".into(), &fired["execution_id"]));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{at, cron, due_instants, id, instants_of, look, webhook, worker};
+use super::{at, cron, due_instants, id, instants_of, read_cue, webhook, worker};
 use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
@@ -19,7 +19,7 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
         due_instants(&receiver.deliveries()),
         ["05", "06", "07", "08", "09"].map(|day| format!("2026-01-{day}T09:00:00Z"))
     );
-    let seen = look(&user, &cue);
+    let seen = read_cue(&user, &cue);
     assert_eq!((&seen["run_count"], &seen["last_run"]), (&json!(5), &json!("2026-01-09T09:00:00Z")));
     assert_eq!(seen["next_run"], "2026-01-12T09:00:00+00:00");
     let newest = &seen["executions"][0];
@@ -59,7 +59,7 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
     // One local day of 25 hours.
     user.advance_to("2026-10-25T22:59:00Z");
     assert_eq!(instants_of(&user.executions_of(id(&nightly))), ["2026-10-25T00:30:00Z"]);
-    assert_eq!(look(&user, &quarters)["run_count"], 99, "midnight itself is when the clock stood");
+    assert_eq!(read_cue(&user, &quarters)["run_count"], 99, "the clock started at midnight");
     let hours = user.executions_of(id(&even_hours));
     assert_eq!(hours.len(), 11, "{:?}", instants_of(&hours));
 }
@@ -80,7 +80,7 @@ fn runs_skipped_by_a_pause_are_not_missed() {
     assert_eq!(due_instants(&receiver.deliveries()), ["2026-01-05T00:10:00Z", "2026-01-05T01:20:00Z"]);
     let missed = user.get(&format!("{path}/missed")).expect(200);
     assert_eq!((&missed["missed"], &missed["total"]), (&json!([]), &json!(0)));
-    assert_eq!(look(&user, &cue)["missed_count"], 0);
+    assert_eq!(read_cue(&user, &cue)["missed_count"], 0);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_paused_cue_rejects_a_past_instant() {
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let past = json!({"schedule": at("2026-01-04T00:00:00Z")});
     user.patch(&path, &past).expect_error(400, "invalid_schedule");
-    assert_eq!(look(&user, &cue)["schedule"], cue["schedule"]);
+    assert_eq!(read_cue(&user, &cue)["schedule"], cue["schedule"]);
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
@@ -110,9 +110,9 @@ fn a_once_cue_completes_with_its_execution() {
     let botched = user.create(&worker(at("2026-01-05T01:00:00Z")));
     assert_eq!(delivered["next_run"], "2026-01-05T01:00:00+00:00");
     user.advance("PT1H");
-    assert_eq!(look(&user, &delivered)["status"], "completed");
+    assert_eq!(read_cue(&user, &delivered)["status"], "completed");
     for (cue, success, status) in [(&done, true, "completed"), (&botched, false, "failed")] {
-        let under_way = look(&user, cue);
+        let under_way = read_cue(&user, cue);
         assert_eq!((&under_way["status"], &under_way["next_run"]), (&json!("active"), &Value::Null));
         let execution = user.only_execution(id(cue));
         assert_eq!((&execution["status"], &execution["attempts"]), (&json!("pending"), &json!(0)));
@@ -126,7 +126,7 @@ fn a_once_cue_completes_with_its_execution() {
             (&over["status"], &over["outcome"]["result"]),
             (&json!(if success { "success" } else { "failed" }), &json!("as it went"))
         );
-        assert_eq!(look(&user, cue)["status"], status);
+        assert_eq!(read_cue(&user, cue)["status"], status);
     }
 }
 
@@ -156,7 +156,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     };
     assert_eq!(instants_of(&user.executions_of(id(&latest))), ["2026-01-05T02:00:00Z"]);
     assert_eq!(missed(&latest), gap("2026-01-05T00:05:00Z", "2026-01-05T01:55:00Z", 23));
-    assert_eq!(look(&user, &latest)["missed_count"], 23);
+    assert_eq!(read_cue(&user, &latest)["missed_count"], 23);
 
     let executions = user.executions_of(id(&all));
     assert_eq!(executions.len(), 24);
@@ -176,7 +176,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
         "a `once` cue always fires"
     );
     for cue in [&latest, &all, &none] {
-        assert_eq!(look(&user, cue)["next_run"], "2026-01-05T02:05:00+00:00");
+        assert_eq!(read_cue(&user, cue)["next_run"], "2026-01-05T02:05:00+00:00");
     }
 }
 

@@ -23,7 +23,7 @@ fn five_hundred_deliveries_to_a_hanging_host_delay_no_other_host() {
     let (hanging, other) = (Receiver::start(), Receiver::start());
     hanging.react(Reaction::Hang);
     let user = server.user();
-    create(&user, 500, &hanging); // all of them are due before the first of the others
+    create(&user, 500, &hanging); // all due before the first of the others
     create(&user, 100, &other);
     let moving = user.clone();
     let moved = thread::spawn(move || moving.advance("PT1H"));

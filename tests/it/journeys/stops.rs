@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{at, id, look, webhook};
+use super::{at, id, read_cue, webhook};
 use crate::support::client::Client;
 use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Process, Server, cued, read_addr, run, signal, until};
@@ -54,7 +54,7 @@ fn a_stop_does_not_wait_for_a_moving_test_clock() {
     let moving = user.clone();
     // Years of minutes, longer than any test waits.
     let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
-    until("the clock is moving", || (look(&user, &cue)["run_count"] != json!(0)).then_some(()));
+    until("the clock is moving", || (read_cue(&user, &cue)["run_count"] != json!(0)).then_some(()));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
     assert_eq!(moved.join().unwrap().unwrap().status, 503);
 }
@@ -75,7 +75,7 @@ fn a_delivery_interrupted_by_a_crash_is_repeated() {
     server.restart_at("2026-01-05T01:00:01Z");
     let user = user.at(server.addr());
     user.settle();
-    assert_eq!(look(&user, &cue)["status"], "completed");
+    assert_eq!(read_cue(&user, &cue)["status"], "completed");
     let execution = user.only_execution(id(&cue));
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.len(), 2);
@@ -88,7 +88,7 @@ fn a_second_server_on_the_same_file_is_refused_and_shown_the_owner() {
     let server = Server::start(DEV_UNLIMITED);
     let refused = start_on(&server.db(), &[]);
     assert!(refused.contains(&server.pid().to_string()), "{refused}");
-    server.user(); // the first one goes on
+    server.user(); // the first server continues
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn values_built_in_code_match_parsed_ones() {
     let value = json!({"b": 1e16, "a": 2.0, "c": u64::MAX, "d": -1e-7});
     assert_eq!(canonical(&value), r#"{"a": 2.0, "b": 1e+16, "c": 18446744073709551615, "d": -1e-07}"#);
     let odd: Vec<Value> = ["-0", "1e400"].iter().map(|text| Value::Number(text.parse().unwrap())).collect();
-    assert_eq!(canonical(&Value::Array(odd)), "[0, 1e+400]", "no double holds it: as it stands");
+    assert_eq!(canonical(&Value::Array(odd)), "[0, 1e+400]", "outside the range of a double: unchanged");
 }
 
 #[test]

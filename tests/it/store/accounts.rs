@@ -56,7 +56,7 @@ fn of_many_concurrent_first_users_exactly_one_registers() {
     assert_eq!(inside.len(), 1);
     outside.into_iter().for_each(|result| refused(result, ErrorCode::RegistrationDisabled));
     let users = fixture.app.store.read(users::list).wait().unwrap();
-    assert_eq!(users.len(), 1, "nothing is left of the others");
+    assert_eq!(users.len(), 1, "no other user is left");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_address_is_registered_once_in_any_spelling() {
         ErrorCode::RegistrationDisabled,
     );
     let listed = fixture.app.store.read(|read| api_keys::list(read, 1)).wait().unwrap();
-    assert_eq!(listed.len(), 1, "the refused ones left no key");
+    assert_eq!(listed.len(), 1, "refused registrations leave no key");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn concurrent_regenerations_replace_a_key_once() {
     let calling = caller(&fixture, &old).unwrap();
     let first = actions::regenerate_key(&fixture.app, &calling).unwrap().wait().unwrap();
     refused(actions::regenerate_key(&fixture.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
-    assert!(caller(&fixture, &first).is_some(), "the key that was handed out is the key that counts");
+    assert!(caller(&fixture, &first).is_some(), "the returned key is the valid one");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_disabled_users_keys_are_unknown_and_its_cues_pause() {
     let ann = register(&fixture, "ann@example.com", RegistrationPolicy::Open).unwrap();
     let (cue, others) = (fixture.worker_cue(1, |_| ()), fixture.worker_cue(fixture.user("bob"), |_| ()));
     let now = fixture.now();
-    fixture.app.store.write(move |tx| users::disable(tx, 1, now)).wait().unwrap();
+    fixture.app.store.write(move |tx| actions::disable(tx, 1, now)).wait().unwrap();
     assert_eq!(caller(&fixture, &ann.api_key), None);
     let (cue, others) = (fixture.cue(cue.key), fixture.cue(others.key));
     assert_eq!((cue.status.as_str(), cue.next_run), ("paused", None));

@@ -40,17 +40,17 @@ fn the_queue_counters_follow_every_transition_of_an_execution() {
     };
     fire(&work, &json!({"send_at": "2026-01-01T10:35:00Z"}));
     fire(&call, &json!({"send_at": "2026-01-01T10:35:00Z"}));
-    is(0, 0); // a later `fire` is no retry
+    is(0, 0); // a later `fire` is not a retry
     user.advance("PT5M");
     is(1, 1);
-    user.advance("PT20M"); // the last attempt has failed
+    user.advance("PT20M"); // the last attempt fails
     is(1, 0);
     let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
     is(0, 0);
-    user.advance("PT16M"); // the claim is lost, and an hour has begun
+    user.advance("PT16M"); // the claim expires, and an hour begins
     is(2, 1);
     let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
-    user.post(&outcome, &json!({"success": true})).expect(200); // of what waits for another worker by now
+    user.post(&outcome, &json!({"success": true})).expect(200); // of an execution that is pending again
     is(1, 1);
     assert_eq!(user.delete(&format!("/v1/cues/{}", work["id"].as_str().unwrap())).status, 204);
     is(0, 1);
@@ -79,7 +79,7 @@ fn the_active_cue_counter_follows_every_change_of_a_cue() {
     is(2);
     user.patch(&path(&other), &json!({"status": "active"})).expect(200);
     is(3);
-    user.advance("PT40M"); // the once cue has failed for good, the other is paused by its failure
+    user.advance("PT40M"); // the once cue fails, the other is paused by its failure
     is(1);
     user.patch(&path(&once), &json!({"schedule": {"at": "2026-02-01T00:00:00Z"}})).expect(200);
     user.patch(&path(&pausing), &json!({"status": "active"})).expect(200);

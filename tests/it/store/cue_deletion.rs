@@ -33,7 +33,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let look = fixture.app.store.read(move |read| {
         assert_eq!(execution_list::list_by_cue(read, next, 100, 0)?.1, 0);
         let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
-        assert!(count > 200, "{count} are left: there is something to be seen");
+        assert!(count > 200, "{count} rows are left");
         assert!(executions::find(read, user, left[0])?.is_none());
         let (page, total) =
             execution_list::list(read, user, &execution_list::ExecutionFilter::default(), 100, 0)?;
@@ -110,7 +110,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     fixture.due_times(cue, 300);
     assert!(fixture.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
     let webhook_client = delivery_fixture::RecordingClient::default();
-    assert!(fixture.deliver(&webhook_client) > 0, "some are left behind");
+    assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
     assert_eq!(webhook_client.requests(), []);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
@@ -131,7 +131,7 @@ fn an_interrupted_deletion_continues_after_the_restart() {
         insert_history(&mut server.sqlite(), &doomed, 500, false, BEGIN);
         assert_eq!(user.delete(&format!("/v1/cues/{doomed}")).status, 204);
         let (file, left) = (server.sqlite(), i64::try_from(random.below(5_000)).unwrap());
-        crate::support::server::until("some of it is gone", || {
+        crate::support::server::until("some rows are gone", || {
             (rows(&file, "executions") <= left.max(1)).then_some(())
         });
         server.kill();

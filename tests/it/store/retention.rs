@@ -37,12 +37,12 @@ fn the_oldest_finished_executions_are_deleted_above_the_number() {
     let (cue, other) = (work(&user), work(&user));
     let over: Vec<String> = (0..8).map(|_| run(&user, &cue)).collect();
     run(&user, &other);
-    fire(&user, &cue); // the last look: nothing that is over may be left above the number
+    fire(&user, &cue); // the last pass: no finished execution above the number remains
     user.settle();
     let kept = user.executions_of(&cue);
     let mut expected: Vec<&str> = over[4..].iter().map(String::as_str).collect();
     expected.reverse();
-    assert_eq!(ids(&kept)[1..], expected, "the newest five: one that waits, and four");
+    assert_eq!(ids(&kept)[1..], expected, "the newest five: one pending and four finished");
     user.get(&format!("/v1/executions/{}", over[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&other).len(), 1);
     let usage = user.get("/v1/usage").expect(200);
@@ -64,7 +64,7 @@ fn unfinished_executions_are_never_deleted() {
     user.post(&format!("/v1/executions/{}/claim", waiting[0]), &json!({"worker_id": "w"})).expect(200);
     user.advance("PT14M");
     assert_eq!(user.executions_of(&cue).len(), 7);
-    user.advance("P3D"); // the claim is lost meanwhile, and its execution waits again
+    user.advance("P3D"); // the claim expires and its execution is pending again
     assert_eq!(user.executions_of(&cue).len(), 7);
     // Age counts from the end: a late end keeps an execution for a day, through a round of the sweeper.
     user.advance("PT2H");
@@ -126,7 +126,7 @@ fn a_payload_is_deleted_with_its_last_execution() {
     let again = again["execution_id"].as_str().unwrap().to_owned();
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2} {"own": 1, "v": 2} {"v": 1}"#);
     run(&user, &cue);
-    run(&user, &cue); // the first run has gone, and the one with a payload of its own
+    run(&user, &cue); // the first execution is deleted, and the one with its own payload
     user.settle();
     assert_eq!(bodies(), r#"{"v": 2} {"v": 1}"#);
     let claimed = user.post(&format!("/v1/executions/{again}/claim"), &json!({})).expect(200);
@@ -142,7 +142,7 @@ fn a_payload_is_deleted_with_its_last_execution() {
         user.patch(&path, &json!({"payload": {"v": version}})).expect(200);
     }
     user.settle();
-    assert_eq!(bodies(), r#"{"v": 2} {"v": 5}"#, "nobody ever had the two in between");
+    assert_eq!(bodies(), r#"{"v": 2} {"v": 5}"#, "the two in between never existed");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
-    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
     // One pass marks them, and each of the others deletes some two hundred executions of several cues.
     assert!(passes <= 5, "{passes} passes");
 }
@@ -200,7 +200,7 @@ fn an_idle_server_writes_nothing() {
     for _ in 0..20 {
         user.advance("PT1H");
     }
-    assert_eq!(version(), before, "every move of the clock is a pass of the engine");
+    assert_eq!(version(), before, "every advance of the clock is a pass of the engine");
     user.advance("P3D");
     assert_ne!(version(), before);
 }
@@ -221,7 +221,7 @@ fn freed_space_returns_to_the_file_system_gradually() {
     user.at(server.addr()).settle();
     server.stop();
     assert!(length(&server) < 12 << 20, "{} of {full} bytes are left", length(&server));
-    assert!(length(&server) > 2 << 20, "some room is kept for what comes");
+    assert!(length(&server) > 2 << 20, "some free pages are kept");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_kill_during_retention_loses_nothing_else() {
     for _ in 0..4 {
         let file = server.sqlite();
         let left = 6_300 + i64::try_from(random.below(6_000)).unwrap();
-        until("some of it is gone", || (rows(&file, "executions") <= left).then_some(()));
+        until("some rows are gone", || (rows(&file, "executions") <= left).then_some(()));
         server.kill();
         server.restart();
     }
@@ -257,9 +257,9 @@ fn a_kill_during_retention_loses_nothing_else() {
 fn an_invalid_retention_is_wrong_usage() {
     for retain in ["", "0d", "90 days", "1,2", "-5"] {
         let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{retain}: {said}");
-        assert!(said.contains("90d,1000"), "{retain}: {said}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{retain}: {text}");
+        assert!(text.contains("90d,1000"), "{retain}: {text}");
     }
 }
 

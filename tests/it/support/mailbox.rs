@@ -155,7 +155,7 @@ fn converse(
                     write!(out, "250 taken\r\n")?;
                 } else {
                     // A server that repeats the message in its response is the worst case for the log of its client.
-                    let said = mail.message.replace(['\r', '\n'], " ");
+                    let text = mail.message.replace(['\r', '\n'], " ");
                     let response = refusals.remove(0);
                     drop(refusals);
                     if response == SILENCE {
@@ -164,7 +164,7 @@ fn converse(
                         hanging.fetch_sub(1, Ordering::SeqCst);
                         return Ok(());
                     }
-                    write!(out, "{response} {said}\r\n")?;
+                    write!(out, "{response} {text}\r\n")?;
                 }
             }
             "QUIT" => {

@@ -154,11 +154,7 @@ impl Drop for Server {
                 lines[lines.len().saturating_sub(40)..].join("\n")
             );
         } else if let Ok(wrong) = counters::discrepancies(&self.sqlite()) {
-            assert_eq!(
-                wrong,
-                Vec::<String>::new(),
-                "whatever a test has done, the file's counters are right"
-            );
+            assert_eq!(wrong, Vec::<String>::new(), "the counters of the file are right after every test");
         }
     }
 }

@@ -53,7 +53,7 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
             });
         }
         let backups = (1..=3).map(|number| {
-            until("there is load", || (acknowledged.lock().unwrap().len() > 20 * number).then_some(()));
+            until("the load is running", || (acknowledged.lock().unwrap().len() > 20 * number).then_some(()));
             let before = acknowledged.lock().unwrap().clone();
             (before, backup(&server, &format!("backup-{number}.db")))
         });
@@ -64,7 +64,7 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
     assert!(backups[0].0.len() < backups[2].0.len());
     for (before, path) in &backups {
         let there = cue_ids(path);
-        assert!(before.is_subset(&there), "{:?} are not in it", before.difference(&there));
+        assert!(before.is_subset(&there), "{:?} are missing", before.difference(&there));
         let checked = run(&["check", path.to_str().unwrap()]);
         assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
         let restored = path.with_extension("restored");
@@ -85,9 +85,9 @@ fn a_backup_is_one_private_file_and_leaves_no_other() {
     assert_eq!(files(&server), [&["a.backup".to_owned()], &beside[..]].concat());
     server.stop();
     let (stopped, before) = (backup(&server, "b.backup"), fs::read(server.db()).unwrap());
-    assert_eq!(files(&server), ["a.backup", "b.backup", "cued.db"], "of a stopped server too");
+    assert_eq!(files(&server), ["a.backup", "b.backup", "cued.db"], "also of a stopped server");
     assert!(contents(&stopped) == contents(&server.db()));
-    assert!(contents(&out) == contents(&stopped), "nothing has happened in between");
+    assert!(contents(&out) == contents(&stopped), "no change in between");
     assert!(fs::read(server.db()).unwrap() == before);
 }
 
@@ -113,17 +113,17 @@ fn a_failed_backup_reports_why_and_keeps_existing_files() {
     let db = server.db();
     let taken = db.with_file_name("taken");
     fs::write(&taken, "somebody's").unwrap();
-    let said = fails(&db, &["backup", taken.to_str().unwrap()], 1);
-    assert!(said.contains("taken exists already") && said.contains("another name"), "{said}");
+    let text = fails(&db, &["backup", taken.to_str().unwrap()], 1);
+    assert!(text.contains("taken exists already") && text.contains("another name"), "{text}");
     assert_eq!(fs::read(&taken).unwrap(), b"somebody's");
     let nowhere = db.with_file_name("no").join("such");
-    let said = fails(&db, &["backup", nowhere.to_str().unwrap()], 1);
-    assert!(said.contains("no/such") && said.contains("cannot be written"), "{said}");
+    let text = fails(&db, &["backup", nowhere.to_str().unwrap()], 1);
+    assert!(text.contains("no/such") && text.contains("cannot be written"), "{text}");
     let missing = db.with_file_name("missing.db");
-    let said = fails(&missing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
-    assert!(said.contains("missing.db does not exist"), "{said}");
-    let said = fails(&taken, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
-    assert!(said.contains("taken is not a cued database"), "{said}");
+    let text = fails(&missing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
+    assert!(text.contains("missing.db does not exist"), "{text}");
+    let text = fails(&taken, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
+    assert!(text.contains("taken is not a cued database"), "{text}");
     fails(&db, &["backup"], 2);
     assert_eq!(files(&server), ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "taken"]);
 }

@@ -33,13 +33,13 @@ fn a_command_that_needs_a_database_creates_none() {
     let (_folder, db) = new_file();
     let commands: [&[&str]; 3] = [&["promote"], &["user", "list"], &["key", "list", "ann@example.com"]];
     for command in commands {
-        let said = fails(&db, command, 1);
-        assert!(said.contains("does not exist") && !db.exists(), "{command:?}: {said}");
+        let text = fails(&db, command, 1);
+        assert!(text.contains("does not exist") && !db.exists(), "{command:?}: {text}");
     }
     make(&db);
     for command in commands {
-        let said = fails(&db, command, 1);
-        assert!(said.contains("cued.db is empty"), "{command:?}: {said}");
+        let text = fails(&db, command, 1);
+        assert!(text.contains("cued.db is empty"), "{command:?}: {text}");
         assert_eq!((fs::read(&db).unwrap().len(), mode(&db)), (0, 0o644), "{command:?}");
     }
 }
@@ -55,8 +55,8 @@ fn a_wal_without_its_database_is_kept() {
     let log = PathBuf::from(format!("{}-wal", db.display()));
     let before = fs::read(&log).unwrap();
     for empty in [false, true] {
-        let said = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
-        assert!(said.contains("-wal holds writes of a database that is no longer at"), "{said}");
+        let text = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
+        assert!(text.contains("-wal holds writes of a database that is no longer at"), "{text}");
         assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal holds writes"));
         assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
         fs::write(&db, b"").unwrap();

@@ -27,7 +27,7 @@ fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
         eprintln!("not tried: this system lets nobody here have a disk of its own");
         return;
     };
-    let (said, complaint) = (String::from_utf8_lossy(&output.stdout).into_owned(), complaint(&output));
-    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["1", "0"], "{said}{complaint}");
+    let (text, complaint) = (String::from_utf8_lossy(&output.stdout).into_owned(), complaint(&output));
+    assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["1", "0"], "{text}{complaint}");
     assert!(complaint.contains("the disk is full") && complaint.contains("MB"), "{complaint}");
 }

@@ -44,10 +44,10 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     let waiting = fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
-    assert!(server.log().contains("held") && server.log().contains("cued promote --db"), "{}", server.log());
+    assert!(server.log().contains("on hold") && server.log().contains("`cued promote`"), "{}", server.log());
     let moved = user.advance("PT2H");
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(0), &json!(0)));
-    let fired = fire(&user, &call); // is noted, and waits
+    let fired = fire(&user, &call); // is stored and waits
     user.settle();
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
     assert_eq!(user.get(&format!("/v1/executions/{waiting}")).expect(200)["status"], "pending");
@@ -76,7 +76,7 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     assert!(String::from_utf8_lossy(&printed.stdout).contains("on hold     since"));
     assert_eq!(receiver.count(), 0);
     assert_eq!(user.executions_of(&call)[0]["id"], fired.as_str());
-    assert_eq!(user.executions_of(&call).len(), 1, "nothing by schedule");
+    assert_eq!(user.executions_of(&call).len(), 1, "no scheduled run");
 }
 
 #[test]
@@ -144,11 +144,11 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
     server.restart();
     let user = user.at(server.addr());
     fire(&user, &call);
-    until("it is held", || (user.get("/status").expect(200)["status"] == "degraded").then_some(()));
+    until("the server is held", || (user.get("/status").expect(200)["status"] == "degraded").then_some(()));
     assert_eq!(receiver.count(), 0);
     ok(&server.db(), &["promote"]);
     receiver.wait_for(1);
-    until("it is well", || (user.get("/status").expect(200)["status"] == "healthy").then_some(()));
+    until("health recovers", || (user.get("/status").expect(200)["status"] == "healthy").then_some(()));
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
     let user = user.at(server.addr());
     user.settle();
     assert_eq!(instants(&user.executions_of(&job)), ["2026-01-01T12:00:00Z"]);
-    let said = fails(&db.with_file_name("no-such.db"), &["promote"], 1);
-    assert!(said.contains("does not exist"), "{said}");
+    let text = fails(&db.with_file_name("no-such.db"), &["promote"], 1);
+    assert!(text.contains("does not exist"), "{text}");
 }
 
 #[test]

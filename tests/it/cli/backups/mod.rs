@@ -51,8 +51,8 @@ pub fn report(user: &Client, execution: &str) {
 /// A backup of the file of a server, next to it.
 pub fn backup(server: &Server, name: &str) -> PathBuf {
     let out = server.db().with_file_name(name);
-    let said = ok(&server.db(), &["backup", out.to_str().unwrap()]);
-    assert!(said.contains(name) && said.contains("B)"), "{said}");
+    let text = ok(&server.db(), &["backup", out.to_str().unwrap()]);
+    assert!(text.contains(name) && text.contains("B)"), "{text}");
     out
 }
 

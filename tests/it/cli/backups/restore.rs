@@ -23,16 +23,16 @@ fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
     work(&user);
     server.stop();
     let later = contents(&server.db());
-    let said = fails(&server.db(), &["restore", backup], 1);
-    assert!(said.contains("exists already") && said.contains("--replace"), "{said}");
+    let text = fails(&server.db(), &["restore", backup], 1);
+    assert!(text.contains("exists already") && text.contains("--replace"), "{text}");
     assert!(contents(&server.db()) == later);
-    let said = ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(said.contains("cued.db.replaced") && said.contains("cued promote"), "{said}");
+    let text = ok(&server.db(), &["restore", backup, "--replace"]);
+    assert!(text.contains("cued.db.replaced") && text.contains("cued promote"), "{text}");
     assert!(contents(&server.db()) == contents(Path::new(backup)));
     assert_eq!(mode(&server.db()), 0o600);
     assert!(contents(&beside(&server.db(), ".replaced")) == later);
     ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(beside(&server.db(), ".replaced-2").exists(), "nothing that was put aside is lost");
+    assert!(beside(&server.db(), ".replaced-2").exists(), "no moved file is lost");
 }
 
 #[test]
@@ -43,16 +43,16 @@ fn a_file_in_use_by_a_server_is_not_replaced() {
     let backup = backup.to_str().unwrap();
     work(&user);
     for flags in [&["restore", backup][..], &["restore", backup, "--replace"]] {
-        let said = fails(&server.db(), flags, 1);
+        let text = fails(&server.db(), flags, 1);
         assert!(
-            said.contains("in use by another cued") && said.contains(&server.pid().to_string()),
-            "{said}"
+            text.contains("in use by another cued") && text.contains(&server.pid().to_string()),
+            "{text}"
         );
     }
     work(&user);
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
-    let said = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("from itself"), "{said}");
+    let text = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
+    assert!(text.contains("from itself"), "{text}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
     ok(&server.db(), &["restore", backup, "--replace"]);
     assert!(contents(&server.db()) == contents(Path::new(backup)));
     let aside = contents(&beside(&server.db(), ".replaced"));
-    assert_eq!(aside["cues"].len(), 51, "the log went with its file");
+    assert_eq!(aside["cues"].len(), 51, "the log moved with its file");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_damaged_or_missing_backup_is_not_restored() {
     let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
     assert!(said.contains("9 active cues") && said.contains("failed the check"), "{said}");
     fs::write(backup, "no backup").unwrap();
-    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("not a cued database"), "{said}");
-    let said = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
-    assert!(said.contains("no-such-file does not exist"), "{said}");
+    let text = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    assert!(text.contains("not a cued database"), "{text}");
+    let text = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
+    assert!(text.contains("no-such-file does not exist"), "{text}");
     assert!(contents(&server.db()) == before);
     let (_folder, nowhere) = new_file();
     fails(&nowhere, &["restore", backup], 1);

@@ -24,9 +24,9 @@ fn count(user: &Client, alert_type: &str) -> usize {
 
 #[test]
 fn the_third_consecutive_failure_raises_an_alert() {
-    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
+    let (server, receiver, notified) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
-    user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     let cue = user.create(&hook(&receiver, quiet()));
     fire(&user, &cue);
     fire(&user, &cue);
@@ -40,7 +40,7 @@ fn the_third_consecutive_failure_raises_an_alert() {
         "metadata": {"failure_count": 3}, "created_at": START,
     });
     assert_eq!(alerts, json!({"alerts": [alert], "total": 1, "limit": 50, "offset": 0, "has_more": false}));
-    let sent = told.deliveries();
+    let sent = notified.deliveries();
     assert_eq!((sent.len(), &sent[0].json()), (1, &alert));
     signed(&sent[0], &secret(&user, "alert-webhook"), None);
     for (name, value) in [
@@ -63,7 +63,7 @@ fn an_alert_is_deduplicated_for_five_minutes() {
     fire(&user, &cue);
     assert_eq!(count(&user, "consecutive_failures"), 1);
     (0..3).for_each(|_| drop(fire(&user, &other)));
-    assert_eq!(count(&user, "consecutive_failures"), 2, "another cue is another trouble");
+    assert_eq!(count(&user, "consecutive_failures"), 2, "another cue has its own alerts");
     user.advance("PT0.001S");
     fire(&user, &cue);
     let newest = &listed(&user, "limit=1")[0];
@@ -92,11 +92,11 @@ fn a_failure_streak_ends_with_a_success_and_counts_executions() {
     for _ in 0..2 {
         fire(&user, &cue);
         user.advance("PT10M");
-        assert_eq!(count(&user, "consecutive_failures"), 0, "the success was in between");
+        assert_eq!(count(&user, "consecutive_failures"), 0, "the success ended the streak");
     }
     user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
     user.advance("PT10M");
-    assert_eq!(count(&user, "consecutive_failures"), 1, "a replay is an execution like others");
+    assert_eq!(count(&user, "consecutive_failures"), 1, "a replay counts like any execution");
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
     }
     user.advance("PT15M");
     let alerts = listed(&user, "alert_type=claim_lost");
-    assert_eq!(alerts.len(), 1, "both at once are one trouble of the cue");
+    assert_eq!(alerts.len(), 1, "both are one alert of the cue");
     assert!(executions.contains(&alerts[0]["execution_id"].as_str().unwrap().to_owned()));
     assert_eq!(
         (&alerts[0]["severity"], &alerts[0]["metadata"]),
         (&json!("warning"), &json!({"worker_id": "w1", "attempt": 1}))
     );
-    assert_eq!(user.get("/v1/executions?status=pending").expect(200)["total"], 2, "neither has failed");
+    assert_eq!(user.get("/v1/executions?status=pending").expect(200)["total"], 2, "neither counts as failed");
 }
 
 #[test]
@@ -214,37 +214,37 @@ fn the_alert_list_is_newest_first_and_filtered() {
     assert_eq!(other.get("/v1/alerts").expect(200)["total"], 0);
     assert_eq!(other.get(&format!("/v1/alerts?cue_id={}", all[2].as_str().unwrap())).expect(200)["total"], 0);
     user.delete(&format!("/v1/cues/{}", all[1].as_str().unwrap()));
-    assert_eq!(cue_ids(""), [all[0].clone(), all[2].clone()], "they go with their cue");
+    assert_eq!(cue_ids(""), [all[0].clone(), all[2].clone()], "they are deleted with their cue");
 }
 
 #[test]
 fn the_alert_webhook_can_be_set_shown_and_removed() {
-    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
+    let (server, receiver, notified) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
-    let set = user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    let set = user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(set, user.get(ME).expect(200));
-    assert_eq!(set["alert_webhook_url"], told.url());
+    assert_eq!(set["alert_webhook_url"], notified.url());
     assert_eq!(
         user.patch(ME, &json!({})).expect(200)["alert_webhook_url"],
-        told.url(),
-        "what is not named stays"
+        notified.url(),
+        "an absent field keeps its value"
     );
     let cue = user.create(&hook(&receiver, quiet()));
     (0..3).for_each(|_| drop(fire(&user, &cue)));
-    assert_eq!(told.count(), 1);
+    assert_eq!(notified.count(), 1);
     assert_eq!(
         user.patch(ME, &json!({"alert_webhook_url": null})).expect(200)["alert_webhook_url"],
         Value::Null
     );
     user.advance("PT1H");
     fire(&user, &cue);
-    assert_eq!((count(&user, "consecutive_failures"), told.count()), (2, 1), "raised, and sent nowhere");
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (2, 1), "raised and not sent");
 }
 
 #[test]
 fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
-    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
+    let (server, receiver, notified) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let old = secret(&user, "alert-webhook");
     assert_eq!(secret(&user, "alert-webhook"), old, "it stays");
@@ -255,10 +255,10 @@ fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
     let new = secret(&user, "alert-webhook");
     assert_eq!(rotated, json!({"alert_webhook_secret": new, "previous_secret_revoked": true}));
     assert_ne!(new, old);
-    user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     let cue = user.create(&hook(&receiver, quiet()));
     (0..3).for_each(|_| drop(fire(&user, &cue)));
-    signed(&told.deliveries()[0], &new, None);
+    signed(&notified.deliveries()[0], &new, None);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn send_all(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
         finished =
             posts.iter().map(|notification| send_one(fixture, &webhook_client, notification)).collect();
     }
-    panic!("what is left is never told")
+    panic!("the rest is never sent")
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     assert!(!dispatcher.is_clear());
     assert!(
         dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
-        "a desk that closes takes nothing"
+        "a draining dispatcher claims nothing"
     );
 }
 
@@ -123,7 +123,7 @@ fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
     assert_eq!(
         number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'mail'"),
         5,
-        "mails have a bound of their own"
+        "mails have a limit of their own"
     );
     assert_eq!(send_all(&fixture).len(), 1_000);
 }
@@ -156,7 +156,11 @@ fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
     assert!(pass(&mut dispatcher, Vec::new()).is_err());
     fails.store(false, Ordering::SeqCst);
     let next = pass(&mut dispatcher, Vec::new()).unwrap();
-    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
+    assert_eq!(
+        (first.len(), next.len()),
+        (3, 1),
+        "two mails and a POST of this destination, then the other POST"
+    );
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
     assert_eq!(webhook_client.requests().len(), 1);
 }
@@ -172,7 +176,7 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
         fixture.sql(poison);
         let (webhook_client, mut dispatcher, mut finished) =
             (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
-        until("the others are told", || {
+        until("the others are sent", || {
             let notifications = dispatcher
                 .run_once(&fixture.app, std::mem::take(&mut finished), DispatcherMode::Running)
                 .unwrap();
@@ -188,7 +192,10 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
             dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().is_empty(),
             "{poison}"
         );
-        assert!(dispatcher.is_clear() && webhook_client.requests().len() == sent, "a stop waits for neither");
+        assert!(
+            dispatcher.is_clear() && webhook_client.requests().len() == sent,
+            "a stop waits for neither row"
+        );
     }
 }
 
@@ -210,7 +217,7 @@ fn at_most_two_mails_are_sent_at_a_time() {
     let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(first.len(), 2);
     assert!(dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
-    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5, "mails stay stored until they are sent");
     let finished = vec![send_one(&fixture, &RecordingClient::default(), &first[0])];
     assert_eq!(dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(), 1);
 }

@@ -73,6 +73,6 @@ fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     assert_eq!(
         String::from_utf8_lossy(&sent.body),
         canonical,
-        "a receiver may sign what it parsed and wrote again"
+        "a receiver can sign the body it parsed and serialized again"
     );
 }

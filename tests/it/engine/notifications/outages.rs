@@ -74,13 +74,13 @@ fn a_mail_is_dropped_and_logged_after_a_day_or_a_permanent_error() {
     };
     mailing.mailbox.refuse(&["550"]);
     fire(&user, &cue);
-    given_up("answered 550");
+    given_up("returned 550");
     mailing.mailbox.refuse(&["451"; 100]);
     fire(&user, &cue);
     user.advance("PT23H");
     assert_eq!(stored(&mailing.server), 1);
     user.advance("PT1H");
-    given_up("answered 451");
+    given_up("returned 451");
     assert!(mailing.mailbox.is_empty());
 }
 
@@ -94,7 +94,7 @@ fn mails_interrupted_by_a_kill_are_sent_after_the_next_start() {
     server.restart();
     (0..3).for_each(|_| drop(mailbox.next()));
     assert!(mailbox.is_empty());
-    until("none is left", || (stored(&server) == 0).then_some(()));
+    until("no mail is left", || (stored(&server) == 0).then_some(()));
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn login_mails_are_not_delayed_by_failure_mails() {
     let user = mailing.client().register("ann@example.com");
     mailing.mailbox.refuse(&[SILENCE; 2]);
     fail(&user, 9);
-    until("two are kept waiting", || (mailing.mailbox.hanging() == 2).then_some(()));
+    until("two mails wait for a response", || (mailing.mailbox.hanging() == 2).then_some(()));
     mailing.mail(&mailing.code(), "bob@example.com");
-    assert_eq!(mailing.mailbox.hanging(), 2, "it has waited for neither");
+    assert_eq!(mailing.mailbox.hanging(), 2, "the login mail waited for neither");
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn a_silent_mail_server_delays_no_stop_and_loses_no_mail() {
     }
     // The mail server never responds, so the stop ends only if it gives up on the mails.
     assert_eq!(server.stop(), Some(0));
-    assert!(server.log().contains("are lost"), "{}", server.log());
+    assert!(server.log().contains("mail lost at shutdown"), "{}", server.log());
     let mailbox = Mailbox::on(port);
     // Two attempts failed and are due again after a minute.
     server.restart_at("2026-01-05T00:01:00Z");
     (0..10).for_each(|_| assert_eq!(mailbox.next().to, "TO:<ann@example.com>"));
-    until("none is left", || (stored(&server) == 0).then_some(()));
+    until("no mail is left", || (stored(&server) == 0).then_some(()));
 }

@@ -161,8 +161,8 @@ fn an_error_names_its_field() {
     let me = user.patch("/v1/auth/me", &json!({ "alert_webhook_url": url }));
     for refused in [user.post("/v1/cues", &cue), me] {
         let refused = refused.expect_error(400, "invalid_callback_url");
-        let said = message(&refused);
-        assert!(said.contains("is signed") && !said.contains("callback."), "no headers go with it: {said}");
+        let text = message(&refused);
+        assert!(text.contains("is signed") && !text.contains("callback."), "no headers go with it: {text}");
     }
     let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue())["id"].as_str().unwrap());
     let refused = user.post(&fire, &json!({"send_at": "noon"})).expect_error(400, "invalid_schedule");
@@ -339,7 +339,7 @@ fn outcome_fields_are_validated() {
         ],
     );
     let shown = user.get(&execution).expect(200);
-    assert_eq!(shown["evidence"]["summary"].as_str().unwrap().len(), 65_536, "null left it as it was");
+    assert_eq!(shown["evidence"]["summary"].as_str().unwrap().len(), 65_536, "null changed nothing");
 }
 
 #[test]

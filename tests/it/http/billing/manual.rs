@@ -120,7 +120,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
         200,
         &["Cancel the plan?", "3 of your active cues", "Yes, cancel"],
     );
-    assert_eq!(plan(&user), "pro", "asking changes nothing");
+    assert_eq!(plan(&user), "pro", "a request changes nothing");
     let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&ended, 200, &["Your plan has ended", "Your 3 newest active cues were paused"]);
 
@@ -191,7 +191,7 @@ fn a_checkout_link_works_once_within_a_day() {
     assert_eq!(waiting(&server).len(), 1, "confirming twice asks once");
     decide(&server, "decline");
     shows(&confirm(&server, &first), 200, &["was declined"]);
-    assert_eq!(waiting(&server).len(), 0, "what was decided is not asked again");
+    assert_eq!(waiting(&server).len(), 0, "a decided request is not listed");
 
     let second = checkout(&server, &user, "pro", "monthly");
     user.advance("PT23H59M59S");
@@ -301,7 +301,7 @@ fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
         |limit| fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
     let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
-    assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest stays, and is still due");
+    assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest cue stays active and due");
     assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }
 

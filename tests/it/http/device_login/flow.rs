@@ -103,7 +103,7 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
         assert_eq!(shown.status, 200);
         assert!(method == "HEAD" || shown.text().contains(code));
     }
-    assert_eq!(mailing.poll(code), json!({"status": "email_sent"}), "looking confirms nothing");
+    assert_eq!(mailing.poll(code), json!({"status": "email_sent"}), "a GET confirms nothing");
 
     assert_eq!(mailing.confirm(code, &mail).status, 200);
     let approved = mailing.poll(code);
@@ -131,7 +131,7 @@ fn only_the_newest_link_works_and_only_once() {
     let code = mailing.code();
     let (first, second) = (mailing.mail(&code, "ann@example.com"), mailing.mail(&code, "ann@example.com"));
     assert_ne!(first.token(), second.token());
-    assert_eq!(mailing.confirm(&code, &first).status, 404, "a newer one has replaced it");
+    assert_eq!(mailing.confirm(&code, &first).status, 404, "a newer link has replaced it");
     assert_eq!(mailing.confirm(&mailing.code(), &second).status, 404, "the token of another code");
     assert_eq!(mailing.status(&code), "email_sent");
     assert_eq!(mailing.confirm(&code, &second).status, 200);
@@ -158,7 +158,7 @@ fn codes_and_links_expire_after_15_minutes() {
     assert_eq!(mailing.client().get(&mail.link()).status, 410);
     assert_eq!(mailing.confirm(&code, &mail).status, 410);
     assert_eq!(mailing.status(&code), "expired");
-    assert_eq!(mailing.poll(&approved), json!({"status": "expired"}), "nobody came for the key in time");
+    assert_eq!(mailing.poll(&approved), json!({"status": "expired"}), "the key was not polled in time");
     let late = json!({"device_code": code, "email": "ann@example.com"});
     mailing.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(mailing.client().get(&format!("/auth/device?code={code}")).status, 404);
@@ -203,7 +203,7 @@ fn a_known_user_gets_an_additional_key_named_after_the_device() {
     let mail = mailing.mail(&code, "ann@example.com");
     mailing.confirm(&code, &mail);
     let key = mailing.poll(&code)["api_key"].as_str().unwrap().to_owned();
-    assert_eq!(user.get("/v1/auth/me").status, 200, "the others keep working");
+    assert_eq!(user.get("/v1/auth/me").status, 200, "the other keys stay valid");
     let keys = mailing.client().with_key(&key).get("/v1/auth/keys").expect(200);
     let names: Vec<&str> =
         keys["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap()).collect();

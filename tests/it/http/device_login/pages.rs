@@ -149,7 +149,7 @@ fn a_code_is_deleted_after_an_hour_and_can_be_reused() {
     mailing.advance("PT2S");
     let kept = "SELECT (SELECT count(*) FROM device_logins) + (SELECT count(*) FROM login_mails)";
     let kept = || mailing.server.sqlite().query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap();
-    crate::support::server::until("the login is forgotten", || (kept() == 0).then_some(()));
+    crate::support::server::until("the login is deleted", || (kept() == 0).then_some(()));
     assert_eq!(mailing.status("My-Laptop-1"), "expired");
     mailing.client().post("/v1/auth/device-code", &own).expect(201);
 }
@@ -175,8 +175,7 @@ fn codes_tokens_and_keys_are_not_stored_in_clear() {
     let code = mailing.code();
     let mail = mailing.mail(&code, "ann@example.com");
     let stored = || -> String {
-        let row =
-            "SELECT hex(code_hash) || hex(coalesce(token_hash, '')) || client || state FROM device_logins";
+        let row = "SELECT hex(code_hash) || hex(coalesce(token_hash, '')) || client_network || state FROM device_logins";
         mailing.server.sqlite().query_row(row, [], |row| row.get(0)).unwrap()
     };
     assert!(stored().ends_with("127.0.0.1email_sent"), "{}", stored());

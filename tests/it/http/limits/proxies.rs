@@ -23,7 +23,7 @@ fn behind_a_trusted_proxy_each_client_has_its_own_rate_window() {
     let two = [("X-Forwarded-For", "198.51.100.7"), ("X-Forwarded-For", "203.0.113.1")];
     assert_eq!(number(&proxy.call("GET", "/v1/cues", &two, b"").unwrap(), "x-ratelimit-remaining"), 56);
     assert_eq!(left(&proxy, "2001:db8:0:1::5"), 59);
-    assert_eq!(left(&proxy, "2001:db8:0:1:ffff::9"), 58, "one /64 is one caller");
+    assert_eq!(left(&proxy, "2001:db8:0:1:ffff::9"), 58, "one /64 is one client");
     assert_eq!(left(&proxy, "2001:db8:0:2::5"), 59);
     assert_eq!(left(&proxy, "nonsense"), 59, "the proxy itself");
 }

@@ -18,7 +18,7 @@ struct Sample {
 impl Exposition {
     #[track_caller]
     pub fn read(text: &str) -> Self {
-        assert!(text.ends_with('\n'), "the last line ends too");
+        assert!(text.ends_with('\n'), "the last line ends with a line feed");
         let mut page = Self { families: BTreeMap::new(), samples: Vec::new() };
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
@@ -33,11 +33,11 @@ impl Exposition {
             }
             check_samples(name, kind, &page.samples[first..]);
             let before = page.families.insert(name.to_owned(), kind.to_owned());
-            assert_eq!(before, None, "{name} stands in two places");
+            assert_eq!(before, None, "{name} appears in two places");
         }
         let mut known = BTreeSet::new();
         for Sample { name, labels, .. } in &page.samples {
-            assert!(known.insert((name, labels)), "{name} {labels:?} stands twice");
+            assert!(known.insert((name, labels)), "{name} {labels:?} appears twice");
         }
         page
     }
@@ -51,7 +51,7 @@ impl Exposition {
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let is_there = |name: &str| self.families.contains_key(name);
-        assert!(is_there(name) || family.is_some_and(is_there), "{name} is no metric");
+        assert!(is_there(name) || family.is_some_and(is_there), "{name} is not a metric");
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
         let found = self.samples.iter().find(|it| it.name == name && it.labels == labels);

@@ -108,7 +108,7 @@ fn deliveries_are_counted_by_result_and_cause() {
     user.advance("PT1H"); // 503, to be tried again in a minute
     let page = scrape(&server);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "retry")]), 1.0);
-    user.advance("PT1M"); // no answer
+    user.advance("PT1M"); // no response
     user.advance("PT59M"); // 302
     let page = scrape(&server);
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
@@ -189,7 +189,7 @@ fn a_rolled_back_write_is_not_counted() {
     user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
     let page = scrape(&server);
     assert_eq!(commits(&page), before, "nothing has reached the disk");
-    assert_eq!(page.value("cued_commit_failures_total", &[]), 0.0, "nor was anything to");
+    assert_eq!(page.value("cued_commit_failures_total", &[]), 0.0, "nothing was waiting either");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Boss {
     /// The next message.
     fn hears(&self) -> String {
         let mut bytes = [0; 512];
-        let length = self.socket.recv(&mut bytes).expect("something is told");
+        let length = self.socket.recv(&mut bytes).expect("a message arrives");
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
@@ -72,9 +72,9 @@ fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     TcpStream::connect(addr).unwrap();
     signal("-TERM", server.0.id());
-    assert_eq!(manager.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
+    assert_eq!(manager.hears(), "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    assert!(manager.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
+    assert!(manager.hears_nothing_for(Duration::from_millis(1)), "no unrequested watchdog notification");
 }
 
 #[test]
@@ -203,6 +203,6 @@ fn the_example_unit_is_valid_for_systemd() {
         eprintln!("systemd-analyze is not here: the unit was not verified");
         return;
     };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !said.contains("cued.service"), "{said}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !text.contains("cued.service"), "{text}");
 }
