@@ -1,7 +1,7 @@
-//! The only reader of the time and the only sleeper: the system's clock, or a test clock that is moved by hand.
+//! The only module that reads the time or sleeps: the system's clock, or a test clock that is advanced by request.
 //!
-//! Due is decided on the wall clock, waiting happens on the monotonic one: nothing here sleeps longer than
-//! [`MAX_WAIT`] before the wall clock is looked at again, since a machine without a clock battery jumps.
+//! Due work is decided on the wall clock; waiting uses the monotonic one. A thread waits at most [`MAX_WAIT`] before it
+//! reads the wall clock again, because a machine without a battery-backed clock jumps.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-/// The longest time that a thread waits before it looks at the wall clock again.
+/// The longest time that a thread waits before it reads the wall clock again. It bounds how late a run can be after the
+/// clock was set forward; shorter values would wake an idle machine more often.
 pub const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// The program's time. Instants are whole milliseconds, rounded down, so that nothing is ever early.
+/// The program's time. Instants are whole milliseconds, rounded down, so that no run is early.
 #[derive(Debug)]
 pub struct Clock {
     source: ClockSource,
@@ -23,88 +24,87 @@ pub struct Clock {
 #[derive(Debug)]
 enum ClockSource {
     System,
-    Manual { now: Mutex<Timestamp>, on_purpose: bool },
+    Manual { now: Mutex<Timestamp>, is_test: bool },
 }
 
 impl Clock {
-    /// The machine's own clock.
+    /// The system's clock.
     #[must_use]
     pub fn system() -> Self {
-        Self::starting(ClockSource::System)
+        Self::with_source(ClockSource::System)
     }
 
-    /// A clock that stands still at `start`, or at the present when none is given, until [`Clock::set`].
+    /// A clock that stands still at `start` (default: the present) until [`Clock::set`]. Runs that it passes are due in
+    /// order (contract §10).
     #[must_use]
     pub fn test(start: Option<Timestamp>) -> Self {
-        Self::by_hand(start.unwrap_or_else(Timestamp::now), true)
+        Self::standing_at(start.unwrap_or_else(Timestamp::now), true)
     }
 
-    /// A clock that is set by hand as a machine's is by its operator or by NTP: its moves are jumps.
+    /// A clock that stands still and whose changes count as jumps, like those of an operator or of NTP.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
-        Self::by_hand(start, false)
+        Self::standing_at(start, false)
     }
 
-    fn by_hand(start: Timestamp, on_purpose: bool) -> Self {
+    fn standing_at(start: Timestamp, is_test: bool) -> Self {
         let now = Mutex::new(whole_millisecond(start));
-        Self::starting(ClockSource::Manual { now, on_purpose })
+        Self::with_source(ClockSource::Manual { now, is_test })
     }
 
-    fn starting(source: ClockSource) -> Self {
+    fn with_source(source: ClockSource) -> Self {
         Self { source, started: Instant::now(), started_at: Timestamp::now() }
     }
 
-    /// The present instant.
+    /// The present instant, in whole milliseconds.
     pub fn now(&self) -> Timestamp {
         whole_millisecond(self.now_precise())
     }
 
-    /// Time since the program started, which no step of the wall clock disturbs. It runs under a test clock too.
+    /// Time since the program started, independent of changes of the wall clock. It advances under a test clock too.
     pub fn monotonic(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// When the program started, as the machine's clock then said, under a test clock too.
+    /// The start of the program by the system's clock, under a test clock too.
     pub fn started_at(&self) -> Timestamp {
         self.started_at
     }
 
-    /// Whether this is a test clock: what it passes when it is moved falls due in order.
     pub fn is_test(&self) -> bool {
-        matches!(self.source, ClockSource::Manual { on_purpose: true, .. })
+        matches!(self.source, ClockSource::Manual { is_test: true, .. })
     }
 
-    /// Moves a clock that is moved by hand to `to`; the system's clock is left alone.
+    /// Sets a test or manual clock to `to`. The system's clock is never set.
     pub fn set(&self, to: Timestamp) {
         if let ClockSource::Manual { now, .. } = &self.source {
             *now.lock() = whole_millisecond(to);
         }
     }
 
-    /// Waits until `notifier` has rung since `seen`, `deadline` has come, or [`MAX_WAIT`] is over.
+    /// Waits until `notifier` is past generation `seen`, `deadline` is reached, or [`MAX_WAIT`] is over.
     ///
-    /// On a test clock a deadline never comes by itself: whoever moves the clock rings.
+    /// A test clock never reaches a deadline by itself: whoever sets it notifies.
     pub fn wait(&self, notifier: &Notifier, seen: u64, deadline: Option<Timestamp>) {
-        notifier.wait(seen, self.time_to(deadline).min(MAX_WAIT));
+        notifier.wait(seen, self.time_until(deadline).min(MAX_WAIT));
     }
 
-    /// Pauses the calling thread for `pause`, for a retry after a fault of the machine.
+    /// Blocks the calling thread for `pause`, before a retry after a system error.
     pub fn sleep(&self, pause: Duration) {
         std::thread::sleep(pause.min(MAX_WAIT));
     }
 
-    fn time_to(&self, deadline: Option<Timestamp>) -> Duration {
+    fn time_until(&self, deadline: Option<Timestamp>) -> Duration {
         match (deadline, &self.source) {
             (Some(deadline), ClockSource::System) => {
-                // The exact present, so that a deadline is not missed by the fraction that `now` drops.
+                // The precise present, because the fraction that `now` drops would end the wait too late.
                 Duration::try_from(deadline.duration_since(self.now_precise())).unwrap_or(Duration::ZERO)
             }
             _ => MAX_WAIT,
         }
     }
 
-    /// The present instant as exactly as the machine tells it, for measuring: everything else works with
-    /// [`Clock::now`].
+    /// The present instant with the resolution of the system's clock, for measurements only.
     pub fn now_precise(&self) -> Timestamp {
         match &self.source {
             ClockSource::System => Timestamp::now(),
@@ -113,52 +113,52 @@ impl Clock {
     }
 }
 
-/// `at` without what is finer than a millisecond, rounded towards the past.
+/// Rounds `at` down to a whole millisecond.
 #[must_use]
 pub fn whole_millisecond(at: Timestamp) -> Timestamp {
     let below = at.as_nanosecond().rem_euclid(1_000_000);
-    // Only the very first representable instants could underflow; they stay as they are.
+    // Only the first representable instants can underflow; they stay unrounded.
     at.checked_sub(SignedDuration::from_nanos(i64::try_from(below).unwrap_or(0))).unwrap_or(at)
 }
 
-/// A counter that threads and tasks wait on. Take [`Notifier::generation`] before looking at the work that it announces, so
-/// that a ring in between is never lost.
+/// A counter that threads and tasks wait on. A waiter reads [`Notifier::generation`] before it looks for work, so that a
+/// notification in between is not lost.
 #[derive(Debug)]
 pub struct Notifier {
     count: Mutex<u64>,
     changed: Condvar,
-    listeners: watch::Sender<u64>,
+    subscribers: watch::Sender<u64>,
 }
 
 impl Default for Notifier {
     fn default() -> Self {
-        Self { count: Mutex::new(0), changed: Condvar::new(), listeners: watch::Sender::new(0) }
+        Self { count: Mutex::new(0), changed: Condvar::new(), subscribers: watch::Sender::new(0) }
     }
 }
 
 impl Notifier {
-    /// How often the bell has rung.
+    /// The number of notifications so far.
     pub fn generation(&self) -> u64 {
         *self.count.lock()
     }
 
-    /// Wakes everyone who waits.
+    /// Wakes every waiting thread and task.
     pub fn notify(&self) {
         let mut count = self.count.lock();
         *count += 1;
         self.changed.notify_all();
-        self.listeners.send_replace(*count);
+        self.subscribers.send_replace(*count);
     }
 
-    /// For tasks: a receiver that changes with every ring from now on.
+    /// Returns a receiver for tasks; its value changes with every later notification.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.listeners.subscribe()
+        self.subscribers.subscribe()
     }
 
-    fn wait(&self, seen: u64, longest: Duration) {
+    fn wait(&self, seen: u64, timeout: Duration) {
         let mut count = self.count.lock();
-        // A time-out is as good a reason to return as a ring: the caller looks again either way.
-        self.changed.wait_while_for(&mut count, |count| *count == seen, longest);
+        // The caller looks for work after a timeout as well, so the result is not needed.
+        self.changed.wait_while_for(&mut count, |count| *count == seen, timeout);
     }
 }
 
@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn rounding_goes_towards_the_past_before_1970_too() {
+    fn instants_before_1970_are_rounded_down_too() {
         let at: Timestamp = "1969-12-31T23:59:59.9995Z".parse().unwrap();
         assert_eq!(whole_millisecond(at).to_string(), "1969-12-31T23:59:59.999Z");
     }
 
     #[test]
-    fn a_ring_between_the_look_and_the_wait_is_not_lost() {
+    fn a_notification_before_the_wait_is_not_lost() {
         let (clock, notifier) = (Clock::system(), Notifier::default());
         let seen = notifier.generation();
         notifier.notify();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_park_ends_at_its_deadline_and_not_before() {
+    fn a_wait_ends_at_its_deadline_and_not_before() {
         let (clock, notifier) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
         clock.wait(&notifier, notifier.generation(), Some(deadline));

@@ -1,29 +1,73 @@
-//! `cued`, the cue daemon: a scheduled-callback service on one SQLite file.
+//! `cued`, the cue daemon: a scheduled-callback service in one binary on one SQLite file.
 //!
-//! The map. Each room has one subject; a file in it answers one question.
+//! # Modules
 //!
-//! - `main.rs` parses, runs, sets the exit code; `cli` has a file per command, and `serve`'s flags are the
-//!   configuration; `logging` is what is written to standard error.
-//! - `server` is the assembly: it opens the store, starts the engine, opens the port, and the same backwards to stop.
-//! - `app` is what the rooms share: store, `clock`, bells, settings.
-//! - `domain` holds the rules: pure, no I/O, no clock, no SQL; `now` arrives as an argument.
-//! - `billing` takes the money: one interface, the operator or a payment provider behind it.
-//! - `metrics` is what is counted, by the engine too, and how it is written for Prometheus; `systemd` is what the service manager is told.
-//! - `store` holds all SQL; one writer thread with group commit, two readers, one for long lists; short looks are
-//!   done where they are asked for.
-//! - `actions` is what people and workers make happen: read the clock, open one write, let the domain decide.
-//! - `lifecycle` changes several aggregates in one write, for `actions` and `engine` alike: a due cue becomes executions,
-//!   an ended execution affects its cue, its user's alerts and notifications.
-//! - `engine` is what the machine does by itself: fire, deliver, retry, take back what was lost, tell of failures.
-//! - `bench` measures what the machine carries: the program as a process, beside the same work without it.
-//! - `mail` is what the program writes to people: SMTP off the request path, or the log.
-//! - `http` turns bytes into actions and back; the table of doors is `http/routes.rs`.
-//! - `error` is the one error type, `panics` turns a panic into it, `random` is the one source of randomness.
+//! Each module has one subject, and a file in it answers one question.
 //!
-//! Who may use whom, held by a test (`tests/it/architecture.rs`): `http` → `actions`, `store` (reads), `domain`;
-//! `actions` and `engine` → `lifecycle` → `store` → `domain`; `actions` → `billing`, `mail`; `engine` → `mail`;
-//! `billing` → `store`, `domain`; `domain` → nothing of ours.
-//! `http` and `engine` never meet: they share the `app`. Only `clock` reads the time. `metrics` counts for all of them.
+//! - `main.rs` parses the command line, runs the command and returns its exit code.
+//! - `cli` has one file per command; the flags of `cued serve` are the whole configuration.
+//! - `config` holds the settings of a server and their defaults.
+//! - `server` assembles the program: it opens the store, starts the engine, opens the port, and stops them in reverse.
+//! - `app` is the state that all modules share: store, clock, notifiers, statistics, settings.
+//! - `clock` is the only reader of the time and the only sleeper; `Notifier` wakes threads and tasks.
+//! - `domain` holds the rules: pure functions and types without I/O, clock or SQL; `now` is an argument.
+//! - `store` holds all SQL: one writer thread with group commit, reader threads, one folder per aggregate.
+//! - `lifecycle` is what changes several aggregates in one write: a due cue becomes executions, an ended execution updates
+//!   its cue, plan limits.
+//! - `actions` is what users and workers request: read the clock, open one write, let the domain decide, notify.
+//! - `engine` is what the program does by itself: fire cues, deliver, retry, release expired claims, send notifications.
+//! - `billing` is one interface with two implementations, the operator (manual) and Stripe.
+//! - `mail` sends mail over SMTP or writes it to the log; login mails have a queue.
+//! - `http` turns requests into actions and results into responses; `http/routes.rs` is the routing table.
+//! - `metrics` has the counters and histograms and writes them for Prometheus.
+//! - `logging` starts the log on standard error.
+//! - `systemd` reports readiness, liveness and stopping to the service manager.
+//! - `bench` is `cued bench`: it measures a server process next to a baseline without the service.
+//! - `error` is the error type of actions, engine and store; `panics` turns a panic into one.
+//! - `random` is the only source of randomness.
+//!
+//! # Dependencies
+//!
+//! A test holds these rules (`tests/it/architecture.rs`):
+//!
+//! - `http` → `actions`, `store` (reads), `domain`
+//! - `actions`, `engine` → `lifecycle` → `store` → `domain`
+//! - `actions` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
+//! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
+//! - Only `server` and `cli` may use every module.
+//!
+//! # Glossary
+//!
+//! References of the form `contract §n` lead to `tests/it/conformance/contract.md`.
+//!
+//! - **Cue**: a scheduled job of a user: a schedule, a payload, and a callback URL or worker task (contract §4.1).
+//! - **Execution**: one run of a cue, with its payload, state and result (contract §5.1).
+//! - **Run**: an instant at which a cue is due or was fired by request; it becomes an execution, or is missed.
+//! - **Fire**: to create the execution of a due run and advance the cue to its next run (contract §4.11).
+//! - **Attempt**: one delivery of an execution to its callback URL, or one claim of it by a worker.
+//! - **Delivery**: sending an execution as a signed HTTP request to its callback URL, with retries (contract §6).
+//! - **Destination**: the host and port of a callback URL, the key by which delivery threads are shared (contract §11.4).
+//! - **Fair share**: the number of delivery threads (slots) that a destination may hold at a time (contract §11.4).
+//! - **Claim**: the exclusive right of a worker to an execution (contract §7.2).
+//! - **Lease**: the time for which a claim is valid without a renewal, 900 seconds (contract §7.3).
+//! - **Heartbeat**: a worker's request that renews a lease, or that announces the worker itself (contract §7.3, §7.4).
+//! - **Outcome**: the reported result of an execution, success or failure (contract §5.5).
+//! - **Evidence**: data about the effect of an execution, such as an external id or an artifact (contract §5.6).
+//! - **Verdict**: a user's decision, by request, that a reported outcome is valid or not (contract §5.7).
+//! - **Missed run**: a due run without an execution, because the server was down or held or the clock jumped forward
+//!   (contract §4.12).
+//! - **Catch-up**: the runs that fire after such a gap: none, the latest, or up to 100 (contract §4.12).
+//! - **Hold**: the state of a restored copy, which fires and sends nothing until it is promoted (contract §1.6).
+//! - **Promote**: to release a hold with `cued promote` (contract §1.6).
+//! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).
+//! - **Notification**: a mail or signed POST about a failed execution or an alert (contract §6.8).
+//! - **Alert**: a stored record of a condition that a user should know of, such as repeated failures (contract §6.9).
+//! - **Echo**: a path of the server that stores a payload posted to it, for trying out webhooks (contract §8.10).
+//! - **Test clock**: a clock that stands still and is advanced by request, for tests of schedules (contract §10).
+//! - **Group commit**: the writer thread runs all waiting writes in one transaction, each in its own savepoint.
+//! - **Generation**: the number of notifications of a `Notifier`; a waiter reads it before it looks for work, so that a
+//!   notification in between is not lost.
+//! - **Pass**: one run of a background loop over the pending work, the function `run_once`.
 #![forbid(unsafe_code)]
 
 pub mod actions;
@@ -32,6 +76,7 @@ pub mod bench;
 pub mod billing;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod error;

@@ -1,4 +1,4 @@
-//! The log: lines on standard error. Secrets and keys never reach it.
+//! The log: lines on standard error. Secrets and keys never reach it (contract §1.8).
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
 
-/// Stamps each line with the machine's time: a log of a test clock is read beside other logs all the same.
+/// Writes the system's time on each line, even under a test clock, so that the lines sort with other logs.
 struct LogTimer(Clock);
 
 impl FormatTime for LogTimer {
@@ -19,16 +19,15 @@ impl FormatTime for LogTimer {
     }
 }
 
-/// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people: the time, the level, what it is about, `name=value`.
+    /// For people: time, level, message, `name=value`.
     Text,
-    /// For programs: a JSON object a line, with `timestamp`, `level`, `message` and what the line has beside them.
+    /// For programs: one JSON object per line with `timestamp`, `level`, `message` and the fields of the line.
     Json,
 }
 
-/// Starts the log of this process; at `INFO` it is silent while all is well.
+/// Starts the log of this process. At `INFO`, a healthy server logs only notable events.
 pub fn start(level: Level, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -40,12 +39,11 @@ pub fn start(level: Level, format: LogFormat) {
         LogFormat::Text => log.with(lines).try_init(),
         LogFormat::Json => log.with(lines.json().flatten_event(true)).try_init(),
     };
-    // A second start, in a test, keeps the first log.
+    // A second start, which happens in tests, keeps the first log.
     drop(started);
 }
 
-/// What is let through. The libraries only warn, whatever the level: the HTTP/2 one traces the headers of requests,
-/// keys included.
+/// Limits libraries to warnings at every level: the HTTP/2 library traces request headers, which contain API keys.
 fn filter(level: Level) -> Targets {
     let level = LevelFilter::from_level(level);
     Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("cued", level)
@@ -56,15 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_any_level_the_libraries_do_no_more_than_warn() {
-        let told = |level, target, of| filter(level).would_enable(target, &of);
-        assert!(told(Level::TRACE, "cued::mail", Level::TRACE));
-        assert!(told(Level::INFO, "cued::http::middleware", Level::INFO));
-        assert!(!told(Level::INFO, "cued::mail", Level::DEBUG));
+    fn libraries_log_no_more_than_warnings_at_any_level() {
+        let is_logged = |level, target, of| filter(level).would_enable(target, &of);
+        assert!(is_logged(Level::TRACE, "cued::mail", Level::TRACE));
+        assert!(is_logged(Level::INFO, "cued::http::middleware", Level::INFO));
+        assert!(!is_logged(Level::INFO, "cued::mail", Level::DEBUG));
         for library in ["h2::codec", "hyper", "lettre"] {
-            assert!(!told(Level::TRACE, library, Level::DEBUG));
-            assert!(told(Level::TRACE, library, Level::WARN));
-            assert!(!told(Level::ERROR, library, Level::WARN));
+            assert!(!is_logged(Level::TRACE, library, Level::DEBUG));
+            assert!(is_logged(Level::TRACE, library, Level::WARN));
+            assert!(!is_logged(Level::ERROR, library, Level::WARN));
         }
     }
 }

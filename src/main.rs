@@ -1,4 +1,4 @@
-//! The program: parse the command line, run it, end with its exit code.
+//! The program: parses the command line, runs the command and returns its exit code.
 
 use std::process::ExitCode;
 
@@ -7,9 +7,9 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     match cued::cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("cued: {failure}");
-            ExitCode::from(failure.exit_code())
+        Err(error) => {
+            eprintln!("cued: {error}");
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// back when they are dropped.
 pub fn catch<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(job))
-        .unwrap_or_else(|panic| Err(Error::Fault(format!("{what} panicked: {}", message(&*panic)))))
+        .unwrap_or_else(|panic| Err(Error::fault(format!("{what} panicked: {}", message(&*panic)))))
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn a_result_passes_through() {
         assert!(matches!(catch("the job", || Ok(1)), Ok(1)));
-        let refused = catch::<u8>("the job", || Err(Error::Storage("full".to_owned())));
-        assert!(matches!(refused, Err(Error::Storage(what)) if what == "full"));
+        let refused = catch::<u8>("the job", || Err(Error::storage("full")));
+        assert!(matches!(refused, Err(Error::Storage(reason)) if reason.to_string() == "full"));
     }
 }

@@ -1,4 +1,6 @@
-//! The one source of random bytes: the operating system's, through ring. What is made of them is in `domain`.
+//! Random bytes from the operating system, through ring: the only source of randomness in the program.
+//!
+//! The functions return a fault when the operating system returns no random bytes.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -7,35 +9,26 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
 use crate::error::{Error, Result};
 
-/// Fills a buffer with bytes fit for keys and secrets.
-///
-/// # Errors
-/// A fault when the system has none to give.
+/// Fills a buffer with bytes that are fit for keys and secrets.
 pub fn fill(bytes: &mut [u8]) -> Result<()> {
+    // ring gives no cause: `Unspecified` has no content.
     SystemRandom::new()
         .fill(bytes)
-        .map_err(|ring::error::Unspecified| Error::Fault("the system gives no random bytes".to_owned()))
+        .map_err(|ring::error::Unspecified| Error::fault("the operating system returned no random bytes"))
 }
 
-/// An array of such bytes.
-///
-/// # Errors
-/// Those of [`fill`].
 pub fn bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The one maker of execution ids of a running program.
+/// Generates the execution ids of a running program; ids of one millisecond must come from one generator to sort.
 #[derive(Debug, Default)]
 pub struct ExecutionIdSource(Mutex<ExecutionIdGenerator>);
 
 impl ExecutionIdSource {
-    /// The next id, for an execution made at `now`.
-    ///
-    /// # Errors
-    /// Those of [`fill`].
+    /// The next id, for an execution created at `now`.
     pub fn next(&self, now: Timestamp) -> Result<ExecutionId> {
         let random = bytes()?;
         Ok(self.0.lock().generate(now, random))
@@ -48,14 +41,14 @@ mod tests {
     use crate::domain::ids::CueId;
 
     #[test]
-    fn bytes_are_filled_and_differ_from_call_to_call() {
+    fn bytes_differ_between_calls() {
         let (first, second) = (bytes::<32>().unwrap(), bytes::<32>().unwrap());
         assert_ne!(first, [0; 32]);
         assert_ne!(first, second);
     }
 
     #[test]
-    fn fill_is_a_source_for_ids() {
+    fn fill_can_generate_ids() {
         assert_ne!(CueId::generate(fill).unwrap(), CueId::generate(fill).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! What it takes of the machine: memory, bytes written while idle, time to the first answer.
+//! Footprint: memory, bytes written while idle, time to the first response.
 
 use std::fs;
 use std::thread;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::{median, milliseconds, row};
 
 const CUES: usize = 100_000;
 const IDLE: Duration = Duration::from_secs(60);
 
 pub fn footprint() {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     server.user();
     row("footprint: resident after start", megabytes(resident(server.pid())));
     assert_eq!(server.stop(), Some(0));
@@ -38,7 +38,7 @@ pub fn footprint() {
     row("footprint: resident after it", megabytes(resident(server.pid())));
 }
 
-/// Rows as the API makes them, in one transaction. None is due for months.
+/// Rows as the API writes them, in one transaction. None is due for months.
 fn insert_cues(file: &Connection) {
     let user: i64 = file.query_row("SELECT key FROM users LIMIT 1", [], |row| row.get(0)).unwrap();
     file.execute_batch("BEGIN").unwrap();
@@ -75,12 +75,12 @@ fn insert_cues(file: &Connection) {
     file.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
 }
 
-/// Bytes of memory in use, as the system counts them.
+/// Resident memory in bytes.
 pub fn resident(pid: u32) -> u64 {
     figure(&format!("/proc/{pid}/status"), "VmRSS:") * 1_024
 }
 
-/// Bytes that the process has caused to be written to storage.
+/// Bytes that the process has written to storage.
 fn written(pid: u32) -> u64 {
     figure(&format!("/proc/{pid}/io"), "write_bytes:")
 }
@@ -96,7 +96,7 @@ pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Lets time go by: an idle minute is what is measured.
+/// Waits: the benchmark measures an idle minute.
 fn pass(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

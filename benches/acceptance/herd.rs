@@ -1,4 +1,4 @@
-//! Five thousand cues due at one instant, beside what the same pool does without scheduler and store.
+//! Five thousand cues due at one instant, next to the same pool without scheduler and store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use cued::domain::webhook::callback::Method;
 use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 
 use crate::lateness::{create, lateness, whole_second_in};
-use crate::support::receiver::{Delivery, Recorder};
-use crate::support::server::{ALONE, Server};
+use crate::support::receiver::{Delivery, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::{median, milliseconds, quantile, row};
 
 const HERD: usize = 5_000;
@@ -19,11 +19,11 @@ const THREADS: usize = 64;
 const ROUNDS: usize = 3;
 
 pub fn herd() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let (mut rates, mut bare_rates, mut worst) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let receiver = Recorder::start();
+        let receiver = Receiver::start();
         let due = whole_second_in(5);
         create(&user, HERD, &receiver.url(), |_| due);
         receiver.wait_longer_for(HERD, Duration::from_secs(180));
@@ -57,21 +57,22 @@ fn per_second(took: Duration) -> f64 {
     HERD as f64 / took.as_secs_f64()
 }
 
-/// As many requests like `delivery`, from as many threads, with nothing but the courier.
+/// The same number of requests like `delivery` from the same number of threads, with the webhook client only.
 fn bare(delivery: &Delivery) -> Duration {
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let began = Instant::now();
     let options =
         ClientOptions { policy: AddressPolicy::new(&[AllowRule::Loopback]), ..ClientOptions::default() };
     let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || began.elapsed())).unwrap();
-    let parcels: Vec<WebhookRequest> = (0..HERD).map(|number| parcel(delivery, &receiver, number)).collect();
+    let requests: Vec<WebhookRequest> =
+        (0..HERD).map(|number| request(delivery, &receiver, number)).collect();
     let next = AtomicUsize::new(0);
     let began = Instant::now();
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                while let Some(parcel) = parcels.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    assert_eq!(webhook_client.send(parcel).unwrap().http_status, 200);
+                while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    assert_eq!(webhook_client.send(request).unwrap().http_status, 200);
                 }
             });
         }
@@ -81,8 +82,8 @@ fn bare(delivery: &Delivery) -> Duration {
     took
 }
 
-/// The same request, as if it were another execution's: the receiver looks closer at one that it has already.
-fn parcel(delivery: &Delivery, receiver: &Recorder, number: usize) -> WebhookRequest {
+/// The same request for another execution: the receiver checks repeated executions more closely.
+fn request(delivery: &Delivery, receiver: &Receiver, number: usize) -> WebhookRequest {
     let framing = ["host", "content-length", "accept"];
     let own = |(name, value): &(String, String)| {
         let name = name.to_lowercase();

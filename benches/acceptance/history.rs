@@ -1,4 +1,4 @@
-//! Pages of the list of executions, first and last, of a history of a million.
+//! First and last pages of the execution list, with a history of a million.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::{median, milliseconds, row};
 
 const EXECUTIONS: i64 = 1_000_000;
@@ -14,7 +14,7 @@ const PAGE: i64 = 50;
 const ROUNDS: usize = 5;
 
 pub fn history() {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let cue = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
@@ -59,7 +59,7 @@ fn pages(user: &Client, what: &str, first: &str, middle: &str, last: &str) {
     row("history: last page to first", format!("{:.1}", last.as_secs_f64() / first.as_secs_f64()));
 }
 
-/// Ended deliveries as the engine leaves them.
+/// Finished deliveries as the engine stores them.
 fn insert_executions(file: &Connection) {
     file.execute_batch(&format!(
         "BEGIN;

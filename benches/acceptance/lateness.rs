@@ -1,4 +1,4 @@
-//! How late a delivery is: when there is all the time in the world, and beside a host that hangs.
+//! Lateness of deliveries: without load, and next to a host that hangs.
 
 use std::thread;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
-use crate::support::server::{ALONE, Server};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::{median, milliseconds, quantile, row};
 
 /// The next whole second that is at least `lead` away.
@@ -16,7 +16,7 @@ pub fn whole_second_in(lead: i64) -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second() + lead + 1).unwrap()
 }
 
-/// Creates so many `once` cues, due where `due` says, by eight clients at once.
+/// Creates `count` `once` cues, due at the instants of `due`, with eight clients.
 pub fn create(user: &Client, count: usize, url: &str, due: impl Fn(usize) -> Timestamp + Sync) {
     thread::scope(|scope| {
         for part in 0..8 {
@@ -35,14 +35,14 @@ pub fn create(user: &Client, count: usize, url: &str, due: impl Fn(usize) -> Tim
 
 pub fn lateness(delivery: &Delivery) -> Duration {
     let due: Timestamp = delivery.header("x-cueapi-scheduled-for").unwrap().parse().unwrap();
-    let late = delivery.wall.duration_since(due);
-    assert!(late >= SignedDuration::ZERO, "{due} was delivered early, at {}", delivery.wall);
+    let late = delivery.received_at.duration_since(due);
+    assert!(late >= SignedDuration::ZERO, "{due} was delivered early, at {}", delivery.received_at);
     late.unsigned_abs()
 }
 
 /// 300 cues over a minute, five due at each whole second.
 pub fn trickle() {
-    let (server, receiver) = (Server::start(ALONE), Recorder::start());
+    let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
     let user = server.user();
     let first = whole_second_in(2);
     create(&user, 300, &receiver.url(), |number| {
@@ -55,11 +55,11 @@ pub fn trickle() {
     row("trickle: the same, worst", milliseconds(quantile(&late, 1.0)));
 }
 
-/// 500 cues of a host that hangs, and 100 of another host, all due at one instant.
+/// 500 cues of a host that hangs and 100 of another host, all due at one instant.
 pub fn hang() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
-    let (hanging, other) = (Recorder::start(), Recorder::start());
+    let (hanging, other) = (Receiver::start(), Receiver::start());
     hanging.react(Reaction::Hang);
     let due = whole_second_in(3);
     create(&user, 500, &hanging.url(), |_| due);

@@ -1,4 +1,4 @@
-//! What the rate windows take: a million requests of ten thousand users, over HTTP.
+//! Memory of the rate windows: a million requests of ten thousand users over HTTP.
 
 use std::thread;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::support::server::Server;
 const USERS: usize = 10_000;
 const ROUNDS: usize = 100;
 const CALLERS: usize = 4;
-/// The most that the limiter may take.
+/// The limit on the memory of the rate limiter.
 const BOUND: u64 = 20 << 20;
 
 pub fn limiter() {
@@ -21,7 +21,7 @@ pub fn limiter() {
     assert_eq!(server.stop(), Some(0));
     let keys = insert_users(&server.sqlite());
     server.restart();
-    // What serving takes by itself, without a window: the keys are looked up by then, and the page cache is full.
+    // Memory of serving without windows: the keys have been read, and the page cache is full.
     let unknown = server.client().with_key("cue_sk_00000000000000000000000000000000");
     for _ in 0..20_000 {
         unknown.get("/v1/workers");
@@ -43,8 +43,8 @@ fn call<'a>(client: &crate::support::client::Client, keys: impl Iterator<Item = 
     for _ in 0..ROUNDS {
         for key in keys.clone() {
             let bearer = format!("Bearer {key}");
-            let answer = client.call("GET", "/v1/workers", &[("Authorization", &bearer)], b"").unwrap();
-            assert_eq!(answer.status, 200);
+            let response = client.call("GET", "/v1/workers", &[("Authorization", &bearer)], b"").unwrap();
+            assert_eq!(response.status, 200);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The figures by which the program is judged: `cargo bench`, or one part of it: `cargo bench -- herd`.
+//! The acceptance figures of the program: `cargo bench`, or a part of it: `cargo bench -- herd`.
 //!
-//! Each part starts the release build as a process of its own, on this machine's clock.
+//! Each part starts the release build as a process, on the system clock.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // as in tests: what cannot go on ends
 #![allow(dead_code)] // the tests' harness, of which this uses a part
 
@@ -28,7 +28,7 @@ const PARTS: [(&str, fn()); 6] = [
 ];
 
 fn main() {
-    // Cargo adds `--bench`; what is left are names of parts.
+    // Cargo adds `--bench`; the other arguments are names of parts.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|(part, _)| part == name)) {
@@ -54,7 +54,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
 }
 
-/// The value below which this share of the values lies.
+/// The value at a quantile.
 fn quantile<T: Copy + PartialOrd>(values: &[T], share: f64) -> T {
     let mut sorted = values.to_vec();
     sorted.sort_by(|left, right| left.partial_cmp(right).unwrap());

@@ -1,4 +1,4 @@
-//! What people do with accounts: register, hold keys, replace the webhook secret; what operators do: plans, the end.
+//! Accounts: registration, API keys, webhook secrets, and for operators plans and disabling.
 
 use jiff::Timestamp;
 
@@ -7,6 +7,7 @@ use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
 use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::lifecycle::plan_limits;
 use crate::random;
@@ -18,7 +19,7 @@ use crate::store::accounts::users::NewUser;
 use crate::store::executions::delivery_queue;
 use crate::store::{Pending, Store, WriteTx};
 
-/// A user that was just made, with the only sight of its key.
+/// A new user with its first API key, which is not shown again.
 #[derive(Debug, Clone)]
 pub struct NewAccount {
     pub id: String,
@@ -26,7 +27,7 @@ pub struct NewAccount {
     pub api_key: ApiKey,
 }
 
-/// A key that was just made, with the only sight of it.
+/// A new API key, which is not shown again.
 #[derive(Debug, Clone)]
 pub struct NewApiKey {
     pub id: String,
@@ -35,7 +36,7 @@ pub struct NewApiKey {
     pub created_at: Timestamp,
 }
 
-/// Registers a user with a first key, if `registration` admits one.
+/// Registers a user with a first API key, if `registration` allows it.
 ///
 /// # Errors
 /// `registration_disabled`, `duplicate_email`.
@@ -50,24 +51,24 @@ pub fn register(
     let key_id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
-        // Looked at in the write that inserts: two at once cannot both be the first user.
+        // Checked in the transaction that inserts, so that two requests at once cannot both be the first user.
         if !registration.admits(users::any_exist(tx)?) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
         let Some(user_key) = users::insert(tx, &new)? else {
-            return Err(Error::refused(ErrorCode::DuplicateEmail, "This address is registered already"));
+            return Err(Error::refused(
+                ErrorCode::DuplicateEmail,
+                "This email address is already registered",
+            ));
         };
         insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
         Ok(NewAccount { id: new.id, email: new.email, api_key })
     }))
 }
 
-/// Makes a further key of a user.
-///
-/// # Errors
-/// When there are no random bytes.
-pub fn make_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<NewApiKey>> {
+/// Creates another API key for a user.
+pub fn create_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<NewApiKey>> {
     let id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
@@ -76,10 +77,10 @@ pub fn make_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> R
     }))
 }
 
-/// Replaces the key that made the call; the old one is unknown as soon as this answers.
+/// Replaces the API key that authenticated the call. The old key is invalid once this returns.
 ///
 /// # Errors
-/// `invalid_api_key` when the key was revoked meanwhile.
+/// `invalid_api_key` when the key was revoked in the meantime.
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
     let api_key = ApiKey::from_random(random::bytes()?);
@@ -92,7 +93,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     }))
 }
 
-/// Revokes one of a user's keys, but not the last.
+/// Revokes one of a user's API keys, except the last.
 ///
 /// # Errors
 /// `key_not_found`, `last_key`.
@@ -101,33 +102,28 @@ pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
         if !api_keys::delete(tx, user_key, &id)? {
             return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
         }
-        // An error takes the deletion back with it.
+        // The error rolls the deletion back.
         if api_keys::list(tx, user_key)?.is_empty() {
-            let message = "This is the account's last key: make another one first, or regenerate it";
+            let message =
+                "This is the last API key of the account: create another one first, or regenerate it";
             return Err(Error::refused(ErrorCode::LastKey, message));
         }
         Ok(())
     })
 }
 
-/// Replaces the webhook secret; answers the new one and when the old one stops signing beside it.
-///
-/// # Errors
-/// When there are no random bytes.
+/// Replaces the webhook secret. Returns the new secret and the instant until which the old one signs as well.
 pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecret, Timestamp)>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let secret = WebhookSecret::from_random(random::bytes()?);
-    let expires = now.checked_add(SECRET_OVERLAP).unwrap_or(Timestamp::MAX);
+    let expires = saturating_add(now, SECRET_OVERLAP);
     Ok(app.store.write(move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
         Ok((secret, expires))
     }))
 }
 
-/// Replaces the secret that signs alerts, at once, and answers the new one.
-///
-/// # Errors
-/// When there are no random bytes.
+/// Replaces the secret that signs alerts, without an overlap, and returns the new one.
 pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
     let user_key = caller.user_key;
     let secret = WebhookSecret::from_random(random::bytes()?);
@@ -137,17 +133,15 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
     }))
 }
 
-/// Sends the user's alerts to `url`, which has been checked, or nowhere. What was raised before goes where it was to.
+/// Sets the URL of the user's alerts, which the caller has validated; `None` turns them off. Alerts raised before are
+/// still sent to the previous URL.
 pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
     let user_key = caller.user_key;
     app.store.write(move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
 }
 
-/// Gives a user another plan, whose limits are in force from the next request on. That ends a time of grace above the
-/// quota, and pauses the newest cues above the limit; answers how many.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Changes a user's plan. Its limits apply from the next request on, a grace period above the quota ends, and the newest
+/// cues above the limit are paused. Returns the number of paused cues.
 pub fn change_plan(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -161,24 +155,21 @@ pub fn change_plan(
     plan_limits::pause_above_limit(tx, user_key, limits.cues, now)
 }
 
-/// Disables a user: its keys are unknown from now on, its cues are paused, and what of theirs waits to be sent or
-/// claimed, or is held by a worker, ends as failed. A delivery that is under way ends by itself; it is not repeated.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Disables a user: its API keys are rejected, its cues are paused, and its executions that are pending or claimed fail.
+/// A delivery in progress finishes but is not retried.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
     plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
 }
 
-/// The answer to a request that was under way when its user was disabled.
+/// The refusal of a request whose user was disabled while it was in progress.
 #[must_use]
 pub fn disabled() -> Refusal {
     Refusal::new(ErrorCode::InvalidApiKey, "This account is disabled")
 }
 
-/// A user that is not stored yet, with an id and secrets of its own.
+/// Builds a user with a random id and secrets; it is not stored yet.
 pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUser> {
     let secret = WebhookSecret::from_random(random::bytes()?);
     let alert_secret = WebhookSecret::from_random(random::bytes()?);
@@ -192,7 +183,7 @@ pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUse
     })
 }
 
-/// Stores a key of a user and answers its row.
+/// Stores an API key and returns its row id.
 pub(super) fn insert_key(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -205,7 +196,6 @@ pub(super) fn insert_key(
     api_keys::insert(tx, &NewKey { id, user_key, name, prefix, hash, created_at: now })
 }
 
-/// The id of a new user or key.
 pub(super) fn random_id() -> Result<String> {
     Ok(uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string())
 }

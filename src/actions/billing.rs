@@ -1,5 +1,4 @@
-//! What people do to have another plan, and what the operator decides. What a provider's events do is in
-//! `subscriptions`.
+//! Changes of plan: checkout and portal for users, decisions of the operator. Stripe's events are in `stripe_events`.
 
 use jiff::Timestamp;
 
@@ -18,52 +17,52 @@ use crate::store::billing::requests::BillingRequest;
 use crate::store::billing::subscriptions;
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
-/// What a link to the page of a user's plan shows.
+/// The plan of a user and the request that may change it.
 #[derive(Debug, Clone)]
 pub struct PlanOverview {
     pub user: User,
-    /// The request that waits for the operator.
+    /// The request that the operator has not decided yet.
     pub waiting: Option<BillingRequest>,
 }
 
-/// The address of a page where the caller gets an offer. Blocks: it may ask the payment provider.
+/// Returns the URL of a page where the caller buys or requests a plan. Blocks: it may call the payment provider.
 ///
 /// # Errors
-/// `invalid_plan` where the server has no such plan, `billing_error`.
+/// `invalid_plan` when the server has no such plan, `billing_error`.
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
     if app.config.plans.ensure_exists(plan).is_err() {
         return Err(Error::refused(ErrorCode::InvalidPlan, format!("This server has no plan {plan}")));
     }
-    let buyer = buyer(app, caller)?;
-    app.billing.checkout(seller(app), &buyer, offer)
+    let account = billing_account(app, caller)?;
+    app.billing.checkout(billing_context(app), &account, offer)
 }
 
-/// The address of a page where the caller sees and ends what it has. Blocks: it may ask the payment provider.
+/// Returns the URL of a page where the caller sees and cancels its plan. Blocks: it may call the payment provider.
 ///
 /// # Errors
 /// `no_billing_customer`, `billing_error`.
 pub fn portal(app: &App, caller: &Caller) -> Result<String> {
-    let buyer = buyer(app, caller)?;
-    app.billing.portal(seller(app), &buyer)
+    let account = billing_account(app, caller)?;
+    app.billing.portal(billing_context(app), &account)
 }
 
-/// The request behind the token of a link.
+/// Finds the request that belongs to a link's token.
 ///
 /// # Errors
-/// `not_found` for a link that leads nowhere (any more).
-pub fn look_at_request(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
-    let (now, hash) = (app.clock.now(), manual_link(app, token)?);
+/// `not_found` for an unknown or expired link.
+pub fn find_request_by_link(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
+    let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.read(move |read| find_request(read, &hash, now)))
 }
 
-/// Confirms the request behind a link, in the place of one that the operator has not decided yet. What was confirmed
-/// before is answered as it stands.
+/// Confirms the request that belongs to a link and deletes an earlier undecided request of the same user. A request that
+/// was already confirmed is returned unchanged.
 ///
 /// # Errors
-/// `not_found` for a link that leads nowhere (any more).
+/// `not_found` for an unknown or expired link.
 pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
-    let (now, hash) = (app.clock.now(), manual_link(app, token)?);
+    let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.write(move |tx| {
         let request = find_request(tx, &hash, now)?;
         if request.status == RequestStatus::Offered {
@@ -74,21 +73,22 @@ pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>
     }))
 }
 
-/// What the link to the page of a user's plan shows.
+/// Finds the plan that a link to the portal page shows.
 ///
 /// # Errors
-/// `not_found` for a link that leads nowhere (any more).
-pub fn look_at_plan(app: &App, token: &str) -> Result<Pending<PlanOverview>> {
-    let (now, hash) = (app.clock.now(), manual_link(app, token)?);
+/// `not_found` for an unknown or expired link.
+pub fn find_plan_by_link(app: &App, token: &str) -> Result<Pending<PlanOverview>> {
+    let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.read(move |read| find_portal(read, &hash, now)))
 }
 
-/// Ends a user's plan and takes back its request; uses up the link. The answer is how many cues that paused.
+/// Cancels a user's plan and its undecided request, and invalidates the link. Returns the number of cues that this
+/// paused.
 ///
 /// # Errors
-/// `not_found` for a link that leads nowhere (any more).
+/// `not_found` for an unknown or expired link.
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
-    let (now, hash) = (app.clock.now(), manual_link(app, token)?);
+    let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     let plans = app.config.plans.clone();
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
@@ -98,11 +98,11 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     }))
 }
 
-/// Approves a request that waits: its plan is in force from the next request on. The answer is how many cues a lower
-/// limit paused.
+/// Approves a confirmed request. The plan applies from the user's next request on. Returns the request and the number of
+/// cues that a lower limit paused.
 ///
 /// # Errors
-/// When there is no such request, or it was decided before.
+/// `not_found`, `invalid_plan`, and `invalid_state` when the request is already decided.
 pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pending<(BillingRequest, usize)> {
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
@@ -115,18 +115,15 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
     })
 }
 
-/// Declines a request that waits.
+/// Declines a confirmed request.
 ///
 /// # Errors
-/// When there is no such request, or it was decided before.
+/// `not_found`, and `invalid_state` when the request is already decided.
 pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequest> {
     store.write(move |tx| decide(tx, &id, RequestStatus::Declined, now))
 }
 
-/// Gives a user what was bought, or the free plan; the answer is how many cues a lower limit paused.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Sets the plan of an offer, or the free plan. Returns the number of cues that a lower limit paused.
 pub(super) fn grant_plan(
     tx: &WriteTx<'_>,
     plans: &Plans,
@@ -140,11 +137,11 @@ pub(super) fn grant_plan(
     Ok(paused)
 }
 
-fn seller(app: &App) -> BillingContext<'_> {
+fn billing_context(app: &App) -> BillingContext<'_> {
     BillingContext { store: &app.store, public_url: &app.config.public_url, now: app.clock.now() }
 }
 
-fn buyer(app: &App, caller: &Caller) -> Result<BillingAccount> {
+fn billing_account(app: &App, caller: &Caller) -> Result<BillingAccount> {
     let user_key = caller.user_key;
     let found = app.store.read(move |read| {
         let user = users::find(read, user_key)?;
@@ -152,13 +149,13 @@ fn buyer(app: &App, caller: &Caller) -> Result<BillingAccount> {
         Ok((user, customer, requests::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
-    let user = user.ok_or_else(|| Error::Fault("the user of a request is gone".to_owned()))?;
+    let user = user.ok_or_else(|| Error::fault("the authenticated user does not exist any more"))?;
     Ok(BillingAccount { user, customer, was_approved })
 }
 
-/// What is stored of a link's token. The pages are there only while the operator is the provider: what a payment
-/// provider collects, only it can end.
-fn manual_link(app: &App, token: &str) -> Result<[u8; 32]> {
+/// Returns the stored hash of a link's token. The pages exist only with manual billing: a subscription at Stripe can only
+/// be cancelled at Stripe.
+fn link_hash(app: &App, token: &str) -> Result<[u8; 32]> {
     match app.billing {
         Provider::Manual => Ok(sha256(token.as_bytes())),
         Provider::Stripe(_) => Err(dead_link().into()),
@@ -186,11 +183,11 @@ fn dead_link() -> Refusal {
 
 fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
     let Some(request) = requests::find(tx, id)? else {
-        let message = format!("There is no request {id}: see `cued billing list`");
+        let message = format!("There is no request {id}: list the requests with `cued billing list`");
         return Err(Error::refused(ErrorCode::NotFound, message));
     };
     if !requests::decide(tx, request.key, decision, now)? {
-        let message = format!("Request {id} was {} before", request.status.as_str());
+        let message = format!("Request {id} is already {}", request.status.as_str());
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     Ok(request)

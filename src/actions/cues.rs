@@ -1,4 +1,4 @@
-//! What people do with cues: create, change, delete. Making one run by hand is in `runs`.
+//! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
 
 use serde_json::Value;
 
@@ -26,13 +26,11 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// A cue and its payload.
 #[derive(Debug, Clone)]
 pub struct CueWithPayload {
-    /// The cue.
     pub cue: Cue,
-    /// Its payload.
     pub payload: Option<Value>,
 }
 
-/// Creates a cue. `render` writes the answer, which an `Idempotency-Key` keeps.
+/// Creates a cue. `render` builds the response, which is stored under the `Idempotency-Key` in the same transaction.
 ///
 /// # Errors
 /// `cue_limit_exceeded`, `invalid_schedule`, `invalid_payload_size`, `idempotency_conflict`.
@@ -58,10 +56,10 @@ pub fn create(
     }))
 }
 
-/// Changes the caller's cue.
+/// Updates the caller's cue.
 ///
 /// # Errors
-/// `cue_not_found`, and what [`Cue::apply`] and the cue limit refuse.
+/// `cue_not_found`, `cue_limit_exceeded`, `invalid_payload_size` and the errors of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Result<Pending<CueWithPayload>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.config.plans.limits(&caller.plan).cues;
@@ -95,7 +93,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
     }))
 }
 
-/// Deletes the caller's cue with its executions.
+/// Deletes the caller's cue and its executions.
 ///
 /// # Errors
 /// `cue_not_found`.
@@ -106,7 +104,7 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     )
 }
 
-/// The user's cue, in a write.
+/// Finds the user's cue.
 ///
 /// # Errors
 /// `cue_not_found`.
@@ -114,14 +112,18 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
     cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
-/// The answer for a cue that does not exist, or not for this caller.
+/// The refusal for a cue that does not exist or belongs to another user.
 #[must_use]
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::CueNotFound, "Cue not found")
 }
 
 fn scheduler_clock(app: &App) -> SchedulerClock {
-    SchedulerClock { outage: app.outage(), last_seen: app.engine_stats.seen(), is_test: app.clock.is_test() }
+    SchedulerClock {
+        outage: app.outage(),
+        last_seen: app.engine_stats.last_seen(),
+        is_test: app.clock.is_test(),
+    }
 }
 
 fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
@@ -131,7 +133,7 @@ fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()
     Err(Error::refused(ErrorCode::CueLimitExceeded, message))
 }
 
-/// Refuses a payload that is too large.
+/// Checks the size of a payload.
 ///
 /// # Errors
 /// `invalid_payload_size`.

@@ -1,12 +1,13 @@
-//! Device login: a code is asked for, an address is given, the mailed link confirms, the device's poll gets the key.
+//! Device login (contract §3): the device gets a code, the user submits an email address and confirms the mailed link,
+//! and the device's next poll returns an API key.
 
 use std::net::IpAddr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::actions::accounts::{insert_key, new_user, random_id};
 use crate::app::App;
-use crate::domain::account::client_ip::shared;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
@@ -14,6 +15,7 @@ use crate::domain::account::device_login::{
 };
 use crate::domain::account::user::{RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
@@ -23,16 +25,16 @@ use crate::store::accounts::users::NewUser;
 use crate::store::db::hold;
 use crate::store::{Pending, WriteTx};
 
-/// What a poll finds, with the only sight of the key.
+/// The result of a poll, with the API key, which is not shown again.
 #[derive(Debug, Clone)]
 pub struct PollResult {
-    /// How far the login came; `None` when it has expired.
+    /// State of the login; `None` when it has expired.
     pub state: Option<LoginState>,
-    /// The key and the address of its user, for the one poll that finds the login approved.
+    /// The API key and the email address of its user, for the one poll that finds the login approved.
     pub handed_out: Option<(ApiKey, String)>,
 }
 
-/// Starts a login under the device's own code or a new one.
+/// Starts a login with the device's own code or a generated one.
 ///
 /// # Errors
 /// `rate_limit_exceeded`, `device_code_exists`.
@@ -46,21 +48,23 @@ pub fn start(
         Some(code) => code,
         None => DeviceCode::generate(random::fill)?,
     };
-    let client = shared(client).to_string();
+    let client = rate_limit_address(client).to_string();
     Ok(app.store.write(move |tx| {
-        let recent = device_logins::code_times(tx, &client, before(now, RATE_WINDOW), MAX_CODES)?;
+        let recent = device_logins::code_times(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
         if !device_logins::insert(tx, &code.hash(), &client, now)? {
-            let message = "This device code is taken: use another one, or none to have one made";
+            let message =
+                "This device code is already in use: send another one, or none to get a generated code";
             return Err(Error::refused(ErrorCode::DeviceCodeExists, message));
         }
         Ok(code)
     }))
 }
 
-/// Takes the address of who wants to log in. Whether there is a mail to send is not for the caller to know.
+/// Stores the email address for a login. Returns the mail to send, if any; the response to the caller must not depend on
+/// it, because that would reveal whether the address is registered.
 ///
 /// # Errors
 /// `device_code_not_found` when the code is unknown, has expired or was approved already.
@@ -75,55 +79,54 @@ pub fn submit_email(
     let mail = link_mail(&app.config.public_url, &code, &email, &token, now);
     Ok(app.store.write(move |tx| {
         let hash = code.hash();
-        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.takes_email(now)) else {
+        let Some(login) = device_logins::find(tx, &hash)?.filter(|login| login.accepts_email(now)) else {
             return Err(not_found());
         };
-        // The same steps for an address that is known and for one that is not.
+        // The same steps for known and unknown addresses, so that timing does not tell them apart.
         let admitted = is_admitted(tx, registration, email.as_str())?;
-        let recent = device_logins::mail_times(tx, email.as_str(), before(now, RATE_WINDOW), MAX_MAILS)?;
+        let recent =
+            device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
         }
         device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
-        let stays = hold::is_held(tx)?;
-        Ok(admitted.then_some(Mail { stays, ..mail }))
+        let log_only = hold::is_held(tx)?;
+        Ok(admitted.then_some(Mail { log_only, ..mail }))
     }))
 }
 
-/// Confirms the link with this token: its reader becomes a user, where registration admits one, and the device's
-/// next poll gets a key. Answers what the link was worth.
+/// Confirms the mailed link with this token. An unknown address is registered if registration allows it, and the
+/// device's next poll gets an API key. Returns the status of the link.
 ///
 /// # Errors
-/// `registration_disabled`, when it was closed after the mail.
+/// `registration_disabled` when registration was closed after the mail was sent.
 pub fn approve(app: &App, code: &DeviceCode, token: &str, now: Timestamp) -> Result<Pending<LinkStatus>> {
     let (hash, token_hash) = (code.hash(), LinkToken::hash_of(token));
     let (registration, plan) = (app.config.registration, app.config.plans.default_plan());
-    // Random bytes are read before the write; the address is known only in it.
+    // Random bytes are read outside the write transaction; the email address is known only inside it.
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &hash)?;
-        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&token_hash, now));
+        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
         };
         if !is_admitted(tx, registration, &email)? {
-            let message = "This address cannot log in here: ask the operator for an account";
+            let message = "This email address cannot sign in: ask the operator for an account";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
         let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => Some(user.key),
             None => users::insert(tx, &NewUser { email, ..new })?,
         };
-        let user_key = user_key.ok_or_else(|| Error::Fault("a new user's address is taken".to_owned()))?;
+        let user_key =
+            user_key.ok_or_else(|| Error::fault("the email address of a new user is already taken"))?;
         Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
     }))
 }
 
-/// Hands the key of an approved login out, to the first who asks: it is made here and shown once.
-///
-/// # Errors
-/// When there are no random bytes.
+/// Creates the API key of an approved login for the first poll that asks; it is returned only once.
 pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<PollResult>> {
     let (api_key, key_id) = (ApiKey::from_random(random::bytes()?), random_id()?);
     Ok(app.store.write(move |tx| {
@@ -143,7 +146,7 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
     }))
 }
 
-/// Whether whoever reads this address may log in: a user that is not disabled, or one that may register.
+/// Returns whether this email address may sign in: an enabled user, or an unknown address that may register.
 fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
     let known = users::find_by_email(tx, email)?;
     let admits = registration.admits(users::any_exist(tx)?);
@@ -151,18 +154,16 @@ fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) 
 }
 
 fn too_many_codes(oldest: Timestamp, now: Timestamp) -> Refusal {
-    let free = oldest.checked_add(RATE_WINDOW).unwrap_or(Timestamp::MAX);
+    let free = saturating_add(oldest, RATE_WINDOW);
     let seconds = (free.duration_since(now).as_millis() + 999) / 1000;
-    let message = format!("More than {MAX_CODES} device codes in an hour from this address");
+    let message =
+        format!("More than {MAX_CODES} device codes per hour from this client address: try again later");
     let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
     Refusal { retry_after: Some(u32::try_from(seconds).unwrap_or(1).max(1)), ..refusal }
 }
 
 fn not_found() -> Error {
-    Error::refused(
-        ErrorCode::DeviceCodeNotFound,
-        "There is no such device code, or its time is over: start again",
-    )
+    Error::refused(ErrorCode::DeviceCodeNotFound, "This device code is unknown or has expired: start again")
 }
 
 fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, now: Timestamp) -> Mail {
@@ -172,17 +173,13 @@ fn link_mail(base: &str, code: &DeviceCode, email: &Email, token: &LinkToken, no
         to: email.as_str().to_owned(),
         subject: "Confirm your device".to_owned(),
         text: format!(
-            "Somebody, most likely you, wants to sign in a device with this code:\n\n    {code}\n\n\
-             If this is the code that your device shows, open this link and confirm:\n\n{link}\n\n\
-             The link works once, and until {minutes} minutes after the code was made.\n\n\
-             If you did not ask for this, do nothing: without your confirmation nobody gets in.\n"
+            "Someone, probably you, is signing in a device with this code:\n\n    {code}\n\n\
+             If your device shows this code, open this link and confirm:\n\n{link}\n\n\
+             The link works once and expires {minutes} minutes after the code was created.\n\n\
+             If you did not request this, ignore this mail: without your confirmation nobody can sign in.\n"
         ),
-        gist: link,
+        log_line: link,
         at: now,
-        stays: false,
+        log_only: false,
     }
-}
-
-fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
-    now.checked_sub(span).unwrap_or(Timestamp::MIN)
 }

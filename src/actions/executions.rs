@@ -1,4 +1,4 @@
-//! What workers do with executions: claim them, hold them, report on them.
+//! Executions of workers: claim, extend the claim, report the outcome.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -19,10 +19,11 @@ use crate::store::executions::ExecutionDetails;
 use crate::store::executions::{claims, outcomes};
 use crate::store::{Pending, WriteTx, executions};
 
-/// Seconds after which a worker may ask a server again that is held.
+/// `Retry-After` of claims on a server that is on hold, in seconds. A promotion is rare and takes up to 5 seconds to be
+/// noticed; shorter would only add requests.
 const HELD_RETRY_AFTER: u32 = 30;
 
-/// What a worker gets with a claim.
+/// An execution as the worker that claimed it receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedExecution {
     pub id: ExecutionId,
@@ -34,9 +35,9 @@ pub struct ClaimedExecution {
     pub payload: Option<Value>,
 }
 
-/// Gives the user's execution `id` to a worker.
+/// Claims the user's execution `id` for a worker.
 ///
-/// Refused with `held`, with `execution_not_found`, and with `already_claimed` unless it waits for a worker.
+/// Refused with `held`, `execution_not_found`, and `already_claimed` unless the execution is waiting for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write(move |tx| {
@@ -45,7 +46,7 @@ pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pe
     })
 }
 
-/// Gives the user's oldest execution that waits for a worker, of those with `task` where one is given, to a worker.
+/// Claims the user's oldest execution that is waiting for a worker, optionally only those with `task`.
 ///
 /// Refused with `held`, and with `claim_failed` when there is none.
 pub fn claim_next(
@@ -59,15 +60,15 @@ pub fn claim_next(
         refuse_if_held(tx)?;
         match claims::find_oldest(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
-            None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution waits for a worker")),
+            None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
         }
     })
 }
 
-/// Extends the claim on the user's execution `id`; the answer is when the lease is over now.
+/// Extends the claim on the user's execution `id` and returns when the lease expires.
 ///
-/// Refused with `execution_not_found`, with `execution_not_claiming` unless it is held, and with
-/// `not_execution_owner` when `worker` is given and another one holds it.
+/// Refused with `execution_not_found`, with `execution_not_claiming` unless it is claimed, and with
+/// `not_execution_owner` when `worker` is given and is not the worker that claimed it.
 pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store.write(move |tx| {
@@ -78,13 +79,13 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
         if claims::renew(tx, execution.key, lease_expires_at, now)? {
             Ok(lease_expires_at)
         } else {
-            Err(Error::Fault(format!("the held execution {id} has no lease")))
+            Err(Error::fault(format!("the claimed execution {id} has no lease")))
         }
     })
 }
 
-/// Records what became of the user's execution `id`. That ends a worker execution, and is all that is ever
-/// recorded: whoever reports later, the holder of the claim included, is refused.
+/// Records the outcome of the user's execution `id`, which completes a worker execution. Only the first report counts: a
+/// later one is refused, even from the worker that holds the claim.
 ///
 /// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
@@ -104,7 +105,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         if execution.is_worker {
             outcomes::complete_execution(tx, execution.key, status, &outcome)?;
         }
-        // A report of what a lost claim had already made a failure is no second failure.
+        // A report after the claim expired for good must not count as a second failure.
         if status != execution.status {
             on_execution_finished(tx, &FinishedExecution::new(&execution, success), now)?;
         }
@@ -115,13 +116,13 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
     })
 }
 
-/// A copy that is held hands out no work: whoever has the original does it.
+/// Refuses claims on a copy that is on hold: the original may be handing out the same work.
 fn refuse_if_held(tx: &WriteTx<'_>) -> Result<()> {
     if !hold::is_held(tx)? {
         return Ok(());
     }
-    let message = "This server shows a restored copy that its operator has not promoted (cued promote): it hands out no \
-                   work";
+    let message = "This server runs on a restored copy that is on hold and hands out no work until the operator runs \
+                   `cued promote`";
     Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
 }
 
@@ -147,12 +148,12 @@ fn claim_one(
     })
 }
 
-/// The user's execution `id`.
+/// Finds the user's execution `id`.
 pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<ExecutionDetails> {
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
-/// The answer to an id that names no execution of the caller.
+/// The refusal for an execution that does not exist or belongs to another user.
 #[must_use]
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::ExecutionNotFound, "Execution not found")

@@ -1,4 +1,4 @@
-//! Runs that people ask for: `fire` and `replay`.
+//! Runs on request: `fire` and `replay`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::{Pending, WriteTx, cues, executions};
 
-/// A run that was asked for.
+/// An execution created by `fire` or `replay`.
 #[derive(Debug, Clone)]
 pub struct ManualRun {
     pub execution_id: ExecutionId,
@@ -35,18 +35,18 @@ pub struct ManualRun {
     pub triggered_by: Trigger,
 }
 
-/// How `fire` differs from a run by schedule.
+/// Options of `fire`.
 #[derive(Debug, Clone, Default)]
 pub struct FireRequest {
-    /// When to run; now where it is none or has passed. Without an offset it is in the schedule's zone.
+    /// When to run; now if absent or in the past. Without an offset it is local time in the zone of the schedule.
     pub send_at: Option<String>,
-    /// Laid over the cue's payload.
+    /// Merged into the cue's payload.
     pub payload_override: Option<Value>,
-    /// The override takes the payload's place instead.
+    /// Replaces the payload with the override instead of merging.
     pub replace: bool,
 }
 
-/// Runs the caller's cue now or at a time, whatever its status.
+/// Runs the caller's cue now or at a given time, whatever its status.
 ///
 /// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
 /// `idempotency_conflict`.
@@ -63,18 +63,18 @@ pub fn fire(
     app.store.write(move |tx| {
         idempotent(tx, user_key, call.as_ref(), now, || {
             let cue = find(tx, user_key, &id)?;
-            spend(tx, &plans, user_key, now)?;
-            let run = fired(tx, &cue, request, ids.next(now)?, now)?;
+            consume_quota(tx, &plans, user_key, now)?;
+            let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
             cues::record_run(tx, cue.key, now)?;
             queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
-            Ok(render(&made(tx, &cue, &run)?))
+            Ok(render(&insert_run(tx, &cue, &run)?))
         })
     })
 }
 
-/// Runs an execution that is over once more, with the payload that it had.
+/// Repeats a finished execution with its original payload.
 ///
-/// Refused with `execution_not_found`, with `execution_in_flight` while it is not over, and with
+/// Refused with `execution_not_found`, with `execution_in_flight` until the execution has finished, and with
 /// `execution_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
@@ -82,12 +82,12 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
         if !old.status.is_over() {
-            let message = "The execution is not over: wait for its end before you replay it";
+            let message = "The execution has not finished: wait for it before you replay it";
             return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
         }
-        spend(tx, &plans, user_key, now)?;
+        consume_quota(tx, &plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
-        // A replay is no run of the cue's, so that no count tells when its history is too long.
+        // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
         let run = NewExecution {
             payload_key: payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key)?,
@@ -95,30 +95,30 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
             agent: old.agent,
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
         };
-        made(tx, &cue, &run)
+        insert_run(tx, &cue, &run)
     })
 }
 
 /// Counts one execution against the user's quota (contract §8).
-fn spend(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
+fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
     let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
-    if !quota.take(now) {
-        let message = "The plan's executions of this month, and the 24 hours after them, are used up: upgrade, or \
-                       wait for the next month";
+    if !quota.try_use(now) {
+        let message = "The plan's monthly executions and the 24-hour grace period are used up: upgrade, or wait for \
+                       the next month";
         return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
     }
     usage::save_quota(tx, user_key, &quota, now)
 }
 
-/// The run that `request` asks for, its own payload stored.
-fn fired(
+/// Builds the execution for a fire request and stores its payload if it differs from the cue's.
+fn new_run(
     tx: &WriteTx<'_>,
     cue: &Cue,
     request: FireRequest,
     id: ExecutionId,
     now: Timestamp,
 ) -> Result<NewExecution> {
-    let send_at = request.send_at.map(|text| read_send_at(&text, cue)).transpose()?;
+    let send_at = request.send_at.map(|text| parse_send_at(&text, cue)).transpose()?;
     let own = payloads::find(tx, cue.payload_key)?;
     let overrides = request.payload_override.is_some();
     let payload = overridden(own, request.payload_override, request.replace);
@@ -127,20 +127,20 @@ fn fired(
         Some(payload) if overrides => Some(payloads::insert_single_use(tx, cue.key, payload)?),
         _ => cue.payload_key,
     };
-    // Only claims filter by these.
+    // Only claims filter by task and agent.
     let payload = payload.filter(|_| cue.transport == Transport::Worker);
-    let word =
+    let text_field =
         |field: &str| payload.as_ref().and_then(|payload| payload.get(field)?.as_str()).map(str::to_owned);
     Ok(NewExecution {
-        task: word("task"),
-        agent: word("agent"),
+        task: text_field("task"),
+        agent: text_field("agent"),
         payload_key,
         scheduled_for: send_at.unwrap_or(now).max(now),
         ..run_of(cue, id, Trigger::ManualFire, now)
     })
 }
 
-fn read_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
+fn parse_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
     let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
     parse_instant(text, &zone)
         .map_err(|error| Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}")))
@@ -162,7 +162,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
     }
 }
 
-fn made(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
+fn insert_run(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
     enqueue(tx, run)?;
     Ok(ManualRun {
         execution_id: run.id,

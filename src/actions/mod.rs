@@ -1,4 +1,5 @@
-//! What people and workers can make happen: an action reads the clock, opens one write and lets the domain decide.
+//! Commands of users, workers and operators. An action reads the clock, opens one write transaction and leaves the
+//! decisions to the domain.
 
 pub mod accounts;
 pub mod billing;

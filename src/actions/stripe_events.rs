@@ -1,4 +1,4 @@
-//! What a payment provider's events do: plan and interval follow the subscriptions of an account (contract §8).
+//! Stripe's webhook events: the plan and interval of an account follow its subscriptions (contract §8).
 
 use jiff::Timestamp;
 
@@ -10,17 +10,17 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::billing::offer::Prices;
 use crate::domain::billing::stripe_event::{CheckoutCompleted, StripeEvent, StripeEventKind, read, verify};
 use crate::domain::billing::subscription::{
-    Subscription, SubscriptionState, SubscriptionUpdate, after, offer_of,
+    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer,
 };
 use crate::error::{Error, Result};
 use crate::store::accounts::users;
 use crate::store::billing::subscriptions;
 use crate::store::{Pending, WriteTx};
 
-/// Takes a genuine event, once. One that says nothing new is taken as well: the provider need not send it again.
+/// Processes an event once. A repeated or irrelevant event also succeeds, so that Stripe does not send it again.
 ///
 /// # Errors
-/// `invalid_signature`, what is no event, and `not_found` where the operator takes the money.
+/// `invalid_signature`, the errors of a malformed event, and `not_found` with manual billing.
 pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pending<()>> {
     let Provider::Stripe(stripe) = &app.billing else {
         return Err(Error::refused(ErrorCode::NotFound, "There is nothing at this path"));
@@ -28,11 +28,14 @@ pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pendin
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
-    let terms = StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
-    Ok(app.store.write(move |tx| if terms.is_new(tx, &event)? { terms.take(tx, event.what) } else { Ok(()) }))
+    let handler =
+        StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
+    Ok(app
+        .store
+        .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }))
 }
 
-/// What decides about an event beside itself.
+/// The prices, plans and time that an event is interpreted with.
 struct StripeEventHandler {
     prices: Prices,
     plans: Plans,
@@ -44,72 +47,73 @@ impl StripeEventHandler {
         subscriptions::record_event(tx, &event.id, self.now)
     }
 
-    fn take(&self, tx: &WriteTx<'_>, what: StripeEventKind) -> Result<()> {
-        match what {
-            StripeEventKind::Bought(purchase) => self.bought(tx, purchase),
-            StripeEventKind::Subscription(news) => self.told(tx, &news),
+    fn handle(&self, tx: &WriteTx<'_>, kind: StripeEventKind) -> Result<()> {
+        match kind {
+            StripeEventKind::CheckoutCompleted(checkout) => self.on_checkout(tx, checkout),
+            StripeEventKind::Subscription(update) => self.on_subscription(tx, &update),
             StripeEventKind::PaymentFailed { customer } => {
-                tracing::warn!(
-                    customer,
-                    "a payment for a plan has failed; the plan stays while it is tried again"
-                );
+                tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
                 Ok(())
             }
             StripeEventKind::Other(kind) => {
-                tracing::info!(kind, "a payment event was taken that changes no plan");
+                tracing::info!(kind, "ignored an event that changes no plan");
                 Ok(())
             }
         }
     }
 
-    fn bought(&self, tx: &WriteTx<'_>, purchase: CheckoutCompleted) -> Result<()> {
-        let Some(user) = users::find_by_id(tx, &purchase.user_id)? else {
-            tracing::warn!(user = purchase.user_id, "a plan was bought for a user who is not known here");
+    fn on_checkout(&self, tx: &WriteTx<'_>, checkout: CheckoutCompleted) -> Result<()> {
+        let Some(user) = users::find_by_id(tx, &checkout.user_id)? else {
+            tracing::warn!(user_id = checkout.user_id, "ignored a checkout of an unknown user");
             return Ok(());
         };
-        subscriptions::link_customer(tx, &purchase.customer, user.key, self.now)?;
-        if let (Some(id), Some(offer)) = (purchase.subscription, purchase.paid)
+        subscriptions::link_customer(tx, &checkout.customer, user.key, self.now)?;
+        if let (Some(id), Some(offer)) = (checkout.subscription, checkout.paid)
             && subscriptions::find(tx, &id)?.is_none()
         {
             let state = SubscriptionState::Live;
-            let bought = Subscription { id, customer: purchase.customer, offer, state, as_of: None };
-            subscriptions::save(tx, &bought)?;
+            let subscription = Subscription { id, customer: checkout.customer, offer, state, as_of: None };
+            subscriptions::save(tx, &subscription)?;
         }
-        self.follow(tx, user.key)
+        self.apply_plan(tx, user.key)
     }
 
-    fn told(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<()> {
-        let known = subscriptions::find(tx, &news.id)?;
-        let Some(subscription) = after(known.as_ref(), news, &self.prices) else {
-            tracing::info!(subscription = news.id, "news of a subscription came that change nothing");
+    fn on_subscription(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<()> {
+        let known = subscriptions::find(tx, &update.id)?;
+        let Some(subscription) = after_update(known.as_ref(), update, &self.prices) else {
+            tracing::info!(subscription = update.id, "ignored a subscription update that changes nothing");
             return Ok(());
         };
         subscriptions::save(tx, &subscription)?;
-        match self.payer(tx, news)? {
-            Some(user_key) => self.follow(tx, user_key),
+        match self.find_user(tx, update)? {
+            Some(user_key) => self.apply_plan(tx, user_key),
             None => {
-                tracing::info!(customer = news.customer, "a subscription's customer is not known yet");
+                tracing::info!(
+                    customer = update.customer,
+                    "stored a subscription of a customer that is not linked to a user yet"
+                );
                 Ok(())
             }
         }
     }
 
-    /// The account behind a subscription: whose customer it is, or whom the subscription itself names.
-    fn payer(&self, tx: &WriteTx<'_>, news: &SubscriptionUpdate) -> Result<Option<i64>> {
-        if let Some(user_key) = subscriptions::find_user_key(tx, &news.customer)? {
+    /// Finds the user of a subscription by its customer, or by the user id in the subscription's metadata.
+    fn find_user(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<Option<i64>> {
+        if let Some(user_key) = subscriptions::find_user_key(tx, &update.customer)? {
             return Ok(Some(user_key));
         }
-        let Some(id) = &news.user_id else { return Ok(None) };
+        let Some(id) = &update.user_id else { return Ok(None) };
         let Some(user) = users::find_by_id(tx, id)? else { return Ok(None) };
-        subscriptions::link_customer(tx, &news.customer, user.key, self.now)?;
+        subscriptions::link_customer(tx, &update.customer, user.key, self.now)?;
         Ok(Some(user.key))
     }
 
-    /// Gives the account what its subscriptions pay for. Where there are none, its plan was given by the operator.
-    fn follow(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    /// Sets the plan that the account's subscriptions pay for. Without subscriptions the plan was set by the operator and
+    /// stays.
+    fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_by_user(tx, user_key)?;
         if !subscriptions.is_empty() {
-            grant_plan(tx, &self.plans, user_key, offer_of(&subscriptions), self.now)?;
+            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), self.now)?;
         }
         Ok(())
     }

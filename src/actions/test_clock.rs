@@ -1,4 +1,4 @@
-//! Moving a test clock: from deadline to deadline, letting the engine come to rest at each (contract §10).
+//! Advances a test clock from deadline to deadline and waits at each until the engine is idle (contract §10).
 
 use jiff::Timestamp;
 
@@ -12,33 +12,33 @@ use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::{queue_stats, retention};
 use crate::store::notifications::outbox;
 
-/// What a move of the clock caused.
+/// The effects of advancing the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
-    /// Where the clock stands now.
+    /// The new time.
     pub now: Timestamp,
-    /// Executions made by schedule.
+    /// Executions created by schedule.
     pub fired: u64,
-    /// Delivery attempts ended.
+    /// Delivery attempts that ended.
     pub delivered: u64,
 }
 
-/// Moves the test clock to `target`, or leaves it where it is when that has passed. Everything that falls due on
-/// the way is fired in order, and every delivery attempt that it causes has ended when this returns, and so has every
-/// notice of a failure been tried, though those do not count. Blocks the thread: not for use in a task. Gives up once `stopping`: an engine that is stopped never comes to rest.
+/// Advances the test clock to `target`; a target in the past leaves it unchanged. Everything that becomes due on the way
+/// fires in order. When this returns, every delivery attempt that it caused has ended and every failure notification has
+/// been tried once; notifications are not counted in `delivered`. Blocks the thread: do not call it from an async task.
 ///
 /// # Errors
-/// When the file cannot be read, or the server stops.
+/// When the server stops: a stopped engine never becomes idle.
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
-    // One move at a time: two would step over each other's deadlines.
+    // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
     let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
     wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
-        step_to(app, next, stopping)?;
+        set_clock(app, next, stopping)?;
     }
-    step_to(app, target, stopping)?;
-    await_turn(app, stopping)?;
+    set_clock(app, target, stopping)?;
+    wait_for_pass(app, stopping)?;
     Ok(ClockAdvance {
         now: app.clock.now(),
         fired: app.engine_stats.fired() - fired,
@@ -46,21 +46,21 @@ pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> 
     })
 }
 
-fn step_to(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
+fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
     app.clock.set(instant.max(app.clock.now()));
     app.notifiers.notify_all();
     wait_until_idle(app, stopping)
 }
 
-/// Waits until the engine has looked at this instant: history that ends by its age is no deadline.
-fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+/// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover it.
+fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         let seen = app.notifiers.progress.generation();
-        if app.engine_stats.cycle().last_run.is_some_and(|last| last >= app.clock.now()) {
+        if app.engine_stats.last_pass().last_run.is_some_and(|last| last >= app.clock.now()) {
             return wait_until_idle(app, stopping);
         }
         if stopping() {
-            return Err(stops());
+            return Err(server_stopping());
         }
         app.clock.wait(&app.notifiers.progress, seen, None);
     }
@@ -69,20 +69,20 @@ fn await_turn(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
 fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         if stopping() {
-            return Err(stops());
+            return Err(server_stopping());
         }
-        // Taken before the look, so that progress made in between is not missed.
+        // Read before the check, so that progress in between is not missed.
         let seen = app.notifiers.progress.generation();
-        if is_at_rest(app)? && app.engine_stats.is_idle() {
+        if is_idle(app)? && app.engine_stats.is_idle() {
             return Ok(());
         }
         app.clock.wait(&app.notifiers.progress, seen, None);
     }
 }
 
-fn is_at_rest(app: &App) -> Result<bool> {
-    let (now, seen) = (app.clock.now(), app.engine_stats.seen());
-    let look = app.store.read(move |read| {
+fn is_idle(app: &App) -> Result<bool> {
+    let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
+    let idle = app.store.read(move |read| {
         let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
         if waits || hold::is_held(read)? {
             return Ok(!waits);
@@ -90,20 +90,20 @@ fn is_at_rest(app: &App) -> Result<bool> {
         let is_swept = cue_deletion::first(read)?.is_none() && retention::first_marked(read)?.is_none();
         Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
     });
-    look.wait()
+    idle.wait()
 }
 
-fn stops() -> Error {
-    Error::Storage("the server stops before the clock has been moved".to_owned())
+fn server_stopping() -> Error {
+    Error::storage("the server is stopping; the clock was not advanced to the end")
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
-    let seen = app.engine_stats.seen();
+    let seen = app.engine_stats.last_seen();
     app.store.read(move |read| deadline(read, seen)).wait()
 }
 
-/// The earliest instant at which the engine has something to do; none while the file is held. Before `seen` nothing
-/// fires by schedule.
+/// The earliest instant at which the engine has work; `None` while the file is on hold. Nothing fires by schedule before
+/// `seen`.
 fn deadline(read: &ReadTx<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
     if hold::is_held(read)? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What comes after a report: a person's verdict, its withdrawal, further evidence (contract §5).
+//! Verification after a report: a user's verdict, its withdrawal, further evidence (contract §5).
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{
-    Verdict, VerificationEvent, VerificationMode, after, unreported,
+    Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
 };
 use crate::domain::ids::ExecutionId;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
@@ -15,10 +15,9 @@ use crate::store::Pending;
 use crate::store::executions::ExecutionDetails;
 use crate::store::executions::outcomes;
 
-/// Records a person's verdict on the outcome of the user's execution `id`.
+/// Records the user's verdict on the outcome of execution `id`.
 ///
-/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome and once there is a
-/// decision.
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported and after a verdict.
 pub fn verify(
     app: &App,
     user_key: i64,
@@ -26,51 +25,51 @@ pub fn verify(
     valid: bool,
     reason: Option<String>,
 ) -> Pending<RecordedOutcome> {
-    change(app, user_key, id, move |outcome, _, now| {
+    update(app, user_key, id, move |outcome, _, now| {
         outcome.verdict = Some(Verdict { valid, reason, verified_at: now });
         VerificationEvent::Verdict { valid }
     })
 }
 
-/// Opens the outcome of the user's execution `id` for a verdict; one that was given is withdrawn.
+/// Reopens the outcome of the user's execution `id` for a verdict and withdraws an earlier one.
 ///
-/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
-pub fn make_pending(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
-    change(app, user_key, id, |outcome, _, _| {
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
+pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
+    update(app, user_key, id, |outcome, _, _| {
         outcome.verdict = None;
         VerificationEvent::Reopened
     })
 }
 
-/// Appends evidence to the outcome of the user's execution `id`, and lets the cue's mode weigh it.
+/// Appends evidence to the outcome of the user's execution `id` and evaluates it by the verification mode of the cue.
 ///
-/// Refused with `execution_not_found`, and with `invalid_state` before there is an outcome.
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
 pub fn append_evidence(
     app: &App,
     user_key: i64,
     id: ExecutionId,
     more: Evidence,
 ) -> Pending<RecordedOutcome> {
-    change(app, user_key, id, |outcome, mode, _| VerificationEvent::Evidence {
+    update(app, user_key, id, |outcome, mode, _| VerificationEvent::Evidence {
         proves: outcome.append(mode, more),
     })
 }
 
-/// Lets `what` change an outcome, and stores what the event leads to; nothing when it is refused.
-fn change(
+/// Applies `apply` to an outcome and stores the resulting state; stores nothing if the state machine refuses the event.
+fn update(
     app: &App,
     user_key: i64,
     id: ExecutionId,
-    what: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
+    apply: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
 ) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     app.store.write(move |tx| {
         let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
-            return Err(unreported().into());
+            return Err(no_outcome().into());
         };
-        let event = what(&mut outcome, verification, now);
-        let state = after(state, event)?;
+        let event = apply(&mut outcome, verification, now);
+        let state = after_event(state, event)?;
         outcomes::save(tx, execution.key, &outcome)?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;

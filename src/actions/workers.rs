@@ -1,4 +1,4 @@
-//! What workers say of themselves.
+//! Worker heartbeats and removal.
 
 use jiff::Timestamp;
 
@@ -8,14 +8,14 @@ use crate::error::Error;
 use crate::store::Pending;
 use crate::store::executions::workers;
 
-/// Notes that a worker of the user lives and which tasks it handles; the answer is the server's time.
+/// Records a heartbeat of the user's worker and the tasks it handles; returns the server's time.
 pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store
         .write(move |tx| workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now).map(|()| now))
 }
 
-/// Forgets a worker of the user. What it holds it keeps until the lease is over.
+/// Removes a worker of the user. Its claims last until their leases expire.
 ///
 /// Refused with `worker_not_found`.
 pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {

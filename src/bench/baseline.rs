@@ -1,5 +1,5 @@
-//! What the machine does of the same work without the service: SQLite alone, a bare HTTP server on the same store, the
-//! bare pool of deliveries.
+//! Baselines, the same work without cued: SQLite alone, an HTTP server with one store call per request, and the webhook
+//! client alone.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -33,14 +33,14 @@ use crate::random;
 use crate::store::maintenance::bench;
 use crate::store::{Store, cues};
 
-/// A page, as disks have them.
+/// The usual page size of file systems.
 const PAGE: [u8; 4_096] = [0; 4_096];
-/// Pages that are overwritten in turn.
+/// Size of the file in pages, 4 MiB in total, so that the writes do not all go to one block of the disk.
 const PAGES: u32 = 1_024;
 
-/// How often a second a page can be overwritten and brought to the disk. The file does not grow meanwhile: its new
-/// length would be a second write for each.
-pub fn fsyncs(clock: &Clock, path: &Path, each: Duration) -> Result<f64> {
+/// Measures how many times per second a page can be overwritten and synced. The file does not grow: changing its length
+/// would cost a second disk write each time.
+pub fn fsyncs(clock: &Clock, path: &Path, duration: Duration) -> Result<f64> {
     let mut file = File::create_new(path)?;
     for _ in 0..PAGES {
         file.write_all(&PAGE)?;
@@ -48,7 +48,7 @@ pub fn fsyncs(clock: &Clock, path: &Path, each: Duration) -> Result<f64> {
     file.sync_all()?;
     let began = clock.monotonic();
     let mut done = 0_u32;
-    while clock.monotonic() - began < each {
+    while clock.monotonic() - began < duration {
         file.write_all_at(&PAGE, u64::from(done % PAGES) * PAGE.len() as u64)?;
         file.sync_data()?;
         done += 1;
@@ -56,28 +56,35 @@ pub fn fsyncs(clock: &Clock, path: &Path, each: Duration) -> Result<f64> {
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 
-/// Cues of a list.
-pub const PAGE_OF_CUES: u32 = 20;
+/// Number of cues per list, the default `limit` of `GET /v1/cues`.
+pub const LIST_LIMIT: u32 = 20;
 
-/// How often a second SQLite by itself commits a row like `cue`, one at a time.
-pub fn single_commits(clock: &Clock, path: &Path, each: Duration, cue: &Cue, payload: &Value) -> Result<f64> {
+/// Measures how many times per second SQLite alone commits a row like `cue`, one row per transaction.
+pub fn single_commits(
+    clock: &Clock,
+    path: &Path,
+    duration: Duration,
+    cue: &Cue,
+    payload: &Value,
+) -> Result<f64> {
     let began = clock.monotonic();
-    let mut next = || if clock.monotonic() - began < each { another(cue).map(Some) } else { Ok(None) };
+    let mut next =
+        || if clock.monotonic() - began < duration { with_new_id(cue).map(Some) } else { Ok(None) };
     let done = bench::single_commits(path, payload, &mut next)?;
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 
-/// The same cue under another id.
-pub fn another(cue: &Cue) -> crate::error::Result<Cue> {
+/// Returns the same cue with a new id.
+pub fn with_new_id(cue: &Cue) -> crate::error::Result<Cue> {
     Ok(Cue { id: CueId::generate(random::fill)?.to_string(), ..cue.clone() })
 }
 
-/// How many rows like `cue` a second the store's group commit takes from so many threads.
+/// Measures how many rows like `cue` per second the store inserts from `threads` threads with its group commit.
 pub fn group_commits(
     clock: &Clock,
     store: &Store,
     threads: usize,
-    each: Duration,
+    duration: Duration,
     cue: &Cue,
     payload: &Value,
 ) -> Result<f64> {
@@ -85,15 +92,15 @@ pub fn group_commits(
     let done = thread::scope(|scope| {
         let insert = || {
             let mut done = 0_u32;
-            while clock.monotonic() - began < each {
-                let (cue, payload) = (another(cue)?, payload.clone());
+            while clock.monotonic() - began < duration {
+                let (cue, payload) = (with_new_id(cue)?, payload.clone());
                 store.write(move |tx| cues::insert(tx, cue, Some(&payload))).wait()?;
                 done += 1;
             }
             std::result::Result::<u32, Error>::Ok(done)
         };
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(insert)).collect();
-        let panicked = || Error::Fault("a thread panicked".to_owned());
+        let panicked = || Error::fault("a benchmark thread panicked");
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
@@ -102,105 +109,102 @@ pub fn group_commits(
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 
-/// An HTTP server that answers `/` at once, stores a row for `/insert`, reads one for `/read`, and for `/list/USER` the
-/// newest cues of the user with this key.
+/// An HTTP server without middleware: `/` does nothing, `/insert` inserts a cue, `/read` reads one, and `/list/USER` lists
+/// the newest cues of the user with this row id.
 pub struct BaselineServer {
-    /// Where it listens.
     pub address: SocketAddr,
-    // It runs as long as this does.
+    // Held because dropping the runtime stops the server.
     _runtime: Runtime,
 }
 
-/// What a bare server works with.
+/// The data of a baseline server.
 pub struct Baseline {
-    /// The store, with the same lanes as the program's.
+    /// A store with the same threads as that of the server under test.
     pub store: Arc<Store>,
-    /// What is inserted.
+    /// The cue to insert.
     pub cue: Cue,
-    /// Its payload.
     pub payload: Value,
-    /// The cue that is read.
-    pub known: Cue,
+    /// The cue to read.
+    pub stored: Cue,
 }
 
 impl BaselineServer {
-    /// Starts it, with as many threads as the program has for HTTP.
-    pub fn start(bare: Baseline) -> Result<Self> {
+    /// Starts the server with as many HTTP threads as cued uses.
+    pub fn start(baseline: Baseline) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
-        let bare = Arc::new(bare);
+        let baseline = Arc::new(baseline);
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(connection(stream, Arc::clone(&bare)));
+                tokio::spawn(connection(stream, Arc::clone(&baseline)));
             }
         });
         Ok(Self { address, _runtime: runtime })
     }
 }
 
-async fn connection(stream: TcpStream, bare: Arc<Baseline>) {
+async fn connection(stream: TcpStream, baseline: Arc<Baseline>) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!("a connection is slow: {error}");
+        tracing::debug!(error = %error, "cannot set TCP_NODELAY");
     }
-    let service = service_fn(move |request| answer(Arc::clone(&bare), request));
-    // The client ends its connection when the time is up: no fault.
+    let service = service_fn(move |request| respond(Arc::clone(&baseline), request));
+    // Clients close their connections at the end of a measurement, which is not an error.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
-async fn answer(
-    bare: Arc<Baseline>,
+async fn respond(
+    baseline: Arc<Baseline>,
     request: Request<Incoming>,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path();
-    let done = match (path, path.strip_prefix("/list/")) {
-        ("/insert", _) => insert(&bare).await,
-        ("/read", _) => read(&bare).await,
-        (_, Some(user_key)) => list(&bare, user_key).await,
+    let body = match (path, path.strip_prefix("/list/")) {
+        ("/insert", _) => insert(&baseline).await,
+        ("/read", _) => read(&baseline).await,
+        (_, Some(user_key)) => list(&baseline, user_key).await,
         _ => Ok(r#"{"hello":"world"}"#.to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::new()));
-    match done {
+    match body {
         Ok(body) => *response.body_mut() = Full::new(body.into()),
         Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
     }
     Ok(response)
 }
 
-async fn insert(bare: &Baseline) -> crate::error::Result<String> {
-    let (cue, payload) = (another(&bare.cue)?, bare.payload.clone());
-    let cue = bare.store.write(move |tx| cues::insert(tx, cue, Some(&payload))).await?;
+async fn insert(baseline: &Baseline) -> crate::error::Result<String> {
+    let (cue, payload) = (with_new_id(&baseline.cue)?, baseline.payload.clone());
+    let cue = baseline.store.write(move |tx| cues::insert(tx, cue, Some(&payload))).await?;
     Ok(format!(r#"{{"id":"{}"}}"#, cue.id))
 }
 
-async fn read(bare: &Baseline) -> crate::error::Result<String> {
-    let (user_key, id) = (bare.known.user_key, bare.known.id.clone());
-    let found = bare.store.read(move |read| cues::find(read, user_key, &id)).await?;
+async fn read(baseline: &Baseline) -> crate::error::Result<String> {
+    let (user_key, id) = (baseline.stored.user_key, baseline.stored.id.clone());
+    let found = baseline.store.read(move |read| cues::find(read, user_key, &id)).await?;
     Ok(format!(r#"{{"name":"{}"}}"#, found.map(|cue| cue.name).unwrap_or_default()))
 }
 
-async fn list(bare: &Baseline, user_key: &str) -> crate::error::Result<String> {
-    let user_key = user_key.parse().map_err(|_| Error::Fault("a list of whose cues?".to_owned()))?;
+async fn list(baseline: &Baseline, user_key: &str) -> crate::error::Result<String> {
+    let user_key = user_key.parse().map_err(|_| Error::fault("the path has no user: use /list/USER"))?;
     let (cues, total) =
-        bare.store.read(move |read| cues::list(read, user_key, None, PAGE_OF_CUES, 0)).await?;
+        baseline.store.read(move |read| cues::list(read, user_key, None, LIST_LIMIT, 0)).await?;
     let names: Vec<_> = cues.into_iter().map(|cue| cue.name).collect();
     Ok(format!(r#"{{"names":{names:?},"total":{total}}}"#))
 }
 
-/// How many POSTs a second so many threads make with nothing but the courier.
-pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookRequest) -> Result<f64> {
+/// Measures how many POST requests per second the webhook client alone sends from `threads` threads.
+pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, request: &WebhookRequest) -> Result<f64> {
     let monotonic = Arc::clone(clock);
     let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, ..ClientOptions::default() };
-    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))
-        .map_err(|error| BenchError(error.to_string()))?;
+    let webhook_client = HttpWebhookClient::new(&options, Arc::new(move || monotonic.monotonic()))?;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = clock.monotonic();
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while next.fetch_add(1, Ordering::Relaxed) < count {
-                    if webhook_client.send(parcel).is_err() {
+                    if webhook_client.send(request).is_err() {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -210,6 +214,8 @@ pub fn posts(clock: &Arc<Clock>, threads: usize, count: usize, parcel: &WebhookR
     match failed.into_inner() {
         #[allow(clippy::cast_precision_loss)]
         0 => Ok(count as f64 / (clock.monotonic() - began).as_secs_f64()),
-        failed => Err(BenchError(format!("{failed} of {count} bare POSTs failed"))),
+        failed => {
+            Err(BenchError::Failed(format!("{failed} of {count} POST requests of the baseline failed")))
+        }
     }
 }

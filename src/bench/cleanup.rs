@@ -1,4 +1,4 @@
-//! What a run has on the machine while it lasts: a folder and the program. They go with it when it is cut short too.
+//! Removes the child process and the temporary folder of a run, also when a signal interrupts it.
 
 use std::fs;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::bench::{BenchError, Result};
 use crate::random;
 
-/// What there is of a run.
+/// Everything that a run must remove.
 #[derive(Default)]
 pub struct Cleanup(Mutex<Leftovers>);
 
@@ -24,8 +24,8 @@ struct Leftovers {
 }
 
 impl Cleanup {
-    /// From now on a signal that ends this process leaves nothing behind.
-    pub fn watch() -> Result<Arc<Self>> {
+    /// Installs handlers that clean up on SIGHUP, SIGINT and SIGTERM.
+    pub fn install() -> Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let mut signals = {
             let _within = runtime.enter();
@@ -34,50 +34,48 @@ impl Cleanup {
                 .map(|kind| Ok((signal(kind)?, kind.as_raw_value())))
                 .collect::<std::io::Result<Vec<_>>>()?
         };
-        let traces = Arc::new(Self::default());
-        let watched = Arc::clone(&traces);
+        let cleanup = Arc::new(Self::default());
+        let for_thread = Arc::clone(&cleanup);
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let number = runtime.block_on(poll_fn(|context| {
-                let come = signals
+                let received = signals
                     .iter_mut()
                     .find_map(|(signal, number)| signal.poll_recv(context).is_ready().then_some(*number));
-                come.map_or(Poll::Pending, Poll::Ready)
+                received.map_or(Poll::Pending, Poll::Ready)
             }));
-            // Never given back: what the measures meet now is no news to anybody.
-            let mut left = watched.lock();
-            left.end_child();
-            left.remove_folder();
-            // As a shell tells that a signal ended a program.
+            // Held until the process exits, so that no scenario can start or create anything from here on.
+            let mut leftovers = for_thread.lock();
+            leftovers.kill_child();
+            leftovers.remove_folder();
+            // The exit code by which shells report a signal.
             std::process::exit(128 + number);
         })?;
-        Ok(traces)
+        Ok(cleanup)
     }
 
-    /// Makes the folder for the temporary files in `parent`.
-    pub fn folder(self: &Arc<Self>, parent: &Path) -> Result<Folder> {
+    /// Creates the folder for the temporary files in `parent`.
+    pub fn create_folder(self: &Arc<Self>, parent: &Path) -> Result<Folder> {
         let name = u64::from_le_bytes(random::bytes()?);
         let path = parent.join(format!("cued-bench-{name:016x}"));
-        let mut left = self.lock();
-        fs::create_dir(&path).map_err(|error| {
-            BenchError(format!("{} cannot be made: {error}; give another --dir", path.display()))
-        })?;
-        left.folder = Some(path.clone());
-        Ok(Folder { path, traces: Arc::clone(self) })
+        let mut leftovers = self.lock();
+        fs::create_dir(&path).map_err(|source| BenchError::Folder { path: path.clone(), source })?;
+        leftovers.folder = Some(path.clone());
+        Ok(Folder { path, cleanup: Arc::clone(self) })
     }
 
-    /// Starts the program; what `with` makes of it is answered.
-    pub fn start<T>(
+    /// Spawns the child process and returns the result of `with`.
+    pub fn spawn_child<T>(
         &self,
         spawn: impl FnOnce() -> std::io::Result<Child>,
         with: impl FnOnce(&mut Child) -> T,
     ) -> Result<T> {
-        let mut left = self.lock();
-        Ok(with(left.child.insert(spawn()?)))
+        let mut leftovers = self.lock();
+        Ok(with(leftovers.child.insert(spawn()?)))
     }
 
-    /// Ends the program, if there is one.
-    pub fn end_child(&self) {
-        self.lock().end_child();
+    /// Kills the child process, if there is one.
+    pub fn kill_child(&self) {
+        self.lock().kill_child();
     }
 
     fn lock(&self) -> MutexGuard<'_, Leftovers> {
@@ -86,8 +84,8 @@ impl Cleanup {
 }
 
 impl Leftovers {
-    fn end_child(&mut self) {
-        // Its file goes away with it: there is nothing to end in order.
+    fn kill_child(&mut self) {
+        // Its database is deleted as well, so a clean shutdown is not needed.
         if let Some(mut child) = self.child.take() {
             drop(child.kill());
             drop(child.wait());
@@ -96,34 +94,33 @@ impl Leftovers {
 
     fn remove_folder(&mut self) {
         let Some(path) = self.folder.take() else { return };
-        // A measure that is under way may make a file in it meanwhile.
+        // A scenario in progress may create a file in the folder at the same time, which makes the removal fail.
         let removed = (0..10).map(|_| fs::remove_dir_all(&path)).find(std::io::Result::is_ok);
         if removed.is_none() && path.exists() {
-            tracing::warn!("{} cannot be removed", path.display());
+            tracing::warn!(path = %path.display(), "cannot remove the temporary folder");
         }
     }
 }
 
-/// A folder for the temporary files; it goes away with everything in it.
+/// The folder for the temporary files, removed with its contents on drop.
 pub struct Folder {
     path: PathBuf,
-    traces: Arc<Cleanup>,
+    cleanup: Arc<Cleanup>,
 }
 
 impl Folder {
-    /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// What there is of the run, beside it.
-    pub fn traces(&self) -> &Arc<Cleanup> {
-        &self.traces
+    /// Returns the cleanup that owns this folder.
+    pub fn cleanup(&self) -> &Arc<Cleanup> {
+        &self.cleanup
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        self.traces.lock().remove_folder();
+        self.cleanup.lock().remove_folder();
     }
 }

@@ -1,4 +1,4 @@
-//! Clients: each a thread on a connection of its own, which sends its next request when the answer has come.
+//! HTTP clients. Each is a thread with its own connection and sends its next request after the previous response.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,53 +9,52 @@ use std::time::Duration;
 use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 
-/// A connection that is kept.
+/// A persistent connection.
 pub struct Client {
     stream: TcpStream,
-    answer: Vec<u8>,
+    response: Vec<u8>,
 }
 
 impl Client {
-    /// Connects.
     pub fn connect(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Self { stream, answer: Vec::with_capacity(4_096) })
+        Ok(Self { stream, response: Vec::with_capacity(4_096) })
     }
 
-    /// Sends a request and answers the body of its answer, whose status has to be of the 2xx.
+    /// Sends a request and returns the body of the response. A status outside 2xx is an error.
     pub fn call(&mut self, request: &[u8]) -> io::Result<&[u8]> {
         let (status, body) = self.exchange(request)?;
         if status / 100 == 2 {
             return Ok(body);
         }
-        Err(io::Error::other(format!("answered {status}: {}", String::from_utf8_lossy(body))))
+        Err(io::Error::other(format!("status {status}: {}", String::from_utf8_lossy(body))))
     }
 
-    /// Sends a request; the status and the body of its answer.
+    /// Sends a request and returns the status and the body of the response.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<(u16, &[u8])> {
         self.stream.write_all(request)?;
-        self.answer.clear();
+        self.response.clear();
         let mut chunk = [0; 16_384];
         loop {
-            if let Some((status, begin, end)) = frame(&self.answer)
-                && self.answer.len() >= end
+            if let Some((status, begin, end)) = parse_frame(&self.response)
+                && self.response.len() >= end
             {
-                return Ok((status, &self.answer[begin..end]));
+                return Ok((status, &self.response[begin..end]));
             }
             match self.stream.read(&mut chunk)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => self.answer.extend_from_slice(&chunk[..read]),
+                read => self.response.extend_from_slice(&chunk[..read]),
             }
         }
     }
 }
 
-/// Status, beginning and end of the body of an answer whose head is whole.
-fn frame(answer: &[u8]) -> Option<(u16, usize, usize)> {
-    let head = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let text = std::str::from_utf8(&answer[..head]).ok()?;
+/// Parses a response head. Returns the status and the start and end of the body, or `None` while the head is incomplete.
+fn parse_frame(response: &[u8]) -> Option<(u16, usize, usize)> {
+    let head = response.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&response[..head]).ok()?;
     let status = text.get(9..12)?.parse().ok()?;
     let length = text
         .split("\r\n")
@@ -66,7 +65,7 @@ fn frame(answer: &[u8]) -> Option<(u16, usize, usize)> {
     Some((status, head, head + length))
 }
 
-/// A request as HTTP/1.1 writes it.
+/// Formats an HTTP/1.1 request.
 pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
     let authorization = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     let length = body.len();
@@ -76,26 +75,26 @@ pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u
     .into_bytes()
 }
 
-/// How often a second `clients` clients together do what `work` makes one of them do, over the time `each`. A client
-/// whose work answers `false` has run out of it; the measuring ends then.
-pub fn rate(
+/// Measures how many times per second `clients` clients together complete `work`, over `duration`. Ends early when `work`
+/// returns `false`: there is nothing left to do.
+pub fn measure_rate(
     clock: &Clock,
     to: SocketAddr,
     clients: usize,
-    each: Duration,
+    duration: Duration,
     work: impl Fn(usize, &mut Client) -> io::Result<bool> + Sync,
 ) -> Result<f64> {
     let connected = (0..clients).map(|_| Client::connect(to)).collect::<io::Result<Vec<_>>>()?;
-    let (over, work) = (AtomicBool::new(false), &work);
+    let (finished, work) = (AtomicBool::new(false), &work);
     let began = clock.monotonic();
     let done = thread::scope(|scope| {
         let run = |(number, mut client): (usize, Client)| {
-            let over = &over;
+            let finished = &finished;
             scope.spawn(move || {
                 let mut done = 0_u32;
-                while !over.load(Ordering::Relaxed) {
-                    if clock.monotonic() - began >= each || !work(number, &mut client)? {
-                        over.store(true, Ordering::Relaxed);
+                while !finished.load(Ordering::Relaxed) {
+                    if clock.monotonic() - began >= duration || !work(number, &mut client)? {
+                        finished.store(true, Ordering::Relaxed);
                         break;
                     }
                     done += 1;
@@ -104,16 +103,18 @@ pub fn rate(
             })
         };
         let threads: Vec<_> = connected.into_iter().enumerate().map(run).collect();
-        let ended = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a client's thread panicked")))
+        let results = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a client thread panicked")))
         });
-        ended.sum::<io::Result<u32>>()
+        results.sum::<io::Result<u32>>()
     })?;
-    let took = (clock.monotonic() - began).as_secs_f64();
+    let elapsed = (clock.monotonic() - began).as_secs_f64();
     if done == 0 {
-        return Err(BenchError("nothing was done in the time".to_owned()));
+        return Err(BenchError::Failed(
+            "no request completed in the measured time: use a larger --seconds".to_owned(),
+        ));
     }
-    Ok(f64::from(done) / took)
+    Ok(f64::from(done) / elapsed)
 }
 
 #[cfg(test)]
@@ -121,17 +122,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_when_its_body_is() {
+    fn a_response_is_complete_with_its_body() {
         let answer = b"HTTP/1.1 201 Created\r\ncontent-type: x\r\ncontent-length: 2\r\n\r\nok";
-        assert_eq!(frame(&answer[..20]), None);
-        let (status, begin, end) = frame(answer).unwrap();
+        assert_eq!(parse_frame(&answer[..20]), None);
+        let (status, begin, end) = parse_frame(answer).unwrap();
         assert_eq!((status, &answer[begin..end]), (201, &b"ok"[..]));
-        let (_, begin, end) = frame(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        let (_, begin, end) = parse_frame(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
         assert_eq!(begin, end, "no body");
     }
 
     #[test]
-    fn a_request_names_its_length_and_its_key() {
+    fn a_request_has_its_length_and_its_key() {
         let request = String::from_utf8(request("POST", "/v1/cues", Some("k"), "{}")).unwrap();
         assert!(request.starts_with("POST /v1/cues HTTP/1.1\r\n"));
         assert!(request.ends_with("Authorization: Bearer k\r\nContent-Length: 2\r\n\r\n{}"));

@@ -1,9 +1,9 @@
-//! `cued bench`: what this machine carries, measured on the program itself, its rates beside the machine's own in the
-//! same run, so that figures of two machines, or of two versions, can be compared.
+//! `cued bench`: measures throughput, lateness, memory and disk writes. Each rate is reported next to a baseline, the
+//! same work without cued measured in the same run, so that results from two machines or two versions can be compared.
 //!
-//! The program runs as a process of its own on a temporary file (`program`), clients (`load`) and a receiver
-//! (`receiver`) run here; `limits` measures the same work without the service; `stage` is what the measures of `work`
-//! work with, `report` the figures, `traces` what must not be left behind.
+//! The server runs as a child process on a temporary database (`server_process`). The clients (`client`), the receiver
+//! of the webhooks (`receiver`) and the baselines (`baseline`) run in this process. `harness` starts all of them,
+//! `scenarios` measures, `report` prints, `cleanup` removes the child process and the temporary files.
 
 mod baseline;
 mod cleanup;
@@ -14,64 +14,65 @@ pub mod report;
 mod scenarios;
 mod server_process;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error as ThisError;
+
 use crate::clock::Clock;
+use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
+use crate::store::OpenError;
 use report::BenchReport;
 
-/// What is measured, and for how long.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
-    /// The folder whose disk is measured; a folder for the temporary files is made in it and removed again.
+    /// Folder on the disk to measure. The temporary files go into a new folder in it, which is removed afterwards.
     pub folder: PathBuf,
-    /// How long each rate is measured.
-    pub each: Duration,
-    /// Cues that are due at one instant.
+    /// Duration of each throughput measurement.
+    pub duration: Duration,
+    /// Number of cues due at the same instant.
     pub herd: usize,
-    /// Cues that are due one after the other, ten a second.
+    /// Number of cues due one after another, ten per second.
     pub trickle: usize,
 }
 
-/// Why the measuring ended early.
-#[derive(Debug)]
-pub struct BenchError(String);
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<std::io::Error> for BenchError {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<Error> for BenchError {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
+/// A failed run.
+#[derive(Debug, ThisError)]
+pub enum BenchError {
+    #[error("{0}")]
+    Failed(String),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Action(#[from] Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("cannot create {path}: {source}; choose another folder with --dir")]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("{scenario}: {source}")]
+    Scenario { scenario: &'static str, source: Box<BenchError> },
+    #[error("{source} (in {folder}; if its disk is full or failing, choose another with --dir)")]
+    Measurement { folder: PathBuf, source: Box<BenchError> },
 }
 
 type Result<T> = std::result::Result<T, BenchError>;
 
-/// Measures everything; `progress` is told what comes next, and how many of how many are done.
+/// Runs all scenarios. `progress` receives the name of the next scenario, the number done and the total.
 ///
 /// # Errors
-/// Says what stood in the way. The temporary files are removed either way, as they are when SIGINT, SIGTERM or SIGHUP
-/// ends the process.
+/// When a scenario fails. The temporary files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
 pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchReport> {
     let clock = Arc::new(Clock::system());
-    let folder = cleanup::Cleanup::watch()?.folder(&options.folder)?;
+    let folder = cleanup::Cleanup::install()?.create_folder(&options.folder)?;
     let mut report = BenchReport::new(options);
-    measure(options, &clock, folder, &mut report, progress).map_err(|error| {
-        let folder = options.folder.display();
-        BenchError(format!("{error} (in {folder}; if its disk is full or fails, give another --dir)"))
+    measure(options, &clock, folder, &mut report, progress).map_err(|error| BenchError::Measurement {
+        folder: options.folder.clone(),
+        source: Box::new(error),
     })?;
     Ok(report)
 }
@@ -83,12 +84,13 @@ fn measure(
     report: &mut BenchReport,
     progress: &dyn Fn(&str, usize, usize),
 ) -> Result<()> {
-    let steps = scenarios::STEPS;
+    let scenarios = scenarios::SCENARIOS;
     let mut bench = harness::Harness::start(options.clone(), clock, folder)?;
-    for (done, (what, step)) in steps.iter().enumerate() {
-        progress(what, done, steps.len());
-        step(&mut bench, report).map_err(|error| BenchError(format!("{what}: {error}")))?;
+    for (done, (name, scenario)) in scenarios.iter().enumerate() {
+        progress(name, done, scenarios.len());
+        scenario(&mut bench, report)
+            .map_err(|error| BenchError::Scenario { scenario: name, source: Box::new(error) })?;
     }
-    progress("done", steps.len(), steps.len());
+    progress("done", scenarios.len(), scenarios.len());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The receiver of the webhooks: answers 200 at once and notes how late each was.
+//! Receiver of the webhooks: responds with 200 at once and records the lateness of each.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 
 const SCHEDULED_FOR: &str = "x-cueapi-scheduled-for";
 
-/// A receiver on a free port of loopback, with a thread for each connection. It ends with the process.
+/// A receiver on a free loopback port, with one thread per connection. It runs until the process exits.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<ReceiverState>,
@@ -21,13 +21,12 @@ pub struct Receiver {
 
 #[derive(Default)]
 struct ReceiverState {
-    /// Milliseconds by which the requests came after their instants.
+    /// Lateness of each request in milliseconds.
     lateness: Mutex<Vec<f64>>,
-    more: Condvar,
+    received: Condvar,
 }
 
 impl Receiver {
-    /// Starts to listen.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (address, shared) = (listener.local_addr()?, Arc::new(ReceiverState::default()));
@@ -35,7 +34,7 @@ impl Receiver {
         let accept = move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&for_thread);
-                // Without the thread its sender sees a connection that closes.
+                // If the thread cannot start, the connection closes and the sender retries.
                 drop(thread::Builder::new().stack_size(128 * 1024).spawn(move || serve(stream, &shared)));
             }
         };
@@ -43,15 +42,15 @@ impl Receiver {
         Ok(Self { address, shared })
     }
 
-    /// Where callbacks go.
+    /// Returns the callback URL.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
 
-    /// Waits until so many requests have come, or for `longest`; takes what was noted.
-    pub fn take(&self, wanted: usize, longest: Duration) -> Vec<f64> {
+    /// Waits for `count` requests or until `timeout`; returns and clears the recorded lateness.
+    pub fn take(&self, count: usize, timeout: Duration) -> Vec<f64> {
         let mut lateness = self.shared.lock();
-        self.shared.more.wait_while_for(&mut lateness, |lateness| lateness.len() < wanted, longest);
+        self.shared.received.wait_while_for(&mut lateness, |lateness| lateness.len() < count, timeout);
         std::mem::take(&mut lateness)
     }
 }
@@ -62,7 +61,7 @@ impl ReceiverState {
     }
 }
 
-/// Answers the requests of one connection until it closes; a fault closes it.
+/// Serves one connection until it closes or fails.
 fn serve(mut stream: TcpStream, shared: &ReceiverState) {
     let clock = Clock::system();
     let mut read = Vec::with_capacity(4_096);
@@ -71,11 +70,11 @@ fn serve(mut stream: TcpStream, shared: &ReceiverState) {
         return;
     }
     loop {
-        while let Some((late, length)) = request(&read, &clock) {
+        while let Some((late, length)) = parse_request(&read, &clock) {
             read.drain(..length);
             let mut lateness = shared.lock();
             lateness.push(late);
-            shared.more.notify_all();
+            shared.received.notify_all();
             drop(lateness);
             if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
                 return;
@@ -88,8 +87,9 @@ fn serve(mut stream: TcpStream, shared: &ReceiverState) {
     }
 }
 
-/// How late the first request in `read` came, and its length, once it is whole.
-fn request(read: &[u8], clock: &Clock) -> Option<(f64, usize)> {
+/// Parses the first request in `read`. Returns its lateness in milliseconds and its length, or `None` while it is
+/// incomplete.
+fn parse_request(read: &[u8], clock: &Clock) -> Option<(f64, usize)> {
     let head = read.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read[..head]).ok()?;
     let (mut length, mut late) = (0, 0.0);

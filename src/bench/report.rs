@@ -1,4 +1,4 @@
-//! The figures: as a table for people, as JSON for programs.
+//! The results, as a table or as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,120 +6,122 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::BenchOptions;
+use crate::domain::text::word_enum::word_enum;
 
-/// What a figure counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// So many a second.
-    PerSecond,
-    /// Milliseconds.
-    Milliseconds,
-    /// Bytes.
-    Bytes,
+word_enum! {
+    /// Unit of a result.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Unit {
+        PerSecond = "per_second",
+        Milliseconds = "milliseconds",
+        Bytes = "bytes",
+    }
 }
 
 impl Unit {
-    fn as_str(self) -> &'static str {
+    fn format(self, value: f64) -> String {
         match self {
-            Self::PerSecond => "per_second",
-            Self::Milliseconds => "milliseconds",
-            Self::Bytes => "bytes",
-        }
-    }
-
-    fn show(self, figure: f64) -> String {
-        match self {
-            Self::PerSecond => format!("{figure:.0}/s"),
-            Self::Milliseconds => format!("{figure:.1} ms"),
-            Self::Bytes if figure >= 1_048_576.0 => format!("{:.1} MiB", figure / 1_048_576.0),
-            Self::Bytes if figure >= 1_024.0 => format!("{:.1} KiB", figure / 1_024.0),
-            Self::Bytes => format!("{figure:.0} B"),
+            Self::PerSecond => format!("{value:.0}/s"),
+            Self::Milliseconds => format!("{value:.1} ms"),
+            Self::Bytes if value >= 1_048_576.0 => format!("{:.1} MiB", value / 1_048_576.0),
+            Self::Bytes if value >= 1_024.0 => format!("{:.1} KiB", value / 1_024.0),
+            Self::Bytes => format!("{value:.0} B"),
         }
     }
 }
 
-/// One figure, and the machine's own beside it.
+/// One result, with its baseline if there is one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// A name for programs, such as `creates_16`.
+    /// Stable name for programs, such as `creates_16`.
     pub name: String,
-    /// What was measured, for people.
-    pub what: String,
-    /// What was seen.
-    pub figure: f64,
-    /// What it counts.
+    /// Description for people.
+    pub description: String,
+    pub value: f64,
     pub unit: Unit,
-    /// What the machine does of it without the service, where there is such a thing: what that is, and the figure.
-    pub limit: Option<(String, f64)>,
+    /// Description and value of the same work without cued.
+    pub baseline: Option<(String, f64)>,
 }
 
-/// All figures, in the order in which they were taken.
+/// All results, in the order of measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BenchReport {
-    each: Duration,
+    duration: Duration,
     herd: usize,
     trickle: usize,
     rows: Vec<Row>,
 }
 
 impl BenchReport {
-    /// One without figures, of a run with these options.
-    #[must_use]
+    /// Creates an empty report of a run with these options.
     pub fn new(options: &BenchOptions) -> Self {
-        Self { each: options.each, herd: options.herd, trickle: options.trickle, rows: Vec::new() }
+        Self { duration: options.duration, herd: options.herd, trickle: options.trickle, rows: Vec::new() }
     }
 
-    /// Adds a figure that stands alone.
-    pub fn add(&mut self, name: &str, what: &str, figure: f64, unit: Unit) {
-        self.rows.push(Row { name: name.to_owned(), what: what.to_owned(), figure, unit, limit: None });
+    /// Adds a result without a baseline.
+    pub fn add(&mut self, name: &str, description: &str, value: f64, unit: Unit) {
+        let description = description.to_owned();
+        self.rows.push(Row { name: name.to_owned(), description, value, unit, baseline: None });
     }
 
-    /// Adds a figure beside the one of `limit`, which was added before.
-    pub fn add_beside(&mut self, name: &str, what: &str, figure: f64, unit: Unit, limit: &str) {
-        self.add(name, what, figure, unit);
-        let limit = self.rows.iter().find(|row| row.name == limit).map(|row| (row.what.clone(), row.figure));
+    /// Adds a result and its baseline, which is the name of an earlier result.
+    pub fn add_with_baseline(
+        &mut self,
+        name: &str,
+        description: &str,
+        value: f64,
+        unit: Unit,
+        baseline: &str,
+    ) {
+        let baseline = self.rows.iter().find(|row| row.name == baseline);
+        let baseline = baseline.map(|row| (row.description.clone(), row.value));
+        self.add(name, description, value, unit);
         if let Some(row) = self.rows.last_mut() {
-            row.limit = limit;
+            row.baseline = baseline;
         }
     }
 
-    /// The figure of this name.
-    #[must_use]
-    pub fn figure(&self, name: &str) -> Option<f64> {
-        self.rows.iter().find(|row| row.name == name).map(|row| row.figure)
+    /// Returns the value of the result with this name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.rows.iter().find(|row| row.name == name).map(|row| row.value)
     }
 
-    /// `{version, cpus, seconds, herd, trickle, figures: [{name, what, figure, unit, limit: {what, figure} | null, ratio: number | null}]}`.
-    #[must_use]
+    /// `{version, cpus, seconds, herd, trickle, results: [{name, description, value, unit,
+    /// baseline: {description, value} | null, ratio: number | null}]}`, where `ratio` is `value` by that of the baseline.
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
+            let baseline = row.baseline.as_ref();
             json!({
                 "name": row.name,
-                "what": row.what,
-                "figure": rounded(row.figure),
+                "description": row.description,
+                "value": rounded(row.value),
                 "unit": row.unit.as_str(),
-                "limit": row.limit.as_ref().map(|(what, figure)| json!({"what": what, "figure": rounded(*figure)})),
-                "ratio": row.limit.as_ref().map(|(_, limit)| rounded(row.figure / limit)),
+                "baseline": baseline.map(|(description, value)| json!({"description": description, "value": rounded(*value)})),
+                "ratio": baseline.map(|(_, baseline)| rounded(row.value / baseline)),
             })
         };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "cpus": std::thread::available_parallelism().ok(),
-            "seconds": self.each.as_secs_f64(),
+            "seconds": self.duration.as_secs_f64(),
             "herd": self.herd,
             "trickle": self.trickle,
-            "figures": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "results": self.rows.iter().map(row).collect::<Vec<_>>(),
         })
     }
 }
 
 impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<52} {:>12} {:>7}  of the machine's own", "measured", "figure", "share")?;
+        writeln!(
+            f,
+            "Each result is next to a baseline: the same work without cued, measured in the same run.\n"
+        )?;
+        writeln!(f, "{:<44} {:>11} {:>7}  baseline", "benchmark", "result", "ratio")?;
         for row in &self.rows {
-            write!(f, "{:<52} {:>12}", row.what, row.unit.show(row.figure))?;
-            if let Some((what, limit)) = &row.limit {
-                write!(f, " {:>6.0}%  {what}", 100.0 * row.figure / limit)?;
+            write!(f, "{:<44} {:>11}", row.description, row.unit.format(row.value))?;
+            if let Some((description, baseline)) = &row.baseline {
+                write!(f, " {:>6.0}%  {description}", 100.0 * row.value / baseline)?;
             }
             writeln!(f)?;
         }
@@ -127,17 +129,17 @@ impl fmt::Display for BenchReport {
     }
 }
 
-fn rounded(figure: f64) -> f64 {
-    (figure * 1_000.0).round() / 1_000.0
+/// Rounds to three decimals, which keeps the JSON short.
+fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
 }
 
-/// The value below which this share of the values lies; 0 where there are none.
-#[must_use]
-pub fn quantile(values: &mut [f64], share: f64) -> f64 {
+/// Returns the quantile of the values, such as 0.99 for the 99th percentile; 0 if there are none.
+pub fn quantile(values: &mut [f64], quantile: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let place = (share * values.len().saturating_sub(1) as f64).round() as usize;
-    values.get(place).copied().unwrap_or_default()
+    let index = (quantile * values.len().saturating_sub(1) as f64).round() as usize;
+    values.get(index).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -146,21 +148,21 @@ mod tests {
 
     fn report() -> BenchReport {
         let mut report = BenchReport::default();
-        report.add("limit", "bare", 2_000.0, Unit::PerSecond);
-        report.add_beside("own", "of the service", 500.0, Unit::PerSecond, "limit");
+        report.add("baseline", "bare", 2_000.0, Unit::PerSecond);
+        report.add_with_baseline("own", "of the service", 500.0, Unit::PerSecond, "baseline");
         report.add("memory", "resident", 3.0 * 1_048_576.0, Unit::Bytes);
         report
     }
 
     #[test]
-    fn a_figure_is_shown_beside_its_limit_and_their_ratio() {
+    fn a_result_is_printed_with_its_baseline_and_ratio() {
         let text = report().to_string();
         assert!(text.contains("500/s     25%  bare"), "{text}");
         assert!(text.contains("3.0 MiB\n"), "{text}");
         assert_eq!(
-            report().json()["figures"][1],
-            json!({"name": "own", "what": "of the service", "figure": 500.0, "unit": "per_second",
-                   "limit": {"what": "bare", "figure": 2000.0}, "ratio": 0.25})
+            report().json()["results"][1],
+            json!({"name": "own", "description": "of the service", "value": 500.0, "unit": "per_second",
+                   "baseline": {"description": "bare", "value": 2000.0}, "ratio": 0.25})
         );
     }
 

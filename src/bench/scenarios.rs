@@ -1,4 +1,4 @@
-//! The measures, one after the other: each uses what those before it have made.
+//! The scenarios, in order: later ones use the cues that earlier ones created.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,62 +10,61 @@ use serde_json::json;
 use crate::bench::baseline;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
-use crate::bench::harness::{Harness, PATIENCE, cue, number_of, once, open_store, text_of, user};
+use crate::bench::harness::{
+    Harness, TIMEOUT, create_user, cue, integer_field, once, open_store, string_field,
+};
 use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
-use crate::domain::execution::RetryPolicy;
 use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
 
-/// Delivery threads of a server that is started without flags.
-const THREADS: usize = 64;
-/// Ids that gets go round.
-const KNOWN: usize = 1_000;
+/// The default of `--delivery-threads`.
+const DELIVERY_THREADS: usize = 64;
 
 type Scenario = fn(&mut Harness, &mut BenchReport) -> Result<()>;
 
-/// All measures, in order: what a limit is comes before what is shown beside it.
-pub const STEPS: [(&str, Scenario); 10] = [
-    ("fsyncs and commits of the disk", disk),
-    ("a bare HTTP server", bare_server),
-    ("creates of one client", |bench, report| creates(bench, report, 1)),
-    ("creates of 16 clients", |bench, report| creates(bench, report, 16)),
-    ("creates of 64 clients", |bench, report| creates(bench, report, 64)),
+/// All scenarios; a baseline comes before the results that refer to it.
+pub const SCENARIOS: [(&str, Scenario); 10] = [
+    ("disk and SQLite", disk),
+    ("baseline HTTP server", baseline_server),
+    ("creates, 1 client", |bench, report| creates(bench, report, 1)),
+    ("creates, 16 clients", |bench, report| creates(bench, report, 16)),
+    ("creates, 64 clients", |bench, report| creates(bench, report, 64)),
     ("gets and lists", reads),
     ("claims and outcomes", claims),
-    ("the bare pool of deliveries", bare_pool),
-    ("a herd", herd),
-    ("a trickle", trickle),
+    ("baseline webhook client", baseline_posts),
+    ("herd of deliveries", herd),
+    ("trickle of deliveries", trickle),
 ];
 
 fn disk(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
-    let (clock, each) = (&bench.clock, bench.options.each);
-    let rate = baseline::fsyncs(clock, &bench.folder.file("fsync"), each)?;
-    report.add("fsyncs", "fsyncs of an overwritten page", rate, Unit::PerSecond);
+    let (clock, duration) = (&bench.clock, bench.options.duration);
+    let rate = baseline::fsyncs(clock, &bench.folder.file("fsync"), duration)?;
+    report.add("fsyncs", "disk: fsync of an overwritten 4 KiB page", rate, Unit::PerSecond);
     let path = bench.folder.file("single.db");
     let (mut cue, payload) = bench.sample.clone();
     let store = open_store(&bench.folder, "single.db")?;
-    cue.user_key = user(&store, clock, "bench@example.com")?;
+    cue.user_key = create_user(&store, clock, "bench@example.com")?;
     drop(store);
-    let rate = baseline::single_commits(clock, &path, each, &cue, &payload)?;
-    report.add("single_commits", "single commits of SQLite", rate, Unit::PerSecond);
+    let rate = baseline::single_commits(clock, &path, duration, &cue, &payload)?;
+    report.add("single_commits", "SQLite alone: single-row commits", rate, Unit::PerSecond);
     let (cue, payload) = &bench.sample;
-    let rate = baseline::group_commits(clock, &bench.store, 64, each, cue, payload)?;
-    report.add("group_commits", "rows by group commit, 64 threads", rate, Unit::PerSecond);
+    let rate = baseline::group_commits(clock, &bench.store, 64, duration, cue, payload)?;
+    report.add("group_commits", "store without HTTP: inserts, 64 threads", rate, Unit::PerSecond);
     Ok(())
 }
 
-fn bare_server(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
-    for (name, what, clients, path) in [
-        ("bare_answers", "answers of a bare server, 16 clients", 16, "/"),
-        ("bare_reads", "bare server with a read, 16 clients", 16, "/read"),
-        ("bare_inserts_16", "bare server with an insert, 16 clients", 16, "/insert"),
-        ("bare_inserts_64", "bare server with an insert, 64 clients", 64, "/insert"),
+fn baseline_server(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
+    for (name, description, clients, path) in [
+        ("baseline_responses", "bare HTTP server: responses, 16 clients", 16, "/"),
+        ("baseline_reads", "bare HTTP server: reads, 16 clients", 16, "/read"),
+        ("baseline_inserts_16", "bare HTTP server: inserts, 16 clients", 16, "/insert"),
+        ("baseline_inserts_64", "bare HTTP server: inserts, 64 clients", 64, "/insert"),
     ] {
-        report.add(name, what, bench.bare_rate(clients, path)?, Unit::PerSecond);
+        report.add(name, description, bench.baseline_rate(clients, path)?, Unit::PerSecond);
     }
     Ok(())
 }
@@ -73,95 +72,102 @@ fn bare_server(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
 fn creates(bench: &mut Harness, report: &mut BenchReport, clients: usize) -> Result<()> {
     let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
     let request = bench.post("/v1/cues", &cue(&bench.receiver.url(), &schedule));
-    let before = bench.written_at_rest();
-    let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
-    let (name, what) = (format!("creates_{clients}"), format!("durable creates, {who}"));
-    let limit = match clients {
+    let before = bench.written_bytes_when_idle();
+    let suffix = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+    let (name, description) = (format!("creates_{clients}"), format!("create cue, {suffix}"));
+    let baseline = match clients {
         1 => "single_commits".to_owned(),
-        clients => format!("bare_inserts_{clients}"),
+        clients => format!("baseline_inserts_{clients}"),
     };
     let began = bench.clock.monotonic();
-    let rate = bench.rate(clients, &request)?;
-    let made = rate * (bench.clock.monotonic() - began).as_secs_f64();
-    report.add_beside(&name, &what, rate, Unit::PerSecond, &limit);
-    if let (Some(before), Some(after)) = (before, bench.written_at_rest()) {
-        let (name, what) = (format!("create_bytes_{clients}"), format!("written per create, {who}"));
-        report.add(&name, &what, (after - before) / made, Unit::Bytes);
+    let rate = bench.request_rate(clients, &request)?;
+    let created = rate * (bench.clock.monotonic() - began).as_secs_f64();
+    report.add_with_baseline(&name, &description, rate, Unit::PerSecond, &baseline);
+    if let (Some(before), Some(after)) = (before, bench.written_bytes_when_idle()) {
+        let (name, description) =
+            (format!("create_bytes_{clients}"), format!("disk writes per create, {suffix}"));
+        report.add(&name, &description, (after - before) / created, Unit::Bytes);
     }
     Ok(())
 }
 
 fn reads(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
-    let mut client = Client::connect(bench.program.address())?;
+    let mut client = Client::connect(bench.server.address())?;
     let list = client.call(&bench.get("/v1/cues?limit=100"))?;
     let ids = std::str::from_utf8(list).unwrap_or_default().split("\"id\":\"").skip(1);
     let ids = ids.filter_map(|rest| rest.split_once('"')).map(|(id, _)| id);
     let requests: Vec<Vec<u8>> =
-        ids.take(KNOWN).map(|id| bench.get(&format!("/v1/cues/{id}?execution_limit=1"))).collect();
+        ids.map(|id| bench.get(&format!("/v1/cues/{id}?execution_limit=1"))).collect();
     let next = AtomicUsize::new(0);
     let work = |_, client: &mut Client| {
         let request = &requests[next.fetch_add(1, Ordering::Relaxed) % requests.len().max(1)];
         client.call(request).map(|_| true)
     };
-    let rate = client::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
-    report.add_beside("gets", "gets of a cue, 16 clients", rate, Unit::PerSecond, "bare_reads");
-    let mut client = Client::connect(bench.program.address())?;
-    let path = format!("/v1/cues?limit={}", baseline::PAGE_OF_CUES);
-    let total = number_of(client.call(&bench.get(&path))?, "total");
-    let total = total.ok_or_else(|| BenchError("a list without its total".to_owned()))?;
-    let bare = format!("/list/{}", bench.another_user_with(total)?);
-    let rate = bench.bare_rate(16, &bare)?;
-    report.add("bare_lists", "bare server with a list of 20, 16 clients", rate, Unit::PerSecond);
-    let rate = bench.rate(16, &bench.get(&path))?;
-    report.add_beside("lists", "lists of 20 cues, 16 clients", rate, Unit::PerSecond, "bare_lists");
+    let rate = client::measure_rate(&bench.clock, bench.server.address(), 16, bench.options.duration, work)?;
+    report.add_with_baseline("gets", "get cue, 16 clients", rate, Unit::PerSecond, "baseline_reads");
+    let mut client = Client::connect(bench.server.address())?;
+    let path = format!("/v1/cues?limit={}", baseline::LIST_LIMIT);
+    let total = integer_field(client.call(&bench.get(&path))?, "total");
+    let total = total.ok_or_else(|| BenchError::Failed("the list of cues has no total".to_owned()))?;
+    let baseline_path = format!("/list/{}", bench.create_baseline_user(total)?);
+    let rate = bench.baseline_rate(16, &baseline_path)?;
+    report.add("baseline_lists", "bare HTTP server: lists of 20, 16 clients", rate, Unit::PerSecond);
+    let rate = bench.request_rate(16, &bench.get(&path))?;
+    report.add_with_baseline("lists", "list 20 cues, 16 clients", rate, Unit::PerSecond, "baseline_lists");
     Ok(())
 }
 
 fn claims(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let count =
-        (report.figure("creates_16").unwrap_or(0.0) * bench.options.each.as_secs_f64() * 0.7) as usize;
+        (report.value("creates_16").unwrap_or(0.0) * bench.options.duration.as_secs_f64() * 0.7) as usize;
     let count = count.clamp(100, 30_000);
-    let at = bench.after_making(count, report);
+    let at = bench.due_after_creating(count, report);
     let cue = |at| json!({"name": "Nightly work", "schedule": once(at), "transport": "worker", "payload": {"task": "t"}});
-    bench.create(cue, &vec![at; count])?;
+    bench.create_cues(cue, &vec![at; count])?;
     bench.wait_until(at);
-    let mut client = Client::connect(bench.program.address())?;
-    let waiting = format!("\"pending_worker_claims\":{count}");
+    let mut client = Client::connect(bench.server.address())?;
+    let expected = format!("\"pending_worker_claims\":{count}");
     let began = bench.clock.monotonic();
-    while !String::from_utf8_lossy(client.call(&request("GET", "/health", None, ""))?).contains(&waiting) {
-        if bench.clock.monotonic() - began > PATIENCE {
-            return Err(BenchError("the executions to claim were not made in time".to_owned()));
+    while !String::from_utf8_lossy(client.call(&request("GET", "/health", None, ""))?).contains(&expected) {
+        if bench.clock.monotonic() - began > TIMEOUT {
+            return Err(BenchError::Failed("the executions to claim were not created in time".to_owned()));
         }
         bench.clock.sleep(Duration::from_millis(20));
     }
     let claim = bench.post("/v1/executions/claim", &json!({"worker_id": "bench"}));
-    let work = |_, client: &mut Client| cycle(bench, client, &claim);
-    let rate = client::rate(&bench.clock, bench.program.address(), 16, bench.options.each, work)?;
-    let two_writes = report.figure("bare_inserts_16").unwrap_or_default() / 2.0;
-    report.add("bare_cycles", "two inserts of the bare server, 16 clients", two_writes, Unit::PerSecond);
-    report.add_beside("cycles", "claim and outcome, 16 clients", rate, Unit::PerSecond, "bare_cycles");
+    let work = |_, client: &mut Client| claim_and_report(bench, client, &claim);
+    let rate = client::measure_rate(&bench.clock, bench.server.address(), 16, bench.options.duration, work)?;
+    let two_writes = report.value("baseline_inserts_16").unwrap_or_default() / 2.0;
+    report.add("baseline_claims", "bare HTTP server: two inserts, 16 clients", two_writes, Unit::PerSecond);
+    report.add_with_baseline(
+        "claims",
+        "claim and report outcome, 16 clients",
+        rate,
+        Unit::PerSecond,
+        "baseline_claims",
+    );
     Ok(())
 }
 
-/// A claim and its report; `false` when there is nothing more to claim.
-fn cycle(bench: &Harness, client: &mut Client, claim: &[u8]) -> io::Result<bool> {
+/// Claims an execution and reports its outcome. Returns `false` if there is nothing left to claim.
+fn claim_and_report(bench: &Harness, client: &mut Client, claim: &[u8]) -> io::Result<bool> {
     let (status, body) = client.exchange(claim)?;
-    let Some(id) = text_of(body, "execution_id").filter(|_| status == 200) else {
+    let Some(id) = string_field(body, "execution_id").filter(|_| status == 200) else {
         return if status == 409 {
             Ok(false)
         } else {
-            Err(io::Error::other(format!("a claim answered {status}")))
+            Err(io::Error::other(format!("a claim returned status {status}")))
         };
     };
     client.call(&bench.post(&format!("/v1/executions/{id}/outcome"), &json!({"success": true})))?;
     Ok(true)
 }
 
-fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
+fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let now = bench.clock.now();
     let (cue, payload) = &bench.sample;
-    let attempt_ref = AttemptRef {
+    let attempt = AttemptRef {
         key: 1,
         id: ExecutionIdSource::default().next(now)?,
         cue_key: 1,
@@ -175,77 +181,86 @@ fn bare_pool(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
         payload: Some(json::compact(payload)),
-        retry: RetryPolicy::default(),
         secret: format!("whsec_{}", "0123456789abcdef".repeat(4)),
         previous_secret: None,
         previous_secret_expires: None,
     };
-    let message = message(&attempt_ref, &spec, now);
-    let parcel = WebhookRequest {
+    let message = signed_request(&attempt, &spec, now);
+    let request = WebhookRequest {
         method: Method::Post,
         url: callback.url,
         headers: message.headers,
         body: message.body,
     };
-    let rate = baseline::posts(&bench.clock, THREADS, bench.options.herd, &parcel)?;
+    let rate = baseline::posts(&bench.clock, DELIVERY_THREADS, bench.options.herd, &request)?;
     bench.lateness(bench.options.herd)?;
-    report.add("bare_posts", "POSTs of the bare pool", rate, Unit::PerSecond);
+    report.add("baseline_posts", "webhook client alone: POSTs, 64 threads", rate, Unit::PerSecond);
     Ok(())
 }
 
 fn herd(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let count = bench.options.herd;
-    let due = bench.after_making(count, report);
+    let due = bench.due_after_creating(count, report);
     let url = bench.receiver.url();
-    bench.create(|at| cue(&url, &once(at)), &vec![due; count])?;
+    bench.create_cues(|at| cue(&url, &once(at)), &vec![due; count])?;
     bench.wait_until(due - SignedDuration::from_millis(200));
-    let before = bench.program.written();
+    let before = bench.server.written_bytes();
     let mut late = bench.lateness(count)?;
     let last = quantile(&mut late, 1.0);
     #[allow(clippy::cast_precision_loss)]
     let cues = count as f64;
-    report.add_beside(
-        "herd",
-        &format!("deliveries of a herd of {count}"),
+    report.add_with_baseline(
+        "herd_deliveries",
+        &format!("deliveries of {count} cues due at once"),
         cues / last * 1_000.0,
         Unit::PerSecond,
-        "bare_posts",
+        "baseline_posts",
     );
-    report.add("herd_p50", "lateness in it, median", quantile(&mut late, 0.5), Unit::Milliseconds);
-    report.add("herd_p99", "lateness in it, 99th percentile", quantile(&mut late, 0.99), Unit::Milliseconds);
-    report.add("herd_drain", "until the last of it has arrived", last, Unit::Milliseconds);
-    if let (Some(before), Some(after)) = (before, bench.written_at_rest()) {
-        report.add("herd_bytes", "written per delivery in it", (after - before) / cues, Unit::Bytes);
+    report.add("herd_lateness_p50", "herd: lateness, median", quantile(&mut late, 0.5), Unit::Milliseconds);
+    report.add(
+        "herd_lateness_p99",
+        "herd: lateness, 99th percentile",
+        quantile(&mut late, 0.99),
+        Unit::Milliseconds,
+    );
+    report.add("herd_duration", "herd: time until the last delivery", last, Unit::Milliseconds);
+    if let (Some(before), Some(after)) = (before, bench.written_bytes_when_idle()) {
+        report.add("herd_bytes", "herd: disk writes per delivery", (after - before) / cues, Unit::Bytes);
     }
-    for (name, what, bytes) in [
-        ("memory_start", "resident memory after start", bench.at_start),
-        ("memory_peak", "resident memory, most so far", bench.program.peak()),
+    for (name, description, bytes) in [
+        ("memory_start", "memory (RSS) after start", bench.memory_at_start),
+        ("memory_peak", "memory (RSS), peak", bench.server.peak_resident_bytes()),
     ] {
-        bytes.into_iter().for_each(|bytes| report.add(name, what, bytes, Unit::Bytes));
+        bytes.into_iter().for_each(|bytes| report.add(name, description, bytes, Unit::Bytes));
     }
     Ok(())
 }
 
 fn trickle(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let count = bench.options.trickle;
-    let first = bench.after_making(count, report);
+    let first = bench.due_after_creating(count, report);
     let step = |number: usize| SignedDuration::from_millis(100) * i32::try_from(number).unwrap_or(i32::MAX);
     let due: Vec<Timestamp> = (0..count).map(|number| first + step(number)).collect();
     let url = bench.receiver.url();
-    bench.create(|at| cue(&url, &once(at)), &due)?;
-    let before = bench.written_at_rest();
+    bench.create_cues(|at| cue(&url, &once(at)), &due)?;
+    let before = bench.written_bytes_when_idle();
     bench.wait_until(first + step(count));
     let mut late = bench.lateness(count)?;
-    for (name, what, share) in [
-        ("trickle_p50", "lateness of lone cues, median", 0.5),
-        ("trickle_p99", "lateness of lone cues, 99th percentile", 0.99),
-        ("trickle_max", "lateness of lone cues, most", 1.0),
+    for (name, description, share) in [
+        ("trickle_lateness_p50", "trickle: lateness, median", 0.5),
+        ("trickle_lateness_p99", "trickle: lateness, 99th percentile", 0.99),
+        ("trickle_lateness_max", "trickle: lateness, maximum", 1.0),
     ] {
-        report.add(name, what, quantile(&mut late, share), Unit::Milliseconds);
+        report.add(name, description, quantile(&mut late, share), Unit::Milliseconds);
     }
-    if let (Some(before), Some(after)) = (before, bench.written_at_rest()) {
+    if let (Some(before), Some(after)) = (before, bench.written_bytes_when_idle()) {
         #[allow(clippy::cast_precision_loss)]
-        report.add("lone_bytes", "written per lone delivery", (after - before) / count as f64, Unit::Bytes);
+        report.add(
+            "trickle_bytes",
+            "trickle: disk writes per delivery",
+            (after - before) / count as f64,
+            Unit::Bytes,
+        );
     }
     Ok(())
 }

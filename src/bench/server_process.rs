@@ -1,4 +1,4 @@
-//! The program under test, as a process of its own on a temporary file, and what the system says of it.
+//! The server under test, a child process on a temporary database, and its resource usage from `/proc`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,64 +11,65 @@ use std::sync::Arc;
 use crate::bench::cleanup::Cleanup;
 use crate::bench::{BenchError, Result};
 
-/// `cued serve`, running.
+/// A running `cued serve`.
 pub struct ServerProcess {
     process: u32,
     address: SocketAddr,
-    traces: Arc<Cleanup>,
+    cleanup: Arc<Cleanup>,
 }
 
 impl ServerProcess {
-    /// Starts this very program on a new file, as a person would who tries it alone, and waits until it listens.
-    pub fn start(db: &Path, traces: &Arc<Cleanup>) -> Result<Self> {
-        let own = std::env::current_exe()?;
-        let mut command = Command::new(own);
+    /// Starts this executable with `serve --dev --limits off` on a new database and waits until it listens.
+    pub fn start(db: &Path, cleanup: &Arc<Cleanup>) -> Result<Self> {
+        let executable = std::env::current_exe()?;
+        let mut command = Command::new(executable);
         command.args(["serve", "--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
-        // It ends with this process, however that ends, and not before it by the same key on a terminal.
+        // The server must stop with this process however that ends. Its own process group keeps Ctrl-C from stopping it
+        // first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
-        // What is set for another server must not change what is measured.
+        // Settings for another server must not affect the measurement.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
             command.env_remove(name);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let (process, stdout) =
-            traces.start(|| command.spawn(), |child| (child.id(), child.stdout.take()))?;
+            cleanup.spawn_child(|| command.spawn(), |child| (child.id(), child.stdout.take()))?;
         let mut line = String::new();
         if let Some(stdout) = stdout {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         let address = line.trim().rsplit_once("http://").and_then(|(_, address)| address.parse().ok());
         match address {
-            Some(address) => Ok(Self { process, address, traces: Arc::clone(traces) }),
+            Some(address) => Ok(Self { process, address, cleanup: Arc::clone(cleanup) }),
             None => {
-                // It has ended, or says something else: either way it is of no use.
-                traces.end_child();
-                Err(BenchError("cued serve did not start; try it on its own to see why".to_owned()))
+                cleanup.kill_child();
+                Err(BenchError::Failed(
+                    "`cued serve` did not start: run it by itself to see the error".to_owned(),
+                ))
             }
         }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Bytes of memory in use now; none where the system does not say.
-    pub fn resident(&self) -> Option<f64> {
-        self.figure("status", "VmRSS:").map(|kilobytes| kilobytes * 1_024.0)
+    /// Resident memory in bytes; `None` without `/proc`.
+    pub fn resident_bytes(&self) -> Option<f64> {
+        self.proc_value("status", "VmRSS:").map(|kilobytes| kilobytes * 1_024.0)
     }
 
-    /// The most bytes of memory that were in use so far.
-    pub fn peak(&self) -> Option<f64> {
-        self.figure("status", "VmHWM:").map(|kilobytes| kilobytes * 1_024.0)
+    /// Peak resident memory in bytes.
+    pub fn peak_resident_bytes(&self) -> Option<f64> {
+        self.proc_value("status", "VmHWM:").map(|kilobytes| kilobytes * 1_024.0)
     }
 
-    /// Bytes that it has caused to be written to storage so far.
-    pub fn written(&self) -> Option<f64> {
-        self.figure("io", "write_bytes:")
+    /// Bytes written to storage since the start.
+    pub fn written_bytes(&self) -> Option<f64> {
+        self.proc_value("io", "write_bytes:")
     }
 
-    fn figure(&self, file: &str, name: &str) -> Option<f64> {
+    fn proc_value(&self, file: &str, name: &str) -> Option<f64> {
         let text = fs::read_to_string(format!("/proc/{}/{file}", self.process)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
@@ -77,6 +78,6 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.traces.end_child();
+        self.cleanup.kill_child();
     }
 }

@@ -1,38 +1,39 @@
-//! The operator as the provider: links to pages of this server, each good for its bearer and stored hashed.
+//! Manual billing: links to pages of this server. A link authenticates its bearer; only its hash is stored.
 
 use crate::billing::{BillingAccount, BillingContext};
 use crate::domain::account::credentials::sha256;
 use crate::domain::billing::offer::{LINK_LIFE, Offer};
-use crate::domain::ids::hex;
+use crate::domain::text::hex;
 use crate::error::Result;
 use crate::random;
 use crate::store::billing::requests;
 use crate::store::billing::requests::NewBillingRequest;
 
-/// A link to the page where the buyer confirms its request.
-pub fn checkout(seller: BillingContext<'_>, buyer: &BillingAccount, offer: Offer) -> Result<String> {
-    let token = token()?;
+/// Creates a request for a plan and returns a link to the page that confirms it.
+pub fn checkout(context: BillingContext<'_>, account: &BillingAccount, offer: Offer) -> Result<String> {
+    let token = random_token()?;
     let new = NewBillingRequest {
         id: uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string(),
-        user_key: buyer.user.key,
+        user_key: account.user.key,
         offer,
         link_hash: sha256(token.as_bytes()),
-        link_expires_at: seller.now + LINK_LIFE,
+        link_expires_at: context.now + LINK_LIFE,
     };
-    seller.store.write(move |tx| requests::insert_request(tx, &new, seller.now)).wait()?;
-    Ok(format!("{}/billing/checkout?token={token}", seller.public_url))
+    context.store.write(move |tx| requests::insert_request(tx, &new, context.now)).wait()?;
+    Ok(format!("{}/billing/checkout?token={token}", context.public_url))
 }
 
-/// A link to the page that shows the buyer's plan and lets it cancel.
-pub fn portal(seller: BillingContext<'_>, buyer: &BillingAccount) -> Result<String> {
-    let (token, user_key, now) = (token()?, buyer.user.key, seller.now);
+/// Returns a link to the page that shows the user's plan and cancels it.
+pub fn portal(context: BillingContext<'_>, account: &BillingAccount) -> Result<String> {
+    let (token, user_key, now) = (random_token()?, account.user.key, context.now);
     let hash = sha256(token.as_bytes());
-    let stored =
-        seller.store.write(move |tx| requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
+    let stored = context
+        .store
+        .write(move |tx| requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
     stored.wait()?;
-    Ok(format!("{}/billing/portal?token={token}", seller.public_url))
+    Ok(format!("{}/billing/portal?token={token}", context.public_url))
 }
 
-fn token() -> Result<String> {
-    Ok(hex(&random::bytes::<32>()?))
+fn random_token() -> Result<String> {
+    Ok(hex::encode(&random::bytes::<32>()?))
 }

@@ -1,5 +1,5 @@
-//! Who takes the money: one interface, two providers (contract §8). Calls wait for the network or the store, and so
-//! belong on a thread that may block. What follows from a purchase is in `actions`.
+//! Billing: one interface, two providers (contract §8). Calls block on the network or the store, so they must run on a
+//! blocking thread. The effects of a purchase are in `actions`.
 
 mod manual;
 pub mod stripe;
@@ -13,65 +13,65 @@ use crate::error::Result;
 use crate::store::Store;
 use stripe::Stripe;
 
-/// The provider of a server.
+/// The billing provider of a server.
 #[derive(Debug)]
 pub enum Provider {
-    /// The operator: users confirm requests on pages of this server, `cued billing` decides them.
+    /// Manual billing: users confirm requests on pages of this server, the operator decides them with `cued billing`.
     Manual,
-    /// A payment provider with pages of its own, which tells of subscriptions by events.
+    /// Stripe: payment on its pages, subscriptions reported by webhook events.
     Stripe(Box<Stripe>),
 }
 
-/// The server that sells.
+/// The server's side of a billing call.
 #[derive(Clone, Copy)]
 pub struct BillingContext<'a> {
-    /// Where links are kept.
+    /// Stores the links of manual billing.
     pub store: &'a Store,
-    /// The address that browsers use, without a slash at its end.
+    /// Base URL for browsers, without a trailing slash.
     pub public_url: &'a str,
-    /// The present.
     pub now: Timestamp,
 }
 
-/// The account that buys.
+/// The user's side of a billing call.
 #[derive(Debug, Clone)]
 pub struct BillingAccount {
-    /// The account.
     pub user: User,
-    /// As whom it has paid the payment provider before.
+    /// Stripe's customer id from an earlier purchase.
     pub customer: Option<String>,
-    /// Whether the operator has ever approved a request of it.
+    /// Whether the operator has ever approved a request of this user.
     pub was_approved: bool,
 }
 
 impl Provider {
-    /// The address of a page where the buyer gets an offer.
+    /// Returns the URL of a page where the user buys or requests a plan.
     ///
     /// # Errors
-    /// `billing_error` when the provider does not give one.
+    /// `billing_error` when Stripe fails, `server_busy`.
     pub fn checkout(
         &self,
-        seller: BillingContext<'_>,
-        buyer: &BillingAccount,
+        context: BillingContext<'_>,
+        account: &BillingAccount,
         offer: Offer,
     ) -> Result<String> {
         match self {
-            Self::Manual => manual::checkout(seller, buyer, offer),
-            Self::Stripe(stripe) => stripe.checkout(seller.public_url, buyer, offer),
+            Self::Manual => manual::checkout(context, account, offer),
+            Self::Stripe(stripe) => stripe.checkout(context.public_url, account, offer),
         }
     }
 
-    /// The address of a page where the buyer sees and ends what it has.
+    /// Returns the URL of a page where the user sees and cancels the plan.
     ///
     /// # Errors
-    /// `no_billing_customer`, `billing_error` when the provider does not give one.
-    pub fn portal(&self, seller: BillingContext<'_>, buyer: &BillingAccount) -> Result<String> {
+    /// `no_billing_customer`, `billing_error` when Stripe fails, `server_busy`.
+    pub fn portal(&self, context: BillingContext<'_>, account: &BillingAccount) -> Result<String> {
         match self {
-            Self::Manual if buyer.was_approved || buyer.user.plan != FREE => manual::portal(seller, buyer),
+            Self::Manual if account.was_approved || account.user.plan != FREE => {
+                manual::portal(context, account)
+            }
             Self::Manual => Err(never_upgraded().into()),
             Self::Stripe(stripe) => {
-                let customer = buyer.customer.as_deref().ok_or_else(never_upgraded)?;
-                stripe.portal(seller.public_url, customer)
+                let customer = account.customer.as_deref().ok_or_else(never_upgraded)?;
+                stripe.portal(context.public_url, customer)
             }
         }
     }

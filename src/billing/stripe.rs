@@ -1,12 +1,13 @@
-//! Stripe's HTTP API: checkout and portal sessions. Its events are read in `domain::payment_event`.
+//! Stripe's HTTP API: checkout and portal sessions. Its events are parsed in `domain::billing::stripe_event`.
 //!
-//! Neither key nor secret shows in `Debug` or in the log.
+//! The API key and the webhook secret never appear in `Debug` output or in the log.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use thiserror::Error as ThisError;
 use ureq::Agent;
 use ureq::http::Response;
 
@@ -14,38 +15,41 @@ use crate::billing::BillingAccount;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::json;
+use crate::domain::json::JsonError;
 use crate::error::Result;
 use crate::random;
 
-/// Where the API is.
+/// Base URL of the API.
 pub const API_BASE: &str = "https://api.stripe.com";
-/// The time for a whole call.
+/// Time limit of a whole call. The user waits for the response, and a call occupies a thread.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Calls at a time: each holds a thread, for as long as [`TIMEOUT`] when the provider hangs.
+/// Concurrent calls. Each occupies a thread, for up to [`TIMEOUT`] when Stripe hangs.
 const MAX_CALLS: usize = 16;
+/// A session object has a few kilobytes; the limit protects memory from a broken or wrong server.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
-const SHOWN_CHARS: usize = 300;
+/// Length of an error of Stripe in the log: enough for its messages, too short to flood the log.
+const MAX_LOGGED_CHARS: usize = 300;
 
-/// How to reach the account at the provider.
+/// The Stripe account and its prices.
 #[derive(Clone)]
 pub struct StripeConfig {
-    /// What calls show.
+    /// API key.
     pub secret_key: String,
-    /// What events are signed with.
+    /// Secret that signs webhook events.
     pub webhook_secret: String,
-    /// What the offers cost.
+    /// Price ids of the plans.
     pub prices: Prices,
-    /// Where the API is, without a slash at its end.
+    /// Base URL of the API, without a trailing slash.
     pub api_base: String,
-    /// The time for a whole call.
+    /// Time limit of a whole call.
     pub timeout: Duration,
 }
 
 impl fmt::Debug for StripeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prices, api_base, timeout, .. } = self;
-        f.debug_struct("StripeSettings")
+        f.debug_struct("StripeConfig")
             .field("prices", prices)
             .field("api_base", api_base)
             .field("timeout", timeout)
@@ -53,7 +57,7 @@ impl fmt::Debug for StripeConfig {
     }
 }
 
-/// The account at the provider.
+/// Client of Stripe's API.
 #[derive(Debug)]
 pub struct Stripe {
     config: StripeConfig,
@@ -61,15 +65,23 @@ pub struct Stripe {
     calls: AtomicUsize,
 }
 
-/// Why a call brought nothing: for the operator.
-struct StripeError(String);
+/// A failed call. Its text may repeat the secrets of the account: pass it through [`Stripe::redact`].
+#[derive(Debug, ThisError)]
+enum StripeError {
+    #[error(transparent)]
+    Transport(#[from] ureq::Error),
+    #[error("the response is not JSON: {0}")]
+    Json(#[from] JsonError),
+    #[error("{status}: {message}")]
+    Status { status: ureq::http::StatusCode, message: String },
+    #[error("the session in the response has no url")]
+    NoUrl,
+}
 
 impl Stripe {
-    /// An account that nothing was asked of yet.
-    #[must_use]
     pub fn new(config: StripeConfig) -> Self {
         let agent_config = Agent::config_builder()
-            // The flags say where calls go, nothing else does.
+            // Calls go to the configured URL only: proxy variables of the environment are ignored.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
@@ -79,26 +91,24 @@ impl Stripe {
         Self { config, agent: Agent::new_with_config(agent_config), calls: AtomicUsize::new(0) }
     }
 
-    /// What events are signed with.
-    #[must_use]
+    /// Returns the secret that signs webhook events.
     pub fn webhook_secret(&self) -> &str {
         &self.config.webhook_secret
     }
 
-    /// What the offers cost.
-    #[must_use]
+    /// Returns the price ids of the plans.
     pub fn prices(&self) -> &Prices {
         &self.config.prices
     }
 
-    /// The address of a checkout session in which the buyer subscribes to an offer.
+    /// Creates a checkout session for an offer and returns its URL.
     ///
     /// # Errors
     /// `billing_error`, `server_busy`.
-    pub fn checkout(&self, public_url: &str, buyer: &BillingAccount, offer: Offer) -> Result<String> {
-        let user = &buyer.user;
-        let who = match &buyer.customer {
-            Some(customer) => ("customer", customer.as_str()),
+    pub fn checkout(&self, public_url: &str, account: &BillingAccount, offer: Offer) -> Result<String> {
+        let user = &account.user;
+        let customer = match &account.customer {
+            Some(id) => ("customer", id.as_str()),
             None => ("customer_email", user.email.as_str()),
         };
         let (success_url, cancel_url) =
@@ -107,39 +117,42 @@ impl Stripe {
             ("mode", "subscription"),
             ("line_items[0][price]", self.config.prices.price_id(offer)),
             ("line_items[0][quantity]", "1"),
-            who,
+            customer,
             ("success_url", &success_url),
             ("cancel_url", &cancel_url),
             ("client_reference_id", &user.id),
             ("metadata[user_id]", &user.id),
             ("metadata[plan]", offer.plan.as_str()),
             ("metadata[interval]", offer.interval.as_str()),
-            // News of the subscription may come before the purchase: they name the account themselves.
+            // Events of the subscription may arrive before the checkout event, so they carry the user id as well.
             ("subscription_data[metadata][user_id]", &user.id),
         ];
-        self.session("/v1/checkout/sessions", &form)
+        self.create_session("/v1/checkout/sessions", &form)
     }
 
-    /// The address of a portal session of a customer.
+    /// Creates a portal session for a customer and returns its URL.
     ///
     /// # Errors
     /// `billing_error`, `server_busy`.
     pub fn portal(&self, public_url: &str, customer: &str) -> Result<String> {
         let return_url = format!("{public_url}/billing/closed");
-        self.session("/v1/billing_portal/sessions", &[("customer", customer), ("return_url", &return_url)])
+        self.create_session(
+            "/v1/billing_portal/sessions",
+            &[("customer", customer), ("return_url", &return_url)],
+        )
     }
 
-    fn session(&self, path: &str, form: &[(&str, &str)]) -> Result<String> {
+    fn create_session(&self, path: &str, form: &[(&str, &str)]) -> Result<String> {
         let key = uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string();
-        let Some(_turn) = CallPermit::take(&self.calls) else {
-            let message = "Too many calls to the payment provider are under way; try again";
+        let Some(_permit) = CallPermit::acquire(&self.calls) else {
+            let message = "Too many calls to the payment provider are in progress: try again in a second";
             return Err(
                 Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) }.into()
             );
         };
-        self.post(path, form, &key).map_err(|StripeError(what)| {
-            tracing::error!(path, "the payment provider gave no session: {}", self.without_secrets(&what));
-            let message = "The payment provider does not answer as it should; try again later";
+        self.post(path, form, &key).map_err(|error| {
+            tracing::error!(path, error = self.redact(&error.to_string()), "call to Stripe failed");
+            let message = "The payment provider failed: try again later";
             Refusal::new(ErrorCode::BillingError, message).into()
         })
     }
@@ -150,41 +163,42 @@ impl Stripe {
             .post(format!("{}{path}", self.config.api_base))
             .header("Authorization", format!("Bearer {}", self.config.secret_key))
             .header("Idempotency-Key", key)
-            .send_form(form.iter().copied())
-            .map_err(|error| StripeError(error.to_string()))?;
-        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec();
-        let body = body.map_err(|error| StripeError(error.to_string()))?;
+            .send_form(form.iter().copied())?;
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
         if !response.status().is_success() {
-            return Err(refused(&response, &body));
+            return Err(error_response(&response, &body));
         }
-        let answer =
-            json::read(&body).map_err(|error| StripeError(format!("the answer is no JSON: {error}")))?;
-        match answer.get("url").and_then(Value::as_str) {
+        let session = json::read(&body)?;
+        match session.get("url").and_then(Value::as_str) {
             Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
-            _ => Err(StripeError("the session in the answer has no url".to_owned())),
+            _ => Err(StripeError::NoUrl),
         }
     }
 
-    /// A text from outside as the log may have it: what the provider says may repeat what it was sent.
-    fn without_secrets(&self, text: &str) -> String {
+    /// Prepares an external text for the log: removes the secrets, which an error message may repeat, and control
+    /// characters.
+    fn redact(&self, text: &str) -> String {
         let text = text.replace(&self.config.secret_key, "…").replace(&self.config.webhook_secret, "…");
-        text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(SHOWN_CHARS).collect()
+        text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_LOGGED_CHARS).collect()
     }
 }
 
-fn refused<B>(response: &Response<B>, body: &[u8]) -> StripeError {
-    let said =
-        json::read(body).ok().and_then(|answer| Some(answer.pointer("/error/message")?.as_str()?.to_owned()));
-    StripeError(format!("{}: {}", response.status(), said.unwrap_or_else(|| "without a reason".to_owned())))
+fn error_response<B>(response: &Response<B>, body: &[u8]) -> StripeError {
+    let message =
+        json::read(body).ok().and_then(|error| Some(error.pointer("/error/message")?.as_str()?.to_owned()));
+    StripeError::Status {
+        status: response.status(),
+        message: message.unwrap_or_else(|| "no error message".to_owned()),
+    }
 }
 
-/// One of the calls that may be under way.
+/// Permission for one of [`MAX_CALLS`] concurrent calls.
 struct CallPermit<'a>(&'a AtomicUsize);
 
 impl<'a> CallPermit<'a> {
-    fn take(calls: &'a AtomicUsize) -> Option<Self> {
-        let more = |calls| (calls < MAX_CALLS).then_some(calls + 1);
-        calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(calls))
+    fn acquire(calls: &'a AtomicUsize) -> Option<Self> {
+        let increment = |calls| (calls < MAX_CALLS).then_some(calls + 1);
+        calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment).ok().map(|_| Self(calls))
     }
 }
 
@@ -209,26 +223,26 @@ mod tests {
     }
 
     #[test]
-    fn neither_key_nor_secret_shows_when_debugged_or_repeated_by_the_provider() {
+    fn keys_and_secrets_are_hidden_in_debug_and_error_output() {
         let stripe = stripe();
         assert!(!format!("{stripe:?}").contains("hidden"));
-        let told = stripe.without_secrets("Invalid API Key provided: sk_live_hidden\r\nor whsec_hidden");
-        assert_eq!(told, "Invalid API Key provided: …  or …");
-        assert_eq!(stripe.without_secrets(&"ä".repeat(1_000)).chars().count(), SHOWN_CHARS);
+        let redacted = stripe.redact("Invalid API Key provided: sk_live_hidden\r\nor whsec_hidden");
+        assert_eq!(redacted, "Invalid API Key provided: …  or …");
+        assert_eq!(stripe.redact(&"ä".repeat(1_000)).chars().count(), MAX_LOGGED_CHARS);
     }
 
     #[test]
-    fn calls_under_way_have_a_bound_and_come_back() {
+    fn concurrent_calls_are_limited_and_permits_return() {
         let calls = AtomicUsize::new(0);
-        let mut turns: Vec<_> = (0..MAX_CALLS).filter_map(|_| CallPermit::take(&calls)).collect();
-        assert_eq!(turns.len(), MAX_CALLS);
-        assert!(CallPermit::take(&calls).is_none());
-        turns.pop();
-        assert!(CallPermit::take(&calls).is_some());
+        let mut permits: Vec<_> = (0..MAX_CALLS).filter_map(|_| CallPermit::acquire(&calls)).collect();
+        assert_eq!(permits.len(), MAX_CALLS);
+        assert!(CallPermit::acquire(&calls).is_none());
+        permits.pop();
+        assert!(CallPermit::acquire(&calls).is_some());
     }
 
     #[test]
-    fn calls_go_straight_to_the_provider_within_their_time() {
+    fn calls_use_no_proxy_and_have_a_timeout() {
         let config = stripe().agent.config().clone();
         assert!(config.proxy().is_none());
         assert_eq!((config.max_redirects(), config.timeouts().global), (0, Some(TIMEOUT)));

@@ -1,4 +1,4 @@
-//! `cued backup`: a copy of the whole database, whether a server runs or not.
+//! `cued backup`: copies the whole database, whether or not a server is running on it.
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ use crate::store::maintenance::backup::CopyError;
 /// Flags of `cued backup`.
 #[derive(Debug, Args)]
 pub struct BackupCommand {
-    /// The file to write; it must not exist
-    #[arg(value_name = "OUT")]
+    /// File to create; it must not exist
+    #[arg(value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
     database: DatabaseArgs,
 }
 
 impl BackupCommand {
-    /// Writes the copy and says how large it is.
+    /// Writes the copy and prints its size.
     ///
     /// # Errors
-    /// Says what stands in the way; no part of the copy is left then.
+    /// When the copy cannot be written; no part of it is left behind.
     pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
         let copied = backup::copy(db, &out, Clock::system().now(), progress::bar("backup"));
@@ -37,6 +37,6 @@ impl BackupCommand {
             }
             other => CliError::Failed(other.to_string()),
         })?;
-        print_line(&format!("{} holds all of {} ({})", out.display(), db.display(), size(bytes)))
+        print_line(&format!("backed up {} to {} ({})", db.display(), out.display(), size(bytes)))
     }
 }

@@ -1,65 +1,53 @@
-//! `cued billing`: requests for a plan, decided by the operator on the database file, whether a server runs or not.
+//! `cued billing`: lists and decides requests for a plan, whether or not a server is running.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::actions::billing as actions;
-use crate::cli::common::{DatabaseArgs, print_line, table};
+use crate::cli::common::{DatabaseArgs, print_line, print_paused, print_table};
 use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::store::billing::requests;
 use crate::store::billing::requests::BillingRequest;
 
-/// Flags of `cued billing`.
-#[derive(Debug, Args)]
-pub struct BillingCommand {
-    #[command(flatten)]
-    database: DatabaseArgs,
-    #[command(subcommand)]
-    action: BillingAction,
-}
-
 #[derive(Debug, Subcommand)]
-enum BillingAction {
-    /// List the requests that wait for a decision, oldest first
+pub(super) enum BillingAction {
+    /// List undecided requests, oldest first
     List {
-        /// Also those that were decided
+        /// Include decided requests
         #[arg(long)]
         all: bool,
     },
-    /// Give the user the requested plan; its limits are in force from the next request on
+    /// Approve a request; the limits of the plan apply from the user's next request on
     Approve {
-        /// The request's id, as `cued billing list` shows it
+        /// Request id, from `cued billing list`
         id: String,
-        /// A JSON file with the plans, as for `cued serve`
+        /// JSON file with the plans, the same as for `cued serve`
         #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
         plans: Option<PathBuf>,
-        /// Whether the plans' limits are in force, as for `cued serve`; with off no cue is paused
+        /// Enforce the limits of the plans, the same as for `cued serve`; with off no cue is paused
         #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
         limits: OnOff,
     },
-    /// Decline a request; the user's plan stays as it is
+    /// Decline a request; the user keeps the current plan
     Decline {
-        /// The request's id, as `cued billing list` shows it
+        /// Request id, from `cued billing list`
         id: String,
     },
 }
 
-impl BillingCommand {
-    /// Does what was asked and prints it.
-    ///
-    /// # Errors
-    /// Says what stands in the way.
-    pub fn run(self) -> Result<(), CliError> {
-        match self.action {
-            BillingAction::List { all } => list(&self.database, all),
+impl BillingAction {
+    /// Runs the action and prints its result.
+    pub(super) fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+        match self {
+            BillingAction::List { all } => list(database, all),
             BillingAction::Approve { id, plans, limits } => {
                 let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
-                approve(&self.database, plans, id)
+                approve(database, plans, id)
             }
-            BillingAction::Decline { id } => decline(&self.database, id),
+            BillingAction::Decline { id } => decline(database, id),
         }
     }
 }
@@ -67,7 +55,7 @@ impl BillingCommand {
 fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
     let requests = database.open()?.read(move |read| requests::list(read, all)).wait()?;
     let mut rows =
-        vec![["ID", "EMAIL", "PRESENT PLAN", "REQUESTED", "INTERVAL", "STATE", "SINCE"].map(str::to_owned)];
+        vec![["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"].map(str::to_owned)];
     rows.extend(requests.into_iter().map(|request| {
         let since = request.decided_at.or(request.requested_at);
         [
@@ -80,24 +68,21 @@ fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
             since.map(|since| since.to_string()).unwrap_or_default(),
         ]
     }));
-    table(&rows)
+    print_table(&rows)
 }
 
 fn approve(database: &DatabaseArgs, plans: Plans, id: String) -> Result<(), CliError> {
     let now = Clock::system().now();
     let (request, paused) = actions::approve(&database.open()?, plans, id, now).wait()?;
-    print_line(&format!("{} is on plan {}", request.email, wanted(&request)))?;
-    if paused > 0 {
-        print_line(&format!("its {paused} newest active cues were above the limit and are paused"))?;
-    }
-    Ok(())
+    print_line(&format!("{} is now on plan {}", request.email, requested_plan(&request)))?;
+    print_paused(paused)
 }
 
 fn decline(database: &DatabaseArgs, id: String) -> Result<(), CliError> {
     let request = actions::decline(&database.open()?, id, Clock::system().now()).wait()?;
-    print_line(&format!("the request of {} for {} is declined", request.email, wanted(&request)))
+    print_line(&format!("declined the request of {} for plan {}", request.email, requested_plan(&request)))
 }
 
-fn wanted(request: &BillingRequest) -> String {
-    format!("{}, {}", request.offer.plan.as_str(), request.offer.interval.as_str())
+fn requested_plan(request: &BillingRequest) -> String {
+    format!("{} ({})", request.offer.plan.as_str(), request.offer.interval.as_str())
 }

@@ -1,4 +1,4 @@
-//! What the administration commands share: the file that they work on, and tables on standard output.
+//! Shared by the administration commands: the `--db` flag and printing to standard output.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,61 +8,71 @@ use clap::Args;
 use crate::cli::CliError;
 use crate::store::Store;
 
-/// The database that a command works on.
+const CHOOSE_OR_CREATE: &str =
+    "give the server's database with --db, or create a new one with `cued user add`";
+
+/// The database file of an administration command.
 #[derive(Debug, Args)]
 pub struct DatabaseArgs {
-    /// The database file
+    /// Database file
     #[arg(long, env = "CUED_DB", value_name = "FILE", default_value = "cued.db", global = true)]
     db: PathBuf,
 }
 
 impl DatabaseArgs {
-    /// Opens a file that exists, beside a server that may be running.
+    /// Opens an existing database, also while a server runs on it.
     ///
     /// # Errors
-    /// When there is none, or it is not ours, or there is nothing in it yet.
+    /// When the file does not exist, is empty or is not a cued database.
     pub fn open(&self) -> Result<Store, CliError> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
-            return Err(CliError::Failed(format!("{} is empty: there is no database in it", path.display())));
+            return Err(CliError::Failed(format!("{} is empty: {CHOOSE_OR_CREATE}", path.display())));
         }
-        self.open_or_make()
+        self.open_or_create()
     }
 
-    /// The path of a file that exists.
+    /// Returns the path, which must exist.
     ///
     /// # Errors
-    /// When there is none.
+    /// When it does not exist.
     pub fn existing(&self) -> Result<&Path, CliError> {
         if self.db.exists() {
             return Ok(&self.db);
         }
-        Err(CliError::Failed(format!(
-            "{} does not exist: give the server's file with --db, or make one with `cued user add`",
-            self.db.display()
-        )))
+        Err(CliError::Failed(format!("{} does not exist: {CHOOSE_OR_CREATE}", self.db.display())))
     }
 
-    /// The path, whether or not there is a file.
-    #[must_use]
+    /// Returns the path, whether or not the file exists.
     pub fn path(&self) -> &Path {
         &self.db
     }
 
-    /// Opens the file, or makes it.
+    /// Opens the database and creates it if necessary.
     ///
     /// # Errors
-    /// When it is not ours or cannot be used.
-    pub fn open_or_make(&self) -> Result<Store, CliError> {
+    /// When the file is not a cued database or cannot be used.
+    pub fn open_or_create(&self) -> Result<Store, CliError> {
         Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
     }
 }
 
-/// Prints rows with their columns aligned. A reader that has seen enough (`| head`) is no failure.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
+/// Formats a count with its noun: `1 cue`, `2 cues`.
+pub fn count(number: i64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Reports the cues that a change of plan paused, if any.
+pub fn print_paused(paused: usize) -> Result<(), CliError> {
+    match paused {
+        0 => Ok(()),
+        1 => print_line("paused 1 active cue, the newest: the plan allows fewer"),
+        _ => print_line(&format!("paused the {paused} newest active cues: the plan allows fewer")),
+    }
+}
+
+/// Prints rows with aligned columns. A closed pipe is not an error: `| head` reads only what it needs.
+pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -74,44 +84,46 @@ pub fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
         text.push('\n');
     }
     match write(&text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritable("", &error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(write_failed("", &error)),
         _ => Ok(()),
     }
 }
 
-/// Prints lines of a name and a value, one of them a new key.
+/// Prints lines of a name and a value, one of them a new API key.
 ///
 /// # Errors
-/// When standard output cannot be written: nobody has seen the key then.
+/// When standard output cannot be written: the key is then lost.
 pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
-    let lost = "; the new key is lost: revoke it and make another with `cued key add`";
-    write(&text).map_err(|error| unwritable(lost, &error))
+    let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
+    write(&text).map_err(|error| write_failed(consequence, &error))
 }
 
-/// Prints a sentence.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn print_line(sentence: &str) -> Result<(), CliError> {
-    write(&format!("{sentence}\n")).map_err(|error| unwritable("; it is done all the same", &error))
+/// Prints one line.
+pub fn print_line(line: &str) -> Result<(), CliError> {
+    write(&format!("{line}\n")).map_err(|error| write_failed(". The command itself succeeded", &error))
 }
 
-/// A text of some user as a terminal may see it: its control characters would be commands there.
+/// Replaces control characters, which a terminal would execute as commands; the text comes from users.
 fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
-// Not `println!`, which panics where the other end is gone.
+/// Prints a text that ends with a newline.
+pub fn print(text: &str) -> Result<(), CliError> {
+    write(text).map_err(|error| write_failed("", &error))
+}
+
+// Not `println!`, which panics when the pipe is closed.
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-fn unwritable(so: &str, error: &io::Error) -> CliError {
-    CliError::Failed(format!("standard output cannot be written: {error}{so}"))
+fn write_failed(consequence: &str, error: &io::Error) -> CliError {
+    CliError::Failed(format!("cannot write to standard output: {error}{consequence}"))
 }
 
 #[cfg(test)]
@@ -119,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_of_a_users_text_do_not_reach_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}[2J\r\n\u{9b}b é"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b é");
     }
 }

@@ -13,21 +13,22 @@ pub mod serve;
 pub mod stripe;
 pub mod user;
 
-use std::fmt;
 use std::path::Path;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use thiserror::Error as ThisError;
 use tracing::Level;
 
+use crate::cli::common::DatabaseArgs;
 use crate::domain::account::plan::Plans;
 use crate::error::Error;
 use crate::logging;
 use crate::logging::LogFormat;
 use crate::server::ServeError;
 
-/// The cue daemon: scheduled callbacks from one binary on one SQLite file
+/// Scheduled callbacks from one binary on one SQLite file
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -36,23 +37,35 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
+    ///
+    /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no configuration
+    /// file.
     Serve(Box<serve::Serve>),
     /// Add, list and disable users, and set their plans
-    User(user::UserCommand),
+    User(OnDatabase<user::UserAction>),
     /// Add, list and revoke API keys
-    Key(key::KeyCommand),
-    /// List, approve and decline requests for a plan
-    Billing(billing::BillingCommand),
-    /// Measure what this machine carries, on temporary files; takes about two minutes
+    Key(OnDatabase<key::KeyAction>),
+    /// List, approve and decline requests for a plan (manual billing)
+    Billing(OnDatabase<billing::BillingAction>),
+    /// Benchmark this machine using temporary files (about two minutes)
     Bench(bench::BenchCommand),
-    /// Copy the database into a new file, beside the server that writes it
+    /// Back up the database to a new file, also while a server runs
     Backup(backup::BackupCommand),
-    /// Say what is in a database and whether it is sound; exit code 1 if not
+    /// Check a database or backup and summarize its contents; exits with 1 on problems
     Check(check::CheckCommand),
-    /// Put a backup in place; it is held, and fires nothing, until it is promoted
+    /// Restore a backup; the copy is on hold and fires nothing until it is promoted
     Restore(restore::RestoreCommand),
-    /// Let a restored copy fire from now on
+    /// End the hold on a restored copy, so that it fires and delivers
     Promote(promote::PromoteCommand),
+}
+
+/// An action on a database file, whether or not a server is running on it.
+#[derive(Debug, Args)]
+struct OnDatabase<A: Subcommand> {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    #[command(subcommand)]
+    action: A,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,12 +74,14 @@ enum OnOff {
     Off,
 }
 
-/// Why a command did not do what it was asked for: a sentence for standard error, and the exit code.
-#[derive(Debug)]
+/// A failed command: a message for standard error and the exit code.
+#[derive(Debug, ThisError)]
 pub enum CliError {
-    /// The command line asks for something that cannot be: exit code 2.
+    /// Invalid command line: exit code 2.
+    #[error("{0}")]
     Usage(String),
-    /// Something stood in the way: exit code 1.
+    /// The command failed: exit code 1.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -78,13 +93,6 @@ impl CliError {
             Self::Usage(_) => 2,
             Self::Failed(_) => 1,
         }
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(what) | Self::Failed(what)) = self;
-        f.write_str(what)
     }
 }
 
@@ -104,21 +112,21 @@ impl From<ServeError> for CliError {
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Says why it was not done.
+    /// When the command line is invalid or the command fails.
     pub fn run(self) -> Result<(), CliError> {
         let (level, format) = match &self.command {
-            Command::Serve(serve) => serve.log(),
+            Command::Serve(serve) => serve.log_options(),
             _ => (Level::INFO, LogFormat::Text),
         };
         logging::start(level, format);
         match self.command {
             Command::Serve(serve) => serve.run(),
-            Command::User(user) => user.run(),
-            Command::Key(key) => key.run(),
-            Command::Billing(billing) => billing.run(),
+            Command::User(user) => user.action.run(&user.database),
+            Command::Key(key) => key.action.run(&key.database),
+            Command::Billing(billing) => billing.action.run(&billing.database),
             Command::Bench(bench) => bench.run(),
             Command::Backup(backup) => backup.run(),
             Command::Check(check) => check.run(),
@@ -128,7 +136,7 @@ impl Cli {
     }
 }
 
-/// The plans in a file, or the built-in ones.
+/// Reads the plans from a file; without one, returns the built-in plans.
 fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
     let Some(path) = path else { return Ok(Plans::default()) };
     Plans::from_json(&String::from_utf8_lossy(&read(path)?))
@@ -136,6 +144,5 @@ fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path)
-        .map_err(|error| CliError::Failed(format!("{} cannot be read: {error}", path.display())))
+    std::fs::read(path).map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))
 }

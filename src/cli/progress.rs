@@ -1,15 +1,14 @@
-//! How far a copy is, as a line on a terminal that is written over; nothing where standard error is a file.
+//! Progress bar on one line of the terminal. Prints nothing if standard error is not a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::store::maintenance::backup::Progress;
 
-/// Cells of the bar.
+/// Width of the bar in characters.
 const WIDTH: u64 = 30;
 
-/// Shows how much of `what` is done.
-#[must_use]
-pub fn bar(what: &'static str) -> Progress {
+/// Returns a callback that shows the progress of a copy, in bytes.
+pub fn bar(label: &'static str) -> Progress {
     if !io::stderr().is_terminal() {
         return Box::new(|_, _| ());
     }
@@ -17,26 +16,35 @@ pub fn bar(what: &'static str) -> Progress {
     Box::new(move |done, of| {
         let percent = done.saturating_mul(100).checked_div(of).unwrap_or(100).min(100);
         if shown.replace(percent) != Some(percent) {
-            print(&line(what, percent, of));
+            print(&line(label, percent, &format!("of {}", size(of))));
         }
     })
 }
 
-/// Ends the line of [`bar`], so that what follows stands on its own.
+/// Shows that `done` of `all` steps of the benchmark are done and `step` is next; clears the bar after the last.
+pub fn step(step: &str, done: usize, all: usize) {
+    if done == all {
+        end();
+    } else if io::stderr().is_terminal() {
+        let percent = (100 * done).checked_div(all).unwrap_or(100);
+        print(&line("bench", u64::try_from(percent).unwrap_or(100), step));
+    }
+}
+
+/// Clears the bar.
 pub fn end() {
     if io::stderr().is_terminal() {
         print("\r\u{1b}[K");
     }
 }
 
-fn line(what: &str, percent: u64, of: u64) -> String {
+fn line(label: &str, percent: u64, detail: &str) -> String {
     let full = percent * WIDTH / 100;
     let cells: String = (0..WIDTH).map(|cell| if cell < full { '#' } else { '.' }).collect();
-    format!("\r{what} [{cells}] {percent:3} % of {}\u{1b}[K", size(of))
+    format!("\r{label} [{cells}] {percent:3} % {detail}\u{1b}[K")
 }
 
-/// A number of bytes as people read it.
-#[must_use]
+/// Formats a number of bytes.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
@@ -47,7 +55,7 @@ pub fn size(bytes: u64) -> String {
 
 fn print(text: &str) {
     let mut terminal = io::stderr().lock();
-    // A terminal that is gone is no reason to stop.
+    // Losing the terminal must not stop the copy.
     drop(terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush()));
 }
 
@@ -56,9 +64,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_the_part_that_is_done() {
+    fn a_progress_line_shows_the_completed_part() {
         assert_eq!(
-            line("backup", 50, 4_250_000),
+            line("backup", 50, "of 4.2 MB"),
             "\rbackup [###############...............]  50 % of 4.2 MB\u{1b}[K"
         );
     }

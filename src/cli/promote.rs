@@ -1,9 +1,9 @@
-//! `cued promote`: a restored copy becomes the one that fires, whether a server runs on it or not.
+//! `cued promote`: ends the hold on a restored copy, whether or not a server is running on it.
 
 use clap::Args;
 
 use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, print_line};
+use crate::cli::common::{DatabaseArgs, count, print_line};
 use crate::clock::Clock;
 use crate::store::db::hold;
 use crate::store::db::hold::OverdueCounts;
@@ -16,28 +16,30 @@ pub struct PromoteCommand {
 }
 
 impl PromoteCommand {
-    /// Lets the file go and says what follows.
+    /// Ends the hold and prints what is overdue.
     ///
     /// # Errors
-    /// Says what stands in the way.
+    /// When the file is not a cued database or cannot be written.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));
         let db = self.database.path().display();
         let (held_since, overdue) = write.wait()?;
         match held_since {
-            None => print_line(&format!("{db} is not held: there is nothing to promote")),
+            None => print_line(&format!("{db} is not on hold: nothing to promote")),
             Some(since) => {
-                print_line(&format!("{db} is promoted; it was held since {since}"))?;
-                print_line(&what_follows(overdue))
+                print_line(&format!("promoted {db} (on hold since {since})"))?;
+                print_line(&overdue_line(overdue))
             }
         }
     }
 }
 
-fn what_follows(OverdueCounts { cues, executions }: OverdueCounts) -> String {
+fn overdue_line(OverdueCounts { cues, executions }: OverdueCounts) -> String {
     format!(
-        "A server that runs on it begins within 5 seconds, the next one when it starts: {cues} cues are overdue and \
-         catch up as their `catch_up` says, {executions} executions are due and are sent, or handed out to workers"
+        "overdue: {}, to catch up according to `catch_up`; {}, to send or hand to workers\n\
+         a running server begins within 5 seconds, otherwise the next start does",
+        count(cues, "cue"),
+        count(executions, "execution")
     )
 }

@@ -1,4 +1,4 @@
-//! `cued restore`: a backup in the place of a database. It is held until `cued promote`.
+//! `cued restore`: puts a copy of a backup in place of a database. The copy is on hold until `cued promote`.
 
 use std::path::PathBuf;
 
@@ -15,41 +15,41 @@ use crate::store::maintenance::backup::CopyError;
 /// Flags of `cued restore`.
 #[derive(Debug, Args)]
 pub struct RestoreCommand {
-    /// The backup; it is only read
-    #[arg(value_name = "BACKUP")]
+    /// Backup to restore; it is not modified
+    #[arg(value_name = "FILE")]
     backup: PathBuf,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Take the place of a database that is there; it is kept beside, under a name that ends in .replaced
+    /// Replace an existing database; the old one is kept next to it under a name ending in .replaced
     #[arg(long)]
     replace: bool,
 }
 
 impl RestoreCommand {
-    /// Checks the backup, puts a copy of it in place and says what comes next.
+    /// Checks the backup, puts a copy of it in place and prints the next step.
     ///
     /// # Errors
-    /// Says what stands in the way; what was there is then as it was.
+    /// When the backup fails the check or cannot be copied; an existing database is then unchanged.
     pub fn run(self) -> Result<(), CliError> {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
-        check::sound(&backup, now)?;
+        check::verify(&backup, now)?;
         let restored = backup::restore(&backup, db, now, self.replace, progress::bar("restore"));
         progress::end();
         let kept = restored.map_err(|error| match error {
-            CopyError::Exists(_) => CliError::Failed(format!(
-                "{error}: give another --db, or --replace to put it aside and the backup in its place"
-            )),
+            CopyError::Exists(_) => {
+                CliError::Failed(format!("{error}: choose another --db, or add --replace to move it aside"))
+            }
             other => CliError::Failed(other.to_string()),
         })?;
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {
-            let whose = if has_file { "" } else { ": it belongs to a database that is not here any more" };
-            print_line(&format!("{} is kept as {}{whose}", was.display(), is.display()))?;
+            let note = if has_file { "" } else { ": it belongs to a database that no longer exists" };
+            print_line(&format!("kept {} as {}{note}", was.display(), is.display()))?;
         }
         print_line(&format!(
-            "{db} is restored from {backup} and held: `cued serve --db {db}` shows all of it and fires, sends and hands \
-             out nothing until `cued promote --db {db}`",
+            "restored {db} from {backup}, on hold: `cued serve --db {db}` shows its contents but fires and delivers \
+             nothing until `cued promote --db {db}`",
             db = db.display(),
             backup = backup.display()
         ))

@@ -1,4 +1,4 @@
-//! `cued serve`: its flags are the whole configuration, each with an environment variable.
+//! `cued serve`. Its flags are the entire configuration; each has an environment variable.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use tempfile::TempDir;
 use tracing::Level;
 
-use crate::app::{Config, HttpLimits};
 use crate::cli::stripe::StripeFlags;
 use crate::cli::{CliError, OnOff, plans_from, read};
 use crate::clock::Clock;
+use crate::config::{Config, HttpLimits};
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::retention::Retention;
@@ -22,100 +23,109 @@ use crate::mail::{MailTransport, Smtp};
 use crate::server;
 use crate::server::ListenConfig;
 
+/// Groups of flags in `cued serve --help`, in the order of the fields of [`Serve`].
+const STORAGE: &str = "Storage";
+const LISTENING: &str = "Listening";
+const CALLBACKS: &str = "Callbacks";
+const ACCOUNTS: &str = "Accounts and limits";
+const MAIL: &str = "Mail";
+const LOGGING: &str = "Logging";
+const DEVELOPMENT: &str = "Development and testing";
+
 /// Flags of `cued serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The database file; made if it does not exist [default: cued.db]
-    #[arg(long, env = "CUED_DB", value_name = "FILE")]
+    /// Database file, created if it does not exist [default: cued.db]
+    #[arg(long, env = "CUED_DB", value_name = "FILE", help_heading = STORAGE)]
     db: Option<PathBuf>,
 
-    /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:8000]
-    #[arg(long, env = "CUED_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address)]
-    listen: Option<SocketAddr>,
-
-    /// The address by which callers reach this server, such as https://cue.example.com
-    #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address)]
-    public_url: Option<String>,
-
-    /// For development: open registration, callbacks to public, private and loopback addresses, both unless given
-    /// otherwise; listens on loopback only
-    #[arg(long, env = "CUED_DEV", value_parser = BoolishValueParser::new())]
-    dev: bool,
-
-    /// A temporary database, removed at the end; implies --dev and, unless --listen is given, a free port
-    #[arg(long, env = "CUED_EPHEMERAL", value_parser = BoolishValueParser::new())]
-    ephemeral: bool,
-
-    /// Time stands still at INSTANT (default: now) and moves only by POST /v1/test/clock
-    #[arg(long, env = "CUED_TEST_CLOCK", value_name = "INSTANT", num_args = 0..=1, default_missing_value = "now")]
-    test_clock: Option<String>,
-
-    /// Who may register over HTTP [default: first-user]
-    #[arg(long, env = "CUED_REGISTRATION", value_name = "WHO")]
-    registration: Option<RegistrationArg>,
-
-    /// Addresses that callbacks may reach: public, private, loopback or a CIDR; repeat or separate by commas
-    /// [default: public]
-    #[arg(long, env = "CUED_ALLOW_CALLBACKS_TO", value_name = "WHERE", value_delimiter = ',')]
-    allow_callbacks_to: Vec<AllowRule>,
-
-    /// A JSON file with the plans, in place of free, pro and scale
-    #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
-    plans: Option<PathBuf>,
-
-    /// The plan of a new user
-    #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "NAME", default_value = "free")]
-    default_plan: String,
-
-    /// Whether the plans' limits are in force; off suits a person who runs it alone
-    #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
-    limits: OnOff,
-
-    /// How much history is kept: how long after an execution was over, and how many executions of a cue, whichever
-    /// keeps less; one of the two alone, such as 30d, 12h or 500; or off
-    #[arg(long, env = "CUED_RETAIN", value_name = "AGE,NUMBER", default_value = "90d,1000")]
+    /// How much history to keep: a maximum age of finished executions and a maximum number of executions per cue,
+    /// whichever keeps less. One of the two may stand alone (30d, 12h, 500); off keeps everything
+    #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
 
-    /// The most deliveries at a time
-    #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    delivery_threads: u16,
+    /// Address and port of the API; port 0 picks a free port [default: 127.0.0.1:8000]
+    #[arg(long, env = "CUED_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address, help_heading = LISTENING)]
+    listen: Option<SocketAddr>,
 
-    /// A PEM file of certificate authorities that callbacks may have, beside the public ones
-    #[arg(long, env = "CUED_CALLBACK_CA", value_name = "FILE")]
-    callback_ca: Option<PathBuf>,
+    /// Base URL under which clients reach this server, such as https://cue.example.com; used in links and for the echo
+    /// endpoint [default: http:// and the address of --listen]
+    #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address, help_heading = LISTENING)]
+    public_url: Option<String>,
 
-    /// A reverse proxy's address or network: the caller's address is then taken from its X-Forwarded-For; repeat or
-    /// separate by commas
-    #[arg(long, env = "CUED_TRUST_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = network)]
+    /// Trust X-Forwarded-For from this reverse proxy for the client's address; repeat the flag or separate by commas
+    #[arg(long, env = "CUED_TRUST_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = network, help_heading = LISTENING)]
     trust_proxy: Vec<Cidr>,
 
-    /// The server for mail, smtp[s]://USER:PASSWORD@HOST:PORT with both percent-encoded; without one the links of
-    /// logins go to the log
-    #[arg(long, env = "CUED_SMTP_URL", value_name = "URL", hide_env_values = true, requires = "mail_from")]
-    smtp_url: Option<String>,
-
-    /// The sender of mails, such as "cued <cued@example.com>"
-    #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS")]
-    mail_from: Option<String>,
-
-    /// How much is logged
-    #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
-    log_level: LogLevelArg,
-
-    /// How it is logged
-    #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormatArg,
-
-    /// Address and port of a listener of its own that serves /metrics for Prometheus; needs no key, so let only the
-    /// collector reach it [default: none]
-    #[arg(long, env = "CUED_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address)]
-    metrics_listen: Option<SocketAddr>,
-
-    /// The most connections at a time; for one more, one that asks for nothing is closed
-    #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Maximum open connections; beyond that, idle ones are closed first
+    #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
     max_connections: u32,
 
-    /// Stop when standard input ends: for a program that starts a server and must not leave it behind
+    /// Address and port of the Prometheus endpoint /metrics. It needs no API key, so expose it only to your collector
+    /// [default: off]
+    #[arg(long, env = "CUED_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address, help_heading = LISTENING)]
+    metrics_listen: Option<SocketAddr>,
+
+    /// Addresses that callbacks may reach: public, private, loopback or a CIDR block; repeat the flag or separate by
+    /// commas [default: public]
+    #[arg(long, env = "CUED_ALLOW_CALLBACKS_TO", value_name = "CLASS|CIDR", value_delimiter = ',', help_heading = CALLBACKS)]
+    allow_callbacks_to: Vec<AllowRule>,
+
+    /// PEM file with extra certificate authorities to trust for callbacks
+    #[arg(long, env = "CUED_CALLBACK_CA", value_name = "FILE", help_heading = CALLBACKS)]
+    callback_ca: Option<PathBuf>,
+
+    /// Maximum number of deliveries in progress, 1 to 1024
+    #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = CALLBACKS)]
+    delivery_threads: u16,
+
+    /// Who may register over HTTP [default: first-user]
+    #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
+    registration: Option<RegistrationArg>,
+
+    /// JSON file with the plans and their limits; replaces free, pro and scale
+    #[arg(long, env = "CUED_PLANS", value_name = "FILE", help_heading = ACCOUNTS)]
+    plans: Option<PathBuf>,
+
+    /// Plan of a new user
+    #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "PLAN", default_value = "free", help_heading = ACCOUNTS)]
+    default_plan: String,
+
+    /// Enforce the limits of the plans; off suits a server with a single user
+    #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
+    limits: OnOff,
+
+    /// Mail server: smtp://USER:PASSWORD@HOST:PORT (STARTTLS) or smtps://... (TLS); percent-encode user and password.
+    /// Without it, sign-in links are written to the log
+    #[arg(long, env = "CUED_SMTP_URL", value_name = "URL", hide_env_values = true, requires = "mail_from", help_heading = MAIL)]
+    smtp_url: Option<String>,
+
+    /// Sender of mails, such as "cued <cued@example.com>"
+    #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS", help_heading = MAIL)]
+    mail_from: Option<String>,
+
+    /// What to log, on standard error; each level includes those above it
+    #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", help_heading = LOGGING)]
+    log_level: LogLevelArg,
+
+    /// Format of the log
+    #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text", help_heading = LOGGING)]
+    log_format: LogFormatArg,
+
+    /// Development mode: open registration, callbacks to public, private and loopback addresses (both unless set by
+    /// their own flags), and listening on loopback only
+    #[arg(long, env = "CUED_DEV", value_parser = BoolishValueParser::new(), help_heading = DEVELOPMENT)]
+    dev: bool,
+
+    /// Use a temporary database and delete it on exit; implies --dev and, without --listen, a free port
+    #[arg(long, env = "CUED_EPHEMERAL", value_parser = BoolishValueParser::new(), help_heading = DEVELOPMENT)]
+    ephemeral: bool,
+
+    /// Freeze time at TIMESTAMP, such as 2030-01-31T09:00:00Z (default: now); only POST /v1/test/clock advances it
+    #[arg(long, env = "CUED_TEST_CLOCK", value_name = "TIMESTAMP", num_args = 0..=1, default_missing_value = "now", help_heading = DEVELOPMENT)]
+    test_clock: Option<String>,
+
+    /// Stop when standard input ends, so that the server never outlives the process that started it
     #[arg(long, hide = true)]
     until_input_ends: bool,
 
@@ -125,49 +135,50 @@ pub struct Serve {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RegistrationArg {
-    /// Anyone, until one user exists
+    /// Anyone, until the first user exists
     FirstUser,
     /// Anyone
     Open,
-    /// Nobody: use `cued user add`
+    /// Nobody; add users with `cued user add`
     Closed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormatArg {
-    /// Lines for people
+    /// Human-readable lines
     Text,
-    /// Lines that are JSON objects
+    /// One JSON object per line
     Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogLevelArg {
-    /// Only what is broken
+    /// Errors only
     Error,
-    /// And what may be
+    /// Plus warnings
     Warn,
-    /// And news
+    /// Plus notable events
     Info,
-    /// And what became of each request, delivery and mail
+    /// Plus every request, delivery and mail
     Debug,
-    /// Everything there is
+    /// Everything
     Trace,
 }
 
 impl Serve {
-    /// Serves until a signal asks to stop.
+    /// Runs the server until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// Says what stands in the way of a start, or what ended the server.
+    /// When flags contradict each other, or the server cannot start or fails.
     pub fn run(self) -> Result<(), CliError> {
         let dev = self.dev || self.ephemeral;
-        let listen = self.listen_on();
+        let listen = self.listen_address();
         if self.ephemeral
             && let Some(db) = &self.db
         {
             return Err(CliError::Usage(format!(
-                "--ephemeral makes a database of its own and leaves {} alone: leave out one of --ephemeral and --db (or CUED_DB)",
+                "--ephemeral uses a temporary database and cannot be combined with --db {}: remove one of the two (or \
+                 unset CUED_DB)",
                 db.display()
             )));
         }
@@ -175,16 +186,18 @@ impl Serve {
             for (flag, port, address) in
                 [("--listen", 8000, Some(listen)), ("--metrics-listen", 9464, self.metrics_listen)]
             {
-                stays_on_loopback(flag, port, address)?;
+                require_loopback(flag, port, address)?;
             }
         }
         let clock = self.clock()?;
         if clock.is_test() && !listen.ip().is_loopback() {
             tracing::warn!(
-                "whoever reaches {listen} can move the test clock: POST /v1/test/clock needs no key"
+                address = %listen,
+                "the test clock is exposed: POST /v1/test/clock needs no API key, so anyone who reaches this address \
+                 can advance it"
             );
         }
-        let temporary = self.ephemeral.then(server::TemporaryFolder::make).transpose()?;
+        let temporary = self.ephemeral.then(server::temporary_folder).transpose()?;
         let db = match &temporary {
             Some(folder) => folder.path().join("cued.db"),
             None => self.db.clone().unwrap_or_else(|| PathBuf::from("cued.db")),
@@ -193,12 +206,16 @@ impl Serve {
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
         let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
-        server::run(clock, config, listen).map_err(CliError::from)
+        let served = server::run(clock, config, listen).map_err(CliError::from);
+        if let Some(Err(error)) = temporary.map(TempDir::close) {
+            tracing::warn!(%error, "the temporary folder cannot be removed");
+        }
+        served
     }
 
-    /// How much is logged, and how.
+    /// Level and format of the log.
     #[must_use]
-    pub fn log(&self) -> (Level, LogFormat) {
+    pub fn log_options(&self) -> (Level, LogFormat) {
         let format = match self.log_format {
             LogFormatArg::Text => LogFormat::Text,
             LogFormatArg::Json => LogFormat::Json,
@@ -213,7 +230,7 @@ impl Serve {
         (level, format)
     }
 
-    fn listen_on(&self) -> SocketAddr {
+    fn listen_address(&self) -> SocketAddr {
         let port = if self.ephemeral { 0 } else { 8000 };
         self.listen.unwrap_or_else(|| SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port))
     }
@@ -225,7 +242,7 @@ impl Serve {
             Some(text) => match text.parse::<Timestamp>() {
                 Ok(instant) => Ok(Clock::test(Some(instant))),
                 Err(_) => Err(CliError::Usage(format!(
-                    "--test-clock {text:?} is no instant: write it as 2030-01-31T09:00:00Z"
+                    "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
                 ))),
             },
         }
@@ -263,9 +280,9 @@ impl Serve {
 
     fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
         match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
-            (Some(url), Some(from)) => {
-                Ok(MailTransport::Smtp(Box::new(Smtp::new(url, from).map_err(CliError::Usage)?)))
-            }
+            (Some(url), Some(from)) => Ok(MailTransport::Smtp(Box::new(
+                Smtp::new(url, from).map_err(|error| CliError::Usage(error.to_string()))?,
+            ))),
             _ => Ok(MailTransport::Log { stdout: dev }),
         }
     }
@@ -278,32 +295,32 @@ impl Serve {
     }
 }
 
-/// What `--dev` asks of every listener.
-fn stays_on_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), CliError> {
+/// Refuses an address outside loopback: `--dev` opens registration and callbacks to everyone who reaches the server.
+fn require_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), CliError> {
     match address {
         Some(address) if !address.ip().is_loopback() => Err(CliError::Usage(format!(
-            "--dev listens on loopback only: give {flag} 127.0.0.1:{port} in place of {address}, or leave --dev out"
+            "--dev listens on loopback only: use {flag} 127.0.0.1:{port} instead of {address}, or remove --dev"
         ))),
         _ => Ok(()),
     }
 }
 
 fn network(text: &str) -> Result<Cidr, String> {
-    text.parse().map_err(|_| "give an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
+    text.parse().map_err(|_| "expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
 }
 
-/// Reads `--listen`. `localhost` is what people write for 127.0.0.1; other names are not looked up.
+/// Parses `--listen`. `localhost` means 127.0.0.1; other host names are not resolved.
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
-        "write an address and a port, such as 127.0.0.1:8000, 0.0.0.0:8000 (all addresses) or [::1]:8000"
+        "expected an address and a port, such as 127.0.0.1:8000, 0.0.0.0:8000 (all addresses) or [::1]:8000"
             .to_owned()
     })
 }
 
-/// Reads `--public-url`: what links to this server begin with, and where callbacks reach its echo path.
+/// Parses `--public-url`: the base of links to this server and of its echo endpoint.
 fn web_address(text: &str) -> Result<String, String> {
     let is_plain = !text.contains(['?', '#']) && CallbackTarget::parse(text).is_ok();
-    let wrong = || "write it as https://cue.example.com, with a path if there is one".to_owned();
-    is_plain.then(|| text.to_owned()).ok_or_else(wrong)
+    let invalid = || "expected a URL such as https://cue.example.com, with a path if needed".to_owned();
+    is_plain.then(|| text.to_owned()).ok_or_else(invalid)
 }

@@ -1,4 +1,4 @@
-//! The flags of `cued serve` for the payment provider: all of them, or none.
+//! The flags of `cued serve` for billing with Stripe. Either all of them are given or none.
 
 use clap::Args;
 
@@ -6,44 +6,44 @@ use crate::billing::stripe::{API_BASE, StripeConfig, TIMEOUT};
 use crate::cli::CliError;
 use crate::domain::billing::offer::Prices;
 
-/// How to reach the account at Stripe. Without any of these, users ask for plans and `cued billing` decides.
+/// Stripe account. Without these flags, users request plans and the operator decides with `cued billing`.
 #[derive(Args)]
-#[command(next_help_heading = "Payment by Stripe (without these: manual billing, see `cued billing`)")]
+#[command(next_help_heading = "Billing with Stripe (set all or none; without it see `cued billing`)")]
 pub struct StripeFlags {
-    /// Secret API key of the Stripe account; better given as CUED_STRIPE_SECRET_KEY than on a command line
+    /// Secret API key of the Stripe account; prefer the environment variable, which `ps` does not show
     #[arg(long, env = "CUED_STRIPE_SECRET_KEY", value_name = "KEY", hide_env_values = true)]
     stripe_secret_key: Option<String>,
 
-    /// Signing secret of the webhook endpoint that calls PUBLIC-URL/v1/billing/webhook
+    /// Signing secret of the webhook endpoint PUBLIC-URL/v1/billing/webhook
     #[arg(long, env = "CUED_STRIPE_WEBHOOK_SECRET", value_name = "SECRET", hide_env_values = true)]
     stripe_webhook_secret: Option<String>,
 
-    /// Id of the price of plan pro, paid monthly
-    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_MONTHLY", value_name = "PRICE")]
+    /// Price id of plan pro, billed monthly
+    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_MONTHLY", value_name = "PRICE_ID")]
     stripe_price_pro_monthly: Option<String>,
 
-    /// Id of the price of plan pro, paid annually
-    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_ANNUAL", value_name = "PRICE")]
+    /// Price id of plan pro, billed annually
+    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_ANNUAL", value_name = "PRICE_ID")]
     stripe_price_pro_annual: Option<String>,
 
-    /// Id of the price of plan scale, paid monthly
-    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_MONTHLY", value_name = "PRICE")]
+    /// Price id of plan scale, billed monthly
+    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_MONTHLY", value_name = "PRICE_ID")]
     stripe_price_scale_monthly: Option<String>,
 
-    /// Id of the price of plan scale, paid annually
-    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_ANNUAL", value_name = "PRICE")]
+    /// Price id of plan scale, billed annually
+    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_ANNUAL", value_name = "PRICE_ID")]
     stripe_price_scale_annual: Option<String>,
 
-    /// Where Stripe's API is; for tests
+    /// Base URL of Stripe's API, to use a test double
     #[arg(long, env = "CUED_STRIPE_API_BASE", value_name = "URL", default_value = API_BASE)]
     stripe_api_base: String,
 }
 
 impl StripeFlags {
-    /// The settings in these flags; none where none of them is given.
+    /// Returns the configuration, or `None` if no flag is given.
     ///
     /// # Errors
-    /// When some are given and others are missing, and when they cannot be right.
+    /// When some flags are missing, the base URL is invalid or two prices are the same.
     pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),
@@ -53,7 +53,7 @@ impl StripeFlags {
             ("--stripe-price-scale-monthly", &self.stripe_price_scale_monthly),
             ("--stripe-price-scale-annual", &self.stripe_price_scale_annual),
         ];
-        // An empty environment variable is how some tools write one that is not set.
+        // Some tools, such as Docker Compose, pass an unset variable as an empty one.
         let given = flags.map(|(_, value)| value.as_deref().map(str::trim).filter(|text| !text.is_empty()));
         let api_base = self.stripe_api_base.trim_end_matches('/');
         if given.iter().all(Option::is_none) && api_base == API_BASE {
@@ -63,17 +63,19 @@ impl StripeFlags {
             let flags = flags.iter().zip(given).filter(|(_, given)| given.is_none());
             let missing: Vec<&str> = flags.map(|((name, _), _)| *name).collect();
             return Err(CliError::Usage(format!(
-                "payment by Stripe is configured by half: give {} as well, or leave every --stripe flag (and \
-                 CUED_STRIPE_* variable) out for manual billing",
+                "the configuration of Stripe is incomplete: add {}, or remove all --stripe-* flags and CUED_STRIPE_* \
+                 variables to use manual billing",
                 missing.join(", ")
             )));
         };
         if !api_base.starts_with("https://") && !api_base.starts_with("http://") {
-            return Err(CliError::Usage(format!("--stripe-api-base {api_base:?} is no http or https URL")));
+            return Err(CliError::Usage(format!(
+                "--stripe-api-base {api_base:?} is not an http or https URL"
+            )));
         }
         let prices = Prices::new([pm, pa, sm, sa].map(str::to_owned)).ok_or_else(|| {
             CliError::Usage(
-                "two of the --stripe-price flags have the same id: each plan and interval needs its own"
+                "two --stripe-price-* flags have the same id: each plan and interval needs its own price"
                     .to_owned(),
             )
         })?;
@@ -87,7 +89,7 @@ impl StripeFlags {
     }
 }
 
-// Neither key nor secret is for eyes.
+// Hand-written: the key and the secret must not be printed.
 impl std::fmt::Debug for StripeFlags {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StripeFlags").field("stripe_api_base", &self.stripe_api_base).finish_non_exhaustive()

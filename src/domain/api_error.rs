@@ -1,13 +1,12 @@
-//! The contract's table of error codes, and the refusal that carries one to a caller.
+//! The error codes of the API, their HTTP status, and the refusal that carries one to a caller.
 //!
-//! Rooms further out only raise and render refusals; which code goes with which HTTP status is decided here.
+//! The mapping of codes to HTTP status is here and nowhere else.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde_json::Value;
 
-/// Every error code that a caller can meet (`spec.md` §7 and `contract.md`).
+/// Every error code of the API (contract §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     AlreadyClaimed,
@@ -58,7 +57,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code as it stands in the body of an error, and the HTTP status that goes with it.
+    /// The code in the body of an error response, and its HTTP status.
     #[must_use]
     pub fn text_and_status(self) -> (&'static str, u16) {
         match self {
@@ -111,10 +110,10 @@ impl ErrorCode {
     }
 }
 
-/// One step of the path to a faulty value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.
+/// A segment of the path to an invalid value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocSegment {
-    /// A field of an object, or the part of the request (`body`, `query`).
+    /// A field of an object, or a part of the request (`body`, `query`).
     Field(Cow<'static, str>),
     /// An element of an array.
     Index(usize),
@@ -138,40 +137,38 @@ impl From<usize> for LocSegment {
     }
 }
 
-/// One entry of the `detail` of a 422, in Pydantic's terms (contract §2).
+/// An entry of the `detail` of a 422, in Pydantic's terms (contract §2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     /// `missing`, `string_type`, `extra_forbidden`, …
     pub kind: &'static str,
-    /// Where the value stands in the request.
+    /// The path to the value.
     pub loc: Vec<LocSegment>,
-    /// One sentence for a person.
     pub msg: String,
-    /// The value that was refused; for `extra_forbidden` the name of the field.
+    /// The rejected value; for `extra_forbidden` the name of the field.
     pub input: Value,
 }
 
-/// A request that was understood and refused: the caller's to mend, told in the caller's terms.
-#[derive(Debug, Clone, PartialEq)]
+/// A client error: a request that was understood and cannot be carried out, in terms of the request.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}: {message}", .code.text_and_status().0)]
 pub struct Refusal {
-    /// What went wrong, as a word of the contract.
     pub code: ErrorCode,
-    /// What went wrong and what to do, in a sentence.
+    /// What is wrong and what to do, as a sentence.
     pub message: Cow<'static, str>,
-    /// Every problem found, for a 422; empty for all other codes.
+    /// All invalid fields, for a 422; empty for other codes.
     pub problems: Vec<FieldError>,
-    /// Seconds after which to try again, for `Retry-After`.
+    /// Seconds for `Retry-After`.
     pub retry_after: Option<u32>,
 }
 
 impl Refusal {
-    /// A refusal with its code and its sentence.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), problems: Vec::new(), retry_after: None }
     }
 
-    /// A 422 that names every problem; the message repeats the first.
+    /// A 422 with all invalid fields; the message names the first.
     #[must_use]
     pub fn invalid(problems: Vec<FieldError>) -> Self {
         let message = match problems.first() {
@@ -195,11 +192,3 @@ fn path(loc: &[LocSegment]) -> String {
     }
     text
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.text_and_status().0, self.message)
-    }
-}
-
-impl std::error::Error for Refusal {}

@@ -1,4 +1,4 @@
-//! Text forms of the ids of cues and executions. Random bytes are arguments; keys and addresses are in `account`.
+//! The ids of cues and executions. Random bytes are arguments.
 
 use std::fmt;
 
@@ -9,30 +9,30 @@ const CUE_PREFIX: &str = "cue_";
 const CUE_CHARS: usize = 12;
 const CUE_ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// The id of a cue: `cue_` and 12 of `a-z0-9`.
+/// The id of a cue: `cue_` and 12 characters of `a-z0-9`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CueId(String);
 
 impl CueId {
-    /// A new id, every one as likely as any other, from a source that fills a buffer with random bytes.
+    /// A new id, uniformly distributed. `fill` fills a buffer with random bytes.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of `fill`.
     pub fn generate<E>(mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        // The largest multiple of 36 in a byte: what is above would make the first characters more likely.
-        const FAIR: u8 = 252;
+        // The largest multiple of 36 in a byte: higher values would make the first characters more likely.
+        const LIMIT: u8 = 252;
         let mut text = String::from(CUE_PREFIX);
         while text.len() < CUE_PREFIX.len() + CUE_CHARS {
             let mut bytes = [0; CUE_CHARS];
             fill(&mut bytes)?;
             let missing = CUE_PREFIX.len() + CUE_CHARS - text.len();
-            let fair = bytes.into_iter().filter(|&byte| byte < FAIR).take(missing);
-            text.extend(fair.map(|byte| char::from(CUE_ALPHABET[usize::from(byte % 36)])));
+            let unbiased = bytes.into_iter().filter(|&byte| byte < LIMIT).take(missing);
+            text.extend(unbiased.map(|byte| char::from(CUE_ALPHABET[usize::from(byte % 36)])));
         }
         Ok(Self(text))
     }
 
-    /// The id in this text, or nothing when it has not the form of one.
+    /// `None` unless `text` has the form of an id.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let chars = text.strip_prefix(CUE_PREFIX)?.as_bytes();
@@ -40,7 +40,6 @@ impl CueId {
         is_id.then(|| Self(text.to_owned()))
     }
 
-    /// The text of the id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,28 +52,28 @@ impl fmt::Display for CueId {
     }
 }
 
-/// The id of an execution: a UUID of version 7, so that ids sort by the time they were made.
+/// The id of an execution: a UUID of version 7, so that ids sort by creation time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExecutionId(Uuid);
 
 impl ExecutionId {
-    /// The id in this text (a UUID with hyphens, in either case), or nothing when it is none.
+    /// `None` unless `text` is a UUID with hyphens, in either case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // `try_parse` also takes braces, `urn:uuid:` and 32 digits, each of another length.
+        // `try_parse` also accepts braces, `urn:uuid:` and 32 digits, each of another length.
         if text.len() != uuid::fmt::Hyphenated::LENGTH {
             return None;
         }
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// The id of these bytes, as it is stored.
+    /// From the stored form.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// Its bytes, as they are stored.
+    /// The stored form.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
@@ -87,26 +86,26 @@ impl fmt::Display for ExecutionId {
     }
 }
 
-/// Makes execution ids; those that one generator makes in a row for the same millisecond sort as they were made.
+/// Generates execution ids. Ids generated in sequence for the same millisecond sort in that sequence.
 #[derive(Debug, Default)]
 pub struct ExecutionIdGenerator {
     last_millis: Option<u64>,
-    /// The 74 bits of the last id that are not time, version or variant.
+    /// The 74 bits of the last id besides time, version and variant.
     last_tail: u128,
 }
 
 impl ExecutionIdGenerator {
-    /// The next id, for an instant (an earlier one than before is taken as it is) and ten random bytes.
+    /// The next id, from an instant, which may be earlier than the previous one, and ten random bytes.
     pub fn generate(&mut self, at: Timestamp, random: [u8; 10]) -> ExecutionId {
         const TAIL: u128 = (1 << 74) - 1;
-        // Before 1970 there is no version 7: such ids all stand at its first instant.
+        // Version 7 starts in 1970: earlier instants get its first millisecond.
         let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
         let random = random.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
         self.last_tail = if self.last_millis == Some(millis) {
-            // A step of up to 2^32 keeps the next id hard to guess.
+            // A random step of up to 2^32 keeps the next id hard to guess.
             (self.last_tail + 1 + (random & 0xFFFF_FFFF)) & TAIL
         } else {
-            // The top bit stays free, room for 2^41 steps.
+            // The top bit stays 0, which leaves room for 2^41 steps.
             random & (TAIL >> 1)
         };
         self.last_millis = Some(millis);
@@ -114,20 +113,12 @@ impl ExecutionIdGenerator {
     }
 }
 
-/// A UUIDv7: 12 bits of the tail follow the version, 62 the variant.
+/// A UUIDv7: 12 bits of the tail follow the version, 62 follow the variant.
 fn with_tail(millis: u64, tail: u128) -> Uuid {
     let spread = (tail >> 62) << 64 | tail & ((1 << 62) - 1);
     let mut bytes = [0; 10];
     bytes.copy_from_slice(&spread.to_be_bytes()[6..]);
     uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
-}
-
-/// Bytes as lower-case hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]];
-    bytes.iter().flat_map(digits).map(char::from).collect()
 }
 
 #[cfg(test)]
@@ -154,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_cue_id_has_the_form_of_one() {
+    fn a_new_cue_id_is_well_formed() {
         let id = CueId::generate(counting()).unwrap();
         assert_eq!(id.as_str(), "cue_abcdefghijkl");
         assert_eq!(CueId::parse("cue_abcdefghijkl"), Some(id));
@@ -175,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn unfair_bytes_are_left_out_and_drawn_again() {
+    fn biased_bytes_are_discarded_and_redrawn() {
         let mut rounds = 0;
         let id = CueId::generate(|bytes| {
             bytes.fill(252);
@@ -187,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_fails_gives_no_id() {
+    fn a_failing_random_source_yields_no_id() {
         assert_eq!(CueId::generate(|_| Err("dry")), Err("dry"));
     }
 
     #[test]
-    fn what_is_not_a_cue_id_is_not_parsed() {
+    fn other_texts_are_not_cue_ids() {
         for text in [
             "",
             "cue_",
@@ -207,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_id_is_a_uuid_of_version_7_with_the_time_in_front() {
+    fn an_execution_id_is_a_uuid_v7_that_starts_with_the_time() {
         let id = ExecutionIdGenerator::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
         assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
         assert_eq!(id.0.get_version_num(), 7);
@@ -216,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_one_millisecond_sort_as_they_were_made_whatever_the_random_bytes() {
+    fn ids_of_one_millisecond_sort_by_creation() {
         let mut ids = ExecutionIdGenerator::default();
         let mut last = ids.generate(at(1), [0xFF; 10]);
         for round in 0..10_000_u32 {
@@ -230,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_instant_is_taken_as_it_is() {
+    fn an_earlier_instant_is_used_unchanged() {
         let mut ids = ExecutionIdGenerator::default();
         let late = ids.generate(at(1000), [0; 10]);
         assert!(ids.generate(at(999), [0xFF; 10]) < late);
@@ -254,10 +245,5 @@ mod tests {
         }
         assert_eq!(ExecutionId::parse(&text.replace('f', "g")), None);
         assert_eq!(ExecutionId::parse(&text.replace('-', "0")), None);
-    }
-
-    #[test]
-    fn hex_is_lower_case_and_has_two_digits_a_byte() {
-        assert_eq!(hex(&[0x00, 0x0A, 0xF0, 0xFF]), "000af0ff");
     }
 }

@@ -1,90 +1,96 @@
-//! JSON from outside: the one strict reader of request bodies and stored payloads, and the compact form.
+//! The strict JSON parser for request bodies and stored payloads, and the compact form.
 //!
-//! Not here: the form that is sent and signed (`canonical`). The text is read by hand because serde_json's own
-//! reader takes an object with the key `$serde_json::private::Number` for a number (`arbitrary_precision`).
-
-use std::fmt;
+//! The canonical form of sent bodies is in `webhook/canonical_json`. serde_json's own parser is not usable: with
+//! `arbitrary_precision` it reads an object with the key `$serde_json::private::Number` as a number.
 
 use serde_json::{Map, Number, Value};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 
-/// Arrays and objects inside each other, at most (contract §2).
+/// Maximum nesting of arrays and objects (contract §2).
 pub const MAX_DEPTH: usize = 64;
 
-/// Why a text is not the JSON that is taken here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reason why a text is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonErrorKind {
-    /// Nothing but white space.
+    #[error("it is empty")]
     Empty,
-    /// Bytes that are not UTF-8.
+    #[error("it is not UTF-8")]
     NotUtf8,
-    /// A byte order mark in front.
+    /// A byte order mark at the start.
+    #[error("it begins with a byte order mark")]
     ByteOrderMark,
     /// The text ends inside a value.
+    #[error("it ends inside a value")]
     UnexpectedEnd,
-    /// Something else than what must come here, which is named.
+    /// The next token is not the named one.
+    #[error("expected {0}")]
     Expected(&'static str),
     /// Text after the value.
+    #[error("there is more text after the value")]
     TrailingText,
-    /// A number with a zero in front, such as `01`.
+    /// A number with a leading zero, such as `01`.
+    #[error("a number has a leading zero")]
     LeadingZero,
-    /// A number that no double holds, such as `1e400`.
+    /// A number beyond the range of a double, such as `1e400`.
+    #[error("a number is too large for a double")]
     NumberTooLarge,
-    /// A control character inside a string, not escaped.
+    /// An unescaped control character in a string.
+    #[error("a control character in a string is not escaped")]
     ControlCharacter,
-    /// A `\` escape that JSON does not know.
+    /// An invalid `\` escape.
+    #[error("a string has an invalid escape")]
     UnknownEscape,
-    /// Half of a UTF-16 pair, such as `\ud800`, without the other half.
+    /// One half of a UTF-16 surrogate pair, such as `\ud800`.
+    #[error("a string contains half of a surrogate pair")]
     LoneSurrogate,
-    /// More than [`MAX_DEPTH`] arrays and objects inside each other.
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("it is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
 
-/// A text that was refused, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A syntax error and its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("The JSON cannot be read: {kind} (line {line}, column {column})")]
 pub struct JsonError {
-    /// What is wrong.
-    pub fault: JsonErrorKind,
-    /// The line of the fault, from 1.
+    pub kind: JsonErrorKind,
+    /// From 1.
     pub line: usize,
-    /// The character in that line, from 1.
+    /// The character in the line, from 1.
     pub column: usize,
 }
 
-/// Reads one JSON value; of a key that comes twice the last wins.
+/// Parses one JSON value. Of duplicate keys the last one wins.
 ///
-/// Integers keep their digits (`-0` is `0`), other numbers become the text of their double, so that equal numbers
-/// are equal values.
-///
-/// # Errors
-/// The first [`JsonErrorKind`] of the text and its place.
+/// Integers keep their digits (`-0` becomes `0`). Other numbers become the text of their double, so that equal
+/// numbers are equal values.
 pub fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => return Err(locate(bytes, error.valid_up_to(), JsonErrorKind::NotUtf8)),
     };
     let mut reader = Reader { text, at: 0, depth: 0 };
-    reader.document().map_err(|fault| locate(bytes, reader.at, fault))
+    reader.document().map_err(|kind| locate(bytes, reader.at, kind))
 }
 
-/// The value without blanks as UTF-8: how payloads are stored, answered and measured (contract §4 and §5).
+/// The value as UTF-8 without white space: the form in which payloads are stored, returned and measured (contract §4,
+/// §5).
 #[must_use]
 pub fn compact(value: &Value) -> String {
     value.to_string()
 }
 
-/// Line and column of a place in a text that is UTF-8 up to there.
-fn locate(bytes: &[u8], at: usize, fault: JsonErrorKind) -> JsonError {
+/// The line and column of a byte offset; the text is valid UTF-8 up to there.
+fn locate(bytes: &[u8], at: usize, kind: JsonErrorKind) -> JsonError {
     let before = &bytes[..at.min(bytes.len())];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
     let is_first_of_char = |byte: &&u8| (**byte & 0xC0) != 0x80;
     let column = 1 + before[line_start..].iter().filter(is_first_of_char).count();
-    JsonError { fault, line, column }
+    JsonError { kind, line, column }
 }
 
-/// Where the reading stands. After a fault `at` is the place of it.
+/// The parser's state. After an error, `at` is its position.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -245,7 +251,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The number in the `\uXXXX` at a place. Digit by digit: `from_str_radix` would take a sign.
+    /// The code unit of the `\uXXXX` at `at`. Digit by digit, because `from_str_radix` would accept a sign.
     fn code_unit(&self, at: usize) -> Result<u16, JsonErrorKind> {
         let mut unit = 0;
         for index in at + 2..at + 6 {
@@ -319,43 +325,15 @@ impl Reader<'_> {
     }
 }
 
-/// An integer of any length with its digits as they stand; an integer has one zero.
+/// An integer of any length with its digits unchanged; zero has no sign.
 fn integer(text: &str) -> Option<Number> {
     if text == "-0" { Some(Number::from(0)) } else { text.parse().ok() }
 }
 
-/// The double nearest to a decimal text, or nothing when the nearest is infinite.
+/// The double nearest to a decimal text; `None` if that is infinite.
 fn double(text: &str) -> Option<Number> {
     Number::from_f64(text.parse().ok()?)
 }
-
-impl fmt::Display for JsonErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("it is empty"),
-            Self::NotUtf8 => f.write_str("it is not UTF-8"),
-            Self::ByteOrderMark => f.write_str("it begins with a byte order mark"),
-            Self::UnexpectedEnd => f.write_str("it ends inside a value"),
-            Self::Expected(what) => write!(f, "expected {what}"),
-            Self::TrailingText => f.write_str("there is more text after the value"),
-            Self::LeadingZero => f.write_str("a number begins with a superfluous zero"),
-            Self::NumberTooLarge => f.write_str("a number is too large for a double"),
-            Self::ControlCharacter => f.write_str("a control character in a string is not escaped"),
-            Self::UnknownEscape => f.write_str("an escape in a string is not one of JSON's"),
-            Self::LoneSurrogate => f.write_str("a string holds half of a surrogate pair"),
-            Self::TooDeep => write!(f, "it is nested deeper than {MAX_DEPTH} levels"),
-        }
-    }
-}
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, line, column } = self;
-        write!(f, "The JSON cannot be read: {fault} (line {line}, column {column})")
-    }
-}
-
-impl std::error::Error for JsonError {}
 
 impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Self {

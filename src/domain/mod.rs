@@ -10,4 +10,5 @@ pub mod json;
 pub mod notification;
 pub mod schedule;
 pub mod text;
+pub mod time;
 pub mod webhook;

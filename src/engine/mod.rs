@@ -32,7 +32,7 @@ impl Engine {
         if requeued > 0 {
             tracing::info!(count = requeued, "requeued deliveries that the last stop cut off");
         }
-        let failed = |error| Error::Fault(format!("the delivery threads cannot start: {error}"));
+        let failed = |error| Error::fault_from("the delivery threads cannot start", error);
         let notifications = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
         let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
         Ok(Self {

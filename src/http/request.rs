@@ -54,7 +54,7 @@ impl Request {
     pub fn caller(&self) -> Result<Caller> {
         self.caller
             .clone()
-            .ok_or_else(|| Error::Fault("a handler of a route without API keys needs a caller".to_owned()))
+            .ok_or_else(|| Error::fault("a handler of a route without API keys needs a caller"))
     }
 
     /// Returns a decoded path parameter; empty if the path of the route does not have it.

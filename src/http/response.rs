@@ -50,7 +50,7 @@ impl<T: Serialize> Serialize for PageView<'_, T> {
 /// [`Error::Fault`] if a value has no JSON form.
 pub fn to_json(body: &impl Serialize) -> Result<String> {
     serde_json::to_string(body)
-        .map_err(|error| Error::Fault(format!("a response could not be written as JSON: {error}")))
+        .map_err(|error| Error::fault_from("a response could not be written as JSON", error))
 }
 
 impl Response {
@@ -139,14 +139,14 @@ pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
     match error {
         Error::Refused(refusal) => refusal,
         Error::Storage(reason) => {
-            tracing::error!(request_id, error = reason, "the database is unavailable");
+            tracing::error!(request_id, error = %reason, "the database is unavailable");
             let message =
                 format!("The database is temporarily unavailable; try again in {STORAGE_RETRY_AFTER} s");
             let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
         Error::Fault(reason) | Error::Damaged(reason) => {
-            tracing::error!(request_id, error = reason, "request failed");
+            tracing::error!(request_id, error = %reason, "request failed");
             Refusal::new(
                 ErrorCode::InternalError,
                 "Internal error; the server log has the details under the request id",
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_fault_hides_its_reason() {
-        let response = Response::error(Error::Fault("SQLite: no such table: cues".to_owned()), "id");
+        let response = Response::error(Error::fault("SQLite: no such table: cues"), "id");
         assert_eq!(response.status, 500);
         let body = r#"{"error":{"code":"internal_error","message":"Internal error; the server log has the details under the request id","status":500}}"#;
         assert_eq!(response.body, body);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn unavailable_storage_is_503_with_retry_after() {
-        let response = Response::error(Error::Storage("disk full".to_owned()), "id");
+        let response = Response::error(Error::storage("disk full"), "id");
         assert_eq!(response.status, 503);
         assert_eq!(response.headers[header::RETRY_AFTER], "5");
         assert!(!String::from_utf8_lossy(&response.body).contains("disk"));

@@ -3,9 +3,9 @@
 use std::pin::Pin;
 
 use hyper::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::error::Result;
-use crate::http::input::query::percent_decoded;
 use crate::http::request::{PathParams, Request};
 use crate::http::response::Response;
 
@@ -137,7 +137,7 @@ fn match_path(pattern: &'static str, path: &str) -> Option<PathParams> {
         match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some(_) if segment.is_empty() => return None,
             // No id in the database is invalid UTF-8, so such a segment matches nothing.
-            Some(name) => params.push((name, String::from_utf8(percent_decoded(segment)).ok()?)),
+            Some(name) => params.push((name, percent_decode_str(segment).decode_utf8().ok()?.into_owned())),
             None if segment == expected => {}
             None => return None,
         }

@@ -4,7 +4,8 @@
 use jiff::Timestamp;
 
 use crate::domain::notification::alert::{Alert, DEDUP_WINDOW, MAX_KEPT, NewAlert};
-use crate::domain::notification::{NotificationKind, notice_id};
+use crate::domain::notification::{NotificationKind, notification_id};
+use crate::domain::time::saturating_sub;
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::lifecycle::notify;
@@ -28,13 +29,13 @@ pub(super) fn raise_for(
     now: Timestamp,
 ) -> Result<bool> {
     let alert_type = alert.alert_type();
-    let since = now.checked_sub(DEDUP_WINDOW).unwrap_or(Timestamp::MIN);
+    let since = saturating_sub(now, DEDUP_WINDOW);
     if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
         return Ok(false);
     }
     let kind = NotificationKind::Alert(alert_type);
     let alert = Alert {
-        id: notice_id(subject.execution_id, kind, now),
+        id: notification_id(subject.execution_id, kind, now),
         alert_type,
         cue_id: subject.cue_id.clone(),
         execution_id: subject.execution_id,

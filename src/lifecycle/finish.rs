@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::domain::cue::after_only_run;
 use crate::domain::execution::{Execution, NextStep, Trigger};
-use crate::domain::notification::alert::{FAILURES_IN_A_ROW, NewAlert};
+use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::notify::{mail_failure, post_failure};
@@ -104,7 +104,7 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     let Some(failed) = on_failure::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
     let failures = on_failure::increment_streak(tx, cue_key)?;
-    if failures >= FAILURES_IN_A_ROW {
+    if failures >= ALERT_THRESHOLD {
         alerts::raise_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
     if let Some(url) = &failed.webhook {

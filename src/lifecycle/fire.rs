@@ -13,7 +13,7 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, ScheduleSpec};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, gap_of, step};
+use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, fire_plan, outage_at};
 use crate::error::Result;
 use crate::lifecycle::finish::{Finish, FinishedExecution, on_execution_finished};
 use crate::panics;
@@ -106,7 +106,8 @@ impl CueFirer {
         let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
         let mut has_fired = false;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let outage = if clock.is_test { clock.outage } else { gap_of(clock.outage, due.next_run, now) };
+            let outage =
+                if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
             let Ok(fire_plan) = plan(&due, outage) else { break };
             self.fire(tx, &due, &fire_plan, outage, &mut quota)?;
             has_fired = true;
@@ -147,7 +148,7 @@ impl CueFirer {
 
     /// Inserts an execution. If the quota is used up, it fails at once.
     fn create(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
-        if quota.take(self.now) {
+        if quota.try_use(self.now) {
             return enqueue(tx, new);
         }
         let finished = FinishedExecution {
@@ -186,7 +187,7 @@ pub fn queue_retention_if_due(
     runs: usize,
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.looks_at(cue_key, before, after) {
+    if retention.is_sweep_due(cue_key, before, after) {
         payloads::queue_for_retention(tx, cue_key)
     } else {
         Ok(())
@@ -203,7 +204,7 @@ fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, S
 fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
     let schedule =
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
-    let fire_plan = step(&schedule, cue.next_run, outage);
+    let fire_plan = fire_plan(&schedule, cue.next_run, outage);
     if fire_plan.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
         return Err("The schedule has no later run".to_owned());
     }

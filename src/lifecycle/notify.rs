@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 
 use crate::domain::notification::failure_report::{
-    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, told,
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, truncated,
 };
-use crate::domain::notification::{FEW_WAITING, MAX_WAITING, NotificationKind, notice_id};
-use crate::domain::webhook::request::instant;
+use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id};
+use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
 use crate::store::notifications::on_failure::FailedExecution;
@@ -46,10 +46,10 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     let held = on_failure::suppressed_mails(tx, user_key)?;
     // The ninth newest mail so far becomes the tenth newest with this one.
     let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
-    let counted_since = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    let counted_since = saturating_sub(now, RATE_WINDOW);
     on_failure::delete_mails(tx, user_key, counted_since)?;
     on_failure::insert_mail(tx, user_key, now)?;
-    let held_until = held_until(tenth_newest, now).map(instant);
+    let held_until = held_until(tenth_newest, now).map(rfc3339);
     let body = FailureMail { failure: report(failed, now), held, held_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
@@ -79,7 +79,7 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
                 );
             });
         }
-    } else if waiting <= FEW_WAITING
+    } else if waiting <= BACKLOG_CLEARED
         && let Some(count) = outbox::end_backlog(tx, user_key, kind)?
     {
         let user_id = outbox::user_id(tx, user_key)?;
@@ -101,8 +101,8 @@ fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         execution_id: failed.subject.execution_id.to_string(),
         attempts: failed.attempts,
         last_http_status: failed.http_status,
-        last_error: failed.error.as_deref().map(told),
-        failed_at: instant(now),
+        last_error: failed.error.as_deref().map(truncated),
+        failed_at: rfc3339(now),
     }
 }
 
@@ -114,6 +114,6 @@ fn notification(
     now: Timestamp,
 ) -> NewNotification {
     let subject = &failed.subject;
-    let id = notice_id(subject.execution_id, kind, now);
+    let id = notification_id(subject.execution_id, kind, now);
     NewNotification { id, user_key: subject.user_key, kind, url, body }
 }

@@ -1,9 +1,10 @@
 //! Pauses a cue, and records its overdue runs as missed.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::domain::cue::Cue;
 use crate::domain::schedule::catch_up::MissReason;
+use crate::domain::time::just_before;
 use crate::error::Result;
 use crate::store::cues::{due_cues, pauses};
 use crate::store::{WriteTx, cues};
@@ -19,7 +20,7 @@ pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()
 /// replaces `next_run`, because these runs can no longer be fired afterwards.
 pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
     let (Some(next_run), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
-    let before = next_run.checked_sub(SignedDuration::from_millis(1)).unwrap_or(next_run);
+    let before = just_before(next_run);
     let missed = schedule.occurrences(before, now);
     due_cues::insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::Execution;
 use crate::domain::execution::outcome::Outcome;
-use crate::domain::execution::verification::{OutcomeState, VerificationMode, why_failed};
+use crate::domain::execution::verification::{OutcomeState, VerificationMode, failure_reason};
 use crate::domain::notification::alert::NewAlert;
 use crate::error::Result;
 use crate::lifecycle::alerts;
@@ -31,7 +31,7 @@ pub fn set_outcome_state(
     outcomes::set_state(tx, execution.key, recorded.state, now)?;
     let failed = OutcomeState::VerificationFailed;
     if recorded.state == failed && execution.outcome_state != Some(failed) {
-        let reason = why_failed(mode, recorded.outcome.verdict.as_ref());
+        let reason = failure_reason(mode, recorded.outcome.verdict.as_ref());
         alerts::raise(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
     }
     Ok(())

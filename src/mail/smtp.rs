@@ -1,5 +1,6 @@
-//! The server that mail goes to: what `--smtp-url` and `--mail-from` say of it, and one delivery.
+//! The SMTP server of `--smtp-url` and `--mail-from`, and the delivery of one mail to it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,54 +12,67 @@ use lettre::message::{Body, Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::transport::smtp::{Error, SmtpTransport};
+use percent_encoding::percent_decode_str;
+use thiserror::Error;
+use url::{Host, ParseError, Url};
 
 use crate::mail::Mail;
 
-/// For the connection, and for each answer of the server.
+/// Timeout of the connection, and of each response of the server.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Answers that refuse the login, whatever the mail.
-const LOGIN_FAULTS: [u16; 4] = [530, 534, 535, 538];
+/// Response codes that reject the login, independent of the mail (RFC 4954).
+const LOGIN_REJECTED: [u16; 4] = [530, 534, 535, 538];
 
-/// A server for mail and the address that mails come from. Neither name nor password shows in `Debug`.
+/// An SMTP server and the sender's address. `Debug` shows neither user nor password.
 #[derive(Clone)]
 pub struct Smtp {
     transport: SmtpTransport,
     from: Mailbox,
 }
 
-/// Why a mail was not sent, in words that say nothing of the mail.
-#[derive(Debug)]
+/// A mail was not sent.
+///
+/// The text contains nothing of the mail, so that it can be logged. For the same reason there is no `source()`: the
+/// response of a server may repeat what was sent to it, login links included.
+#[derive(Debug, Error)]
+#[error("{reason}")]
 pub struct SmtpError {
-    /// Whether another try may go better.
-    pub passes: bool,
+    /// A retry may succeed.
+    pub is_transient: bool,
     reason: String,
 }
 
 impl SmtpError {
-    /// A fault that no other try mends.
+    /// An error that no retry can fix.
     #[must_use]
-    pub fn lasting(reason: &str) -> Self {
-        Self { passes: false, reason: reason.to_owned() }
+    pub fn permanent(reason: &str) -> Self {
+        Self { is_transient: false, reason: reason.to_owned() }
     }
 }
 
+/// A value of `--smtp-url` or `--mail-from` is invalid. The text never repeats the URL, which holds a password.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum SmtpConfigError {
+    #[error("{0:?} is not a sender address: write it as cued@example.com or Name <cued@example.com>")]
+    Sender(String),
+    #[error(
+        "--smtp-url: {0}; write it as smtps://user:password@host:port, with user and password percent-encoded"
+    )]
+    Url(&'static str),
+}
+
 impl Smtp {
-    /// The server at `smtp[s]://user:pass@host:port` (user and password percent-encoded, all but the host optional),
-    /// and the address of the sender.
+    /// A server at `smtp[s]://user:password@host:port` and the sender's address. Only the host is required; user and
+    /// password are percent-encoded.
     ///
-    /// `smtps` speaks TLS at once (port 465). `smtp` (port 587) turns to TLS when the server offers it, and insists on
-    /// it before it shows a password, but to a server on this machine.
-    ///
-    /// # Errors
-    /// What is wrong with either, without repeating the URL, which holds a password.
-    pub fn new(url: &str, from: &str) -> Result<Self, String> {
-        let from = from.parse::<Mailbox>().map_err(|_| {
-            format!("{from:?} is no sender: write it as cued@example.com or Name <cued@example.com>")
-        })?;
+    /// `smtps` uses TLS from the start (port 465). `smtp` (port 587) upgrades with STARTTLS if the server offers it.
+    /// With a password, TLS is required, except for a server on this machine.
+    pub fn new(url: &str, from: &str) -> Result<Self, SmtpConfigError> {
+        let from = from.parse::<Mailbox>().map_err(|_| SmtpConfigError::Sender(from.to_owned()))?;
         let server = SmtpServer::parse(url)?;
         let tls = TlsParameters::new(server.host.clone())
-            .map_err(|_| format!("{:?} is no host that TLS can check", server.host))?;
+            .map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
         let tls = match (server.implicit_tls, server.is_on_this_machine(), &server.login) {
             (true, ..) => Tls::Wrapper(tls),
             (false, true, _) => Tls::None,
@@ -73,10 +87,10 @@ impl Smtp {
         Ok(Self { transport: transport.build(), from })
     }
 
-    /// Sends one mail; blocks the thread until the server has taken or refused it.
+    /// Sends a mail and blocks the thread until the server accepts or rejects it.
     ///
     /// # Errors
-    /// Says why not.
+    /// The server or the connection failed, or the recipient's address is invalid.
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         let message = self.message(mail)?;
         self.transport.send(&message).map_err(SmtpError::from)?;
@@ -87,20 +101,20 @@ impl Smtp {
         let to = mail
             .to
             .parse()
-            .map_err(|_| SmtpError::lasting("the address of the reader has no form that mail knows"))?;
-        // An answer by a machine, an absence note for one, is of no use here (RFC 3834).
+            .map_err(|_| SmtpError::permanent("the recipient's address is not valid in mail"))?;
+        // Keeps out-of-office replies away (RFC 3834).
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
             .from(self.from.clone())
             .to(Mailbox::new(None, to))
-            // The header knows no earlier time.
+            // The header cannot express an earlier time.
             .date(mail.at.max(Timestamp::UNIX_EPOCH).into())
             .message_id(None)
             .subject(mail.subject.as_str())
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
             .body(body(&mail.text))
-            .map_err(|_| SmtpError::lasting("it could not be put into the form of a mail"))
+            .map_err(|_| SmtpError::permanent("the mail cannot be encoded"))
     }
 }
 
@@ -110,29 +124,23 @@ impl fmt::Debug for Smtp {
     }
 }
 
-impl fmt::Display for SmtpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
 impl From<Error> for SmtpError {
     fn from(error: Error) -> Self {
-        // The text of an answer may repeat what it was sent: its code says enough.
+        // The text of a response may repeat the mail; the code is enough.
         let reason = match error.status() {
-            Some(code) => format!("the mail server answered {code}"),
-            None if error.is_response() => "the mail server's answer is none that SMTP knows".to_owned(),
+            Some(code) => format!("the mail server returned {code}"),
+            None if error.is_response() => "the mail server's response is not valid SMTP".to_owned(),
             None => error.to_string(),
         };
-        // The operator mends a password, and the mail is as good as before (RFC 4954).
-        let login = error.status().is_some_and(|code| LOGIN_FAULTS.contains(&u16::from(code)));
-        Self { passes: login || (!error.is_permanent() && !error.is_client()), reason }
+        // A rejected login is transient: the operator corrects the password, and the mail is still good.
+        let is_login = error.status().is_some_and(|code| LOGIN_REJECTED.contains(&u16::from(code)));
+        Self { is_transient: is_login || (!error.is_permanent() && !error.is_client()), reason }
     }
 }
 
-/// Plain text goes as it stands, so that a long link stays in one piece for whoever reads the mail undecoded.
+/// Plain text is sent without an encoding, so that a long link stays on one line where the mail is read undecoded.
 fn body(text: &str) -> Body {
-    // What RFC 5322 lets a line have.
+    // The maximum line length of RFC 5322.
     let fits = |line: &str| line.len() <= 998;
     if text.is_ascii() && !text.contains(['\0', '\r']) && text.lines().all(fits) {
         let lines = text.replace('\n', "\r\n").into_bytes();
@@ -141,7 +149,7 @@ fn body(text: &str) -> Body {
     Body::new(text.to_owned())
 }
 
-/// What a URL says of a server.
+/// The parts of `--smtp-url`.
 #[derive(PartialEq, Eq)]
 struct SmtpServer {
     implicit_tls: bool,
@@ -151,37 +159,30 @@ struct SmtpServer {
 }
 
 impl SmtpServer {
-    fn parse(url: &str) -> Result<Self, String> {
-        let form =
-            "--smtp-url: write it as smtps://user:password@host:port, user and password percent-encoded";
-        let wrong = |what: &str| format!("{what}; {form}");
-        let (implicit_tls, rest) = match url.split_once("://") {
-            Some(("smtps", rest)) => (true, rest),
-            Some(("smtp", rest)) => (false, rest),
-            _ => return Err(wrong("it begins with neither smtp:// nor smtps://")),
+    fn parse(url: &str) -> Result<Self, SmtpConfigError> {
+        let url = Url::parse(url).map_err(|error| SmtpConfigError::Url(explain(error)))?;
+        let (implicit_tls, default_port) = match url.scheme() {
+            "smtps" => (true, 465),
+            "smtp" => (false, 587),
+            _ => return Err(SmtpConfigError::Url(WRONG_SCHEME)),
         };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (login, place) = match rest.rsplit_once('@') {
-            Some((login, place)) => (Some(login), place),
-            None => (None, rest),
+        let host = match url.host() {
+            Some(Host::Domain(name)) if !name.is_empty() => name.to_owned(),
+            Some(Host::Ipv4(address)) => address.to_string(),
+            Some(Host::Ipv6(address)) => address.to_string(),
+            _ => return Err(SmtpConfigError::Url(NO_HOST)),
         };
-        let (host, port) = match place.rsplit_once(':') {
-            // The colons of a bare IPv6 address stand inside its brackets.
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| wrong("its port is no number up to 65535"))?)
-            }
-            _ => (place, if implicit_tls { 465 } else { 587 }),
-        };
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if host.is_empty() || host.contains(['/', '?', '#', '@', '[', ']', ' ']) {
-            return Err(wrong("it names no host, or more than a host and a port"));
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+            return Err(SmtpConfigError::Url("nothing may follow the host and the port"));
         }
-        let login = login.map(|login| {
-            let (user, password) = login.split_once(':')?;
-            Some((decoded(user)?, decoded(password)?))
-        });
-        let login = login.map(|read| read.ok_or_else(|| wrong("its user and password cannot be read")));
-        Ok(Self { implicit_tls, host: host.to_owned(), port, login: login.transpose()? })
+        let login = match (url.username(), url.password()) {
+            ("", None) => None,
+            (user, password) => {
+                let login = password.and_then(|password| Some((decode(user)?, decode(password)?)));
+                Some(login.ok_or(SmtpConfigError::Url("the user and password cannot be read"))?)
+            }
+        };
+        Ok(Self { implicit_tls, host, port: url.port().unwrap_or(default_port), login })
     }
 
     fn is_on_this_machine(&self) -> bool {
@@ -190,18 +191,23 @@ impl SmtpServer {
     }
 }
 
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(digit()? * 16 + digit()?);
+const WRONG_SCHEME: &str = "the URL must begin with smtp:// or smtps://";
+const NO_HOST: &str = "the URL has no valid host";
+
+fn explain(error: ParseError) -> &'static str {
+    match error {
+        ParseError::RelativeUrlWithoutBase => WRONG_SCHEME,
+        ParseError::InvalidPort => "the port is not a number up to 65535",
+        _ => NO_HOST,
     }
-    String::from_utf8(bytes).ok()
+}
+
+/// Decodes a user or password. An invalid escape is an error, because it is most likely a `%` that was not encoded.
+fn decode(text: &str) -> Option<String> {
+    let is_escape =
+        |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let decoded = percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+    decoded.filter(|_| text.split('%').skip(1).all(is_escape))
 }
 
 #[cfg(test)]
@@ -209,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_read_with_its_defaults_and_its_escapes() {
+    fn a_url_is_parsed_with_defaults_and_escapes() {
         let login = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         let table = [
             ("smtp://mail.example.com", false, "mail.example.com", 587, None),
@@ -228,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_said_without_repeating_it() {
-        let odd = [
+    fn an_error_about_a_url_does_not_repeat_it() {
+        let invalid = [
             "",
             "mail.example.com",
             "http://hunter2@mail.example.com",
@@ -240,17 +246,20 @@ mod tests {
             "smtp://a:hunter2%ff@mail.example.com",
             "smtp://a:hunter2@mail.example.com:99999",
             "smtp://a:hunter2@mail.example.com/path",
+            "smtp://a:hunter2@mail.example.com?query",
+            "smtp://a:hunter2@mail example.com",
         ];
-        for url in odd {
-            let fault = Smtp::new(url, "cued@example.com").unwrap_err();
-            assert!(fault.contains("--smtp-url") && !fault.contains("hunter2"), "{fault}");
+        for url in invalid {
+            let error = Smtp::new(url, "cued@example.com").unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("--smtp-url") && !error.contains("hunter2"), "{error}");
         }
         assert!(Smtp::new("smtp://h", "nobody").is_err());
         assert!(!format!("{:?}", Smtp::new("smtp://a:hunter2@h", "a@b.c").unwrap()).contains("hunter2"));
     }
 
     #[test]
-    fn a_password_is_shown_only_under_tls_or_on_this_machine() {
+    fn a_server_on_this_machine_is_recognized() {
         let server = |url: &str| SmtpServer::parse(url).ok().unwrap();
         assert!(server("smtp://a:b@localhost:25").is_on_this_machine());
         assert!(server("smtp://[::1]").is_on_this_machine());

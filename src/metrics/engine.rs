@@ -1,4 +1,4 @@
-//! What the engine does and has done: figures for health, and for a test clock that waits for it to come to rest.
+//! Statistics of the engine, for health checks, metrics, and the test clock, which waits until the engine is idle.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use crate::clock::Notifier;
 use crate::metrics::{Counter, Family, Histogram, TIME};
 
-/// How long the scheduler may stand still before it counts as down (contract §8).
+/// Time without a pass after which the scheduler counts as down (contract §8.7).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// The words that tell why an attempt at delivery was no success.
+/// The causes of a failed delivery attempt, as the label `cause` names them (contract §1.9).
 pub const CAUSES: [&str; 11] = [
     "timeout",
     "blocked_address",
@@ -27,52 +27,50 @@ pub const CAUSES: [&str; 11] = [
     "fault",
 ];
 
-/// What can become of an attempt. All of it is counted from 0 on: a collector sees no growth in a figure that begins
-/// with its first event.
-fn attempts() -> Vec<[&'static str; 2]> {
+/// Every combination of `result` and `cause`, so that all counters start at 0.
+fn attempt_labels() -> Vec<[&'static str; 2]> {
     let failed = |result: &'static str| CAUSES.map(|cause| [result, cause]);
     [["success", "none"]].into_iter().chain(failed("retrying")).chain(failed("failed")).collect()
 }
 
-/// What the engine did, for health and for the test clock. Figures since the start.
+/// What the engine has done since the process started.
 #[derive(Debug)]
 pub struct EngineStats {
     fired: AtomicU64,
     delivered: AtomicU64,
-    passes: AtomicUsize,
-    seen: AtomicI64,
-    cycle: Mutex<SchedulerPass>,
-    turns: Counter,
+    // Passes and attempts that are running.
+    running: AtomicUsize,
+    last_seen: AtomicI64,
+    last_pass: Mutex<SchedulerPass>,
+    passes: Counter,
     // Milliseconds of the monotonic clock.
-    alive: AtomicU64,
-    /// What became of deliveries.
+    last_heartbeat: AtomicU64,
     pub deliveries: DeliveryMetrics,
-    /// Attempts to tell of failures, by what became of the notice: `success`, `retrying` or `failed`.
+    /// Attempts to send failure notifications, by result: `success`, `retrying` or `failed`.
     pub notifications: Family<Counter, 1>,
 }
 
-/// The figures of webhook deliveries.
 #[derive(Debug)]
 pub struct DeliveryMetrics {
-    /// From the instant that a run was scheduled for to the start of its first attempt.
+    /// Time from the scheduled instant of a run to the start of its first attempt.
     pub lateness: Histogram,
-    /// How long attempts take.
+    /// Durations of attempts.
     pub durations: Histogram,
-    /// Attempts that have ended, by what their execution is then (`success`, `retrying`, `failed`) and by the cause of a
-    /// failure.
+    /// Finished attempts, by the resulting state of the execution (`success`, `retrying`, `failed`) and by the cause of
+    /// a failure.
     pub attempts: Family<Counter, 2>,
 }
 
-/// The scheduler's last pass.
+/// One pass of the scheduler.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SchedulerPass {
-    /// When it began, by the wall clock.
+    /// Its start, on the wall clock.
     pub last_run: Option<Timestamp>,
-    /// When it ended, by the monotonic clock: a scheduler is down when this stands still.
-    pub turned: Duration,
-    /// Cues that it fired.
+    /// Its end, on the monotonic clock. A scheduler is down if this does not advance.
+    pub ended: Duration,
+    /// Number of fired cues.
     pub cues: usize,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
@@ -81,16 +79,16 @@ impl Default for EngineStats {
         Self {
             fired: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
-            passes: AtomicUsize::new(0),
-            // Before every instant: `saw` only ever raises it.
-            seen: AtomicI64::new(i64::MIN),
-            cycle: Mutex::default(),
-            turns: Counter::default(),
-            alive: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
+            // Before every instant, because `record_last_seen` only raises it.
+            last_seen: AtomicI64::new(i64::MIN),
+            last_pass: Mutex::default(),
+            passes: Counter::default(),
+            last_heartbeat: AtomicU64::new(0),
             deliveries: DeliveryMetrics {
                 lateness: Histogram::new(&TIME),
                 durations: Histogram::new(&TIME),
-                attempts: Family::new(Counter::default, &attempts()),
+                attempts: Family::new(Counter::default, &attempt_labels()),
             },
             notifications: Family::new(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
@@ -98,86 +96,86 @@ impl Default for EngineStats {
 }
 
 impl EngineStats {
-    /// Notes executions that were made.
+    /// Counts created executions.
     pub fn add_fired(&self, executions: u64) {
         self.fired.fetch_add(executions, Ordering::Relaxed);
     }
 
-    /// Notes delivery attempts that have ended and whose result is stored.
+    /// Counts finished delivery attempts whose result is stored.
     pub fn add_delivered(&self, attempts: u64) {
         self.delivered.fetch_add(attempts, Ordering::Relaxed);
     }
 
-    /// Executions made.
+    /// The number of created executions.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// Delivery attempts ended.
+    /// The number of finished delivery attempts.
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Notes a pass of the scheduler.
-    pub fn record_pass(&self, cycle: SchedulerPass) {
-        self.turns.add(1);
-        *self.cycle.lock() = cycle;
+    pub fn record_pass(&self, pass: SchedulerPass) {
+        self.passes.add(1);
+        *self.last_pass.lock() = pass;
     }
 
     /// The scheduler's last pass.
-    pub fn cycle(&self) -> SchedulerPass {
-        *self.cycle.lock()
+    pub fn last_pass(&self) -> SchedulerPass {
+        *self.last_pass.lock()
     }
 
-    /// Passes of the scheduler.
-    pub fn turns(&self) -> u64 {
-        self.turns.get()
+    /// The number of passes of the scheduler.
+    pub fn passes(&self) -> u64 {
+        self.passes.get()
     }
 
-    /// Notes that the scheduler goes about its work, at this reading of the monotonic clock: that of a disk that
-    /// fails too.
+    /// Records that the scheduler is running, at `monotonic`. It calls this while the disk is failing, too.
     pub fn heartbeat(&self, monotonic: Duration) {
-        self.alive.store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last_heartbeat
+            .store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether the scheduler went about its work a short while ago. One that does not is stuck for good.
+    /// Whether the last heartbeat is recent. A scheduler without one hangs and does not recover by itself.
     pub fn is_alive(&self, monotonic: Duration) -> bool {
-        monotonic.saturating_sub(Duration::from_millis(self.alive.load(Ordering::Relaxed))) <= DOWN_AFTER
+        monotonic.saturating_sub(Duration::from_millis(self.last_heartbeat.load(Ordering::Relaxed)))
+            <= DOWN_AFTER
     }
 
-    /// Notes that a pass of the engine begins; it ends, and rings `progress`, when the answer is dropped.
+    /// Begins a pass of the engine. It ends, and notifies `progress`, when the guard is dropped.
     #[must_use]
     pub fn begin_pass<'a>(&'a self, progress: &'a Notifier) -> PassGuard<'a> {
-        self.passes.fetch_add(1, Ordering::SeqCst);
-        PassGuard { passes: &self.passes, progress }
+        self.running.fetch_add(1, Ordering::SeqCst);
+        PassGuard { running: &self.running, progress }
     }
 
-    /// Whether no pass is under way: the figures then hold all that is in the file.
+    /// Whether no pass is running; the statistics then agree with the file.
     pub fn is_idle(&self) -> bool {
-        self.passes.load(Ordering::SeqCst) == 0
+        self.running.load(Ordering::SeqCst) == 0
     }
 
-    /// Notes the newest instant that the scheduler has seen.
-    pub fn record_last_seen(&self, seen: Timestamp) {
-        self.seen.fetch_max(seen.as_millisecond(), Ordering::SeqCst);
+    /// Raises the newest instant that the scheduler has seen.
+    pub fn record_last_seen(&self, instant: Timestamp) {
+        self.last_seen.fetch_max(instant.as_millisecond(), Ordering::SeqCst);
     }
 
-    /// The newest instant that the scheduler has seen: before it nothing fires by schedule.
-    pub fn seen(&self) -> Timestamp {
-        Timestamp::from_millisecond(self.seen.load(Ordering::SeqCst)).unwrap_or(Timestamp::MIN)
+    /// The newest instant that the scheduler has seen. No schedule fires again before it, even if the clock is set back.
+    pub fn last_seen(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.last_seen.load(Ordering::SeqCst)).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// A pass of the engine that is under way.
+/// A running pass of the engine.
 #[derive(Debug)]
 pub struct PassGuard<'a> {
-    passes: &'a AtomicUsize,
+    running: &'a AtomicUsize,
     progress: &'a Notifier,
 }
 
 impl Drop for PassGuard<'_> {
     fn drop(&mut self) {
-        self.passes.fetch_sub(1, Ordering::SeqCst);
+        self.running.fetch_sub(1, Ordering::SeqCst);
         self.progress.notify();
     }
 }
@@ -187,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheduler_is_alive_until_it_has_been_silent_for_more_than_thirty_seconds() {
+    fn a_scheduler_is_alive_for_thirty_seconds_after_a_heartbeat() {
         let engine_stats = EngineStats::default();
         engine_stats.heartbeat(Duration::from_secs(100));
         for (seconds, alive) in [(99, true), (100, true), (130, true), (131, false)] {

@@ -1,16 +1,16 @@
-//! What the system says of this process, where it says it (Linux).
+//! Figures of this process from `/proc`, on Linux.
 
 use std::fs::read_to_string;
 
-/// Bytes of memory that the process holds.
+/// Resident memory in bytes.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
     resident(&read_to_string("/proc/self/status").ok()?)
 }
 
-/// How many files the process may have open.
+/// The limit of open files.
 #[must_use]
-pub fn descriptors() -> Option<usize> {
+pub fn max_open_files() -> Option<usize> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -27,14 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_bytes() {
+    fn resident_memory_is_in_bytes() {
         assert_eq!(resident("VmHWM:\t   9 kB\nVmRSS:\t   12345 kB\nRssAnon: 1 kB\n"), Some(12_641_280));
         assert_eq!(resident("Name: cued\n"), None);
     }
 
     #[test]
-    fn the_figures_of_this_process_are_read() {
+    fn memory_and_open_files_of_this_process_are_read() {
         assert!(!cfg!(target_os = "linux") || resident_bytes().is_some_and(|bytes| bytes > 100_000));
-        assert!(!cfg!(target_os = "linux") || descriptors().is_some_and(|limit| limit > 16));
+        assert!(!cfg!(target_os = "linux") || max_open_files().is_some_and(|limit| limit > 16));
     }
 }

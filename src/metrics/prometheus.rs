@@ -1,24 +1,23 @@
-//! Figures as Prometheus reads them: its text format, version 0.0.4.
+//! The text format of Prometheus, version 0.0.4.
 
 use std::fmt::Display;
 
 use crate::metrics::{Counter, Family, Histogram};
 
-/// What the text is called in `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page of figures that is being written. Each name comes once, with all its members.
+/// Writes metrics as text. Each name must be written once, with all its samples.
 #[derive(Debug, Default)]
 pub struct TextEncoder(String);
 
 impl TextEncoder {
-    /// A figure that only grows; its name ends in `_total`.
+    /// Writes a counter; its name ends in `_total`.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
         self.sample(name, &[], value);
     }
 
-    /// Figures that only grow, one for each value of `label`.
+    /// Writes one counter per value of `label`.
     pub fn counters(&mut self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) {
         self.head(name, "counter", help);
         for (value, count) in values {
@@ -26,7 +25,7 @@ impl TextEncoder {
         }
     }
 
-    /// Figures that only grow, one for each combination of labels.
+    /// Writes one counter per combination of labels.
     pub fn counter_family<const L: usize>(
         &mut self,
         name: &str,
@@ -40,7 +39,7 @@ impl TextEncoder {
         }
     }
 
-    /// A figure that goes up and down; nothing where it is not known.
+    /// Writes a gauge, or nothing if its value is not known.
     pub fn gauge(&mut self, name: &str, help: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.head(name, "gauge", help);
@@ -48,21 +47,20 @@ impl TextEncoder {
         }
     }
 
-    /// Figures that go up and down, one for each value of `label`.
+    /// Writes one gauge per value of `label`.
     pub fn gauges(&mut self, name: &str, help: &str, label: &str, values: &[(&str, impl Display)]) {
         self.head(name, "gauge", help);
-        for (value, figure) in values {
-            self.sample(name, &[(label, value)], figure);
+        for (value, gauge) in values {
+            self.sample(name, &[(label, value)], gauge);
         }
     }
 
-    /// How values are spread.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.head(name, "histogram", help);
-        self.spread(name, &[], histogram);
+        self.histogram_samples(name, &[], histogram);
     }
 
-    /// How values are spread, for each combination of labels.
+    /// Writes one histogram per combination of labels.
     pub fn histogram_family<const L: usize>(
         &mut self,
         name: &str,
@@ -72,12 +70,10 @@ impl TextEncoder {
     ) {
         self.head(name, "histogram", help);
         for (values, histogram) in family.all() {
-            self.spread(name, &pairs(&labels, &values), &histogram);
+            self.histogram_samples(name, &pairs(&labels, &values), &histogram);
         }
     }
 
-    /// The text.
-    #[must_use]
     pub fn into_text(self) -> String {
         self.0
     }
@@ -86,23 +82,23 @@ impl TextEncoder {
         self.0.push_str(&format!("# HELP {name} {}\n# TYPE {name} {kind}\n", help.replace('\\', "\\\\")));
     }
 
-    fn spread(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
-        let reading = histogram.read();
+    fn histogram_samples(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+        let snapshot = histogram.snapshot();
         let bucket = format!("{name}_bucket");
-        for (bound, count) in &reading.buckets {
+        for (bound, count) in &snapshot.buckets {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
             let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
             self.sample(&bucket, &labels, count);
         }
-        self.sample(&format!("{name}_sum"), labels, reading.sum);
-        self.sample(&format!("{name}_count"), labels, reading.count);
+        self.sample(&format!("{name}_sum"), labels, snapshot.sum);
+        self.sample(&format!("{name}_count"), labels, snapshot.count);
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
-        for (place, (label, value)) in labels.iter().enumerate() {
-            let before = if place == 0 { '{' } else { ',' };
-            self.0.push_str(&format!("{before}{label}=\"{}\"", escaped(value)));
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let separator = if index == 0 { '{' } else { ',' };
+            self.0.push_str(&format!("{separator}{label}=\"{}\"", escaped(value)));
         }
         self.0.push_str(&format!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
     }
@@ -122,21 +118,21 @@ mod tests {
     use crate::metrics::BATCH;
 
     #[test]
-    fn a_page_is_written_as_prometheus_reads_it() {
+    fn metrics_are_written_in_the_text_format() {
         let family = Family::new(Counter::default, &[["GET", "a\"b\\c\nd"]]);
         family.with(["GET", "a\"b\\c\nd"]).add(7);
         let histogram = Histogram::new(&BATCH);
-        histogram.note(300);
-        let mut page = TextEncoder::default();
-        page.counter_family("x_total", "What x is.", ["method", "route"], &family);
-        page.gauge("y", "What y is.", Some(0.5));
-        page.gauge("z", "Not known.", None::<u64>);
-        page.histogram("h", "What h is.", &histogram);
-        let text = page.into_text();
-        let expected = "# HELP x_total What x is.\n# TYPE x_total counter\n\
+        histogram.observe(300);
+        let mut encoder = TextEncoder::default();
+        encoder.counter_family("x_total", "Help of x.", ["method", "route"], &family);
+        encoder.gauge("y", "Help of y.", Some(0.5));
+        encoder.gauge("z", "Help of z.", None::<u64>);
+        encoder.histogram("h", "Help of h.", &histogram);
+        let text = encoder.into_text();
+        let expected = "# HELP x_total Help of x.\n# TYPE x_total counter\n\
                         x_total{method=\"GET\",route=\"a\\\"b\\\\c\\nd\"} 7\n\
-                        # HELP y What y is.\n# TYPE y gauge\ny 0.5\n\
-                        # HELP h What h is.\n# TYPE h histogram\nh_bucket{le=\"1\"} 0\n";
+                        # HELP y Help of y.\n# TYPE y gauge\ny 0.5\n\
+                        # HELP h Help of h.\n# TYPE h histogram\nh_bucket{le=\"1\"} 0\n";
         assert!(text.starts_with(expected), "{text}");
         let end =
             "h_bucket{le=\"256\"} 0\nh_bucket{le=\"512\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 300\nh_count 1\n";

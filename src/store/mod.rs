@@ -76,6 +76,7 @@ impl Store {
             migrations::bring_up_to_date(path)?;
         } else if version != 0 {
             schema_check::check(path)?;
+            migrations::settle_copies(path, version);
         }
         Self::start(path, ring, Some(lock))
     }
@@ -137,7 +138,7 @@ impl Store {
     /// // A write that returns an error changes nothing.
     /// let failed = store.write(|tx| {
     ///     users::set_plan(tx, 1, "pro")?;
-    ///     Err::<(), _>(Error::Fault("no".to_owned()))
+    ///     Err::<(), _>(Error::fault("no"))
     /// });
     /// assert!(failed.wait().is_err());
     /// let user = store.read(|read| users::find(read, 1)).wait()?;

@@ -1,5 +1,8 @@
-//! What the service manager is told (systemd's `sd_notify`): that the program is ready, alive, stopping. Where nobody
-//! asked to be told, nobody is.
+//! Readiness, watchdog and stop notifications for systemd (the `sd_notify` protocol). Without `NOTIFY_SOCKET` nothing is
+//! sent.
+//!
+//! The sd-notify crate (0.5) does not fit: it connects to `NOTIFY_SOCKET` as a path, so an abstract socket (`@name`, which the
+//! protocol permits) is looked up as a file and fails, and it opens a new socket for every message.
 
 pub mod watchdog;
 
@@ -14,39 +17,39 @@ use watchdog::Watchdog;
 
 use crate::app::App;
 
-/// This program as a service: what it has to tell, and to whom.
+/// The connection to systemd for the lifetime of a server.
 #[derive(Debug)]
 pub struct SystemdService {
-    manager: Option<Arc<NotifySocket>>,
+    socket: Option<Arc<NotifySocket>>,
     watchdog: Option<Watchdog>,
 }
 
 impl SystemdService {
-    /// Tells the service manager of the environment, if there is one, that callers are served, and from now on that
-    /// the program is alive, if it asked for that.
+    /// Notifies systemd that the server accepts connections, and starts the watchdog thread if the unit has a watchdog.
     ///
     /// # Errors
-    /// When the system starts no more threads.
+    /// The system cannot start another thread.
     pub fn ready(app: &Arc<App>, status: &str) -> io::Result<Self> {
-        let manager = NotifySocket::of_environment().map(Arc::new);
-        let Some(manager) = manager else { return Ok(Self { manager, watchdog: None }) };
-        manager.tell(&format!("READY=1\nSTATUS={status}"));
-        let watchdog =
-            watchdog_time().map(|time| Watchdog::start(app, Arc::clone(&manager), time)).transpose()?;
-        Ok(Self { manager: Some(manager), watchdog })
+        let socket = NotifySocket::from_environment().map(Arc::new);
+        let Some(socket) = socket else { return Ok(Self { socket, watchdog: None }) };
+        socket.send(&format!("READY=1\nSTATUS={status}"));
+        let watchdog = watchdog_timeout()
+            .map(|timeout| Watchdog::start(app, Arc::clone(&socket), timeout))
+            .transpose()?;
+        Ok(Self { socket: Some(socket), watchdog })
     }
 
-    /// Tells that the program stops. It may take as long as it takes: that is watched by other times.
+    /// Notifies systemd that the server stops. From then on only `TimeoutStopSec=` limits the duration.
     pub fn stopping(&self, status: &str) {
-        if let Some(manager) = &self.manager {
-            manager.tell(&format!("STOPPING=1\nSTATUS={status}"));
+        if let Some(socket) = &self.socket {
+            socket.send(&format!("STOPPING=1\nSTATUS={status}"));
         }
         if let Some(watchdog) = &self.watchdog {
-            watchdog.relax();
+            watchdog.begin_stop();
         }
     }
 
-    /// Tells nothing more.
+    /// Ends the watchdog thread.
     pub fn end(self) {
         if let Some(watchdog) = self.watchdog {
             watchdog.stop();
@@ -54,7 +57,7 @@ impl SystemdService {
     }
 }
 
-/// The service manager that started this program.
+/// The datagram socket on which systemd receives notifications.
 #[derive(Debug)]
 pub struct NotifySocket {
     socket: UnixDatagram,
@@ -62,42 +65,42 @@ pub struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// The one that `NOTIFY_SOCKET` names.
+    /// The socket that `NOTIFY_SOCKET` names. An unusable value is logged, and the server runs without systemd.
     #[must_use]
-    pub fn of_environment() -> Option<Self> {
+    pub fn from_environment() -> Option<Self> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
         Self::at(&name)
-            .inspect_err(|error| {
-                tracing::warn!("the service manager cannot be told anything: NOTIFY_SOCKET: {error}");
-            })
+            .inspect_err(
+                |error| tracing::warn!(%error, "NOTIFY_SOCKET is not usable, systemd is not notified"),
+            )
             .ok()
     }
 
-    /// The one that listens at `name`: a path, or `@` and a name that no file has.
+    /// The socket at `name`: an absolute path, or `@` and the name of an abstract socket.
     ///
     /// # Errors
-    /// When it is neither, or the system gives no socket.
+    /// `name` has neither form, or the system cannot create a socket.
     pub fn at(name: &OsStr) -> io::Result<Self> {
         Ok(Self { socket: UnixDatagram::unbound()?, address: address(name)? })
     }
 
-    /// Tells it what the lines of `news` say, such as `READY=1`. What cannot be told is logged: the program goes on.
-    pub fn tell(&self, news: &str) {
-        if let Err(error) = self.socket.send_to_addr(news.as_bytes(), &self.address) {
-            tracing::warn!("the service manager could not be told {news:?}: {error}");
+    /// Sends `state`, such as `READY=1`. A failure is logged only, because the server can run without systemd.
+    pub fn send(&self, state: &str) {
+        if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
+            tracing::warn!(%error, state, "systemd cannot be notified");
         }
     }
 }
 
-/// How long the service manager waits for a sign of life, if it waits for one of this process.
-fn watchdog_time() -> Option<Duration> {
+/// The watchdog timeout of the unit, if it applies to this process.
+fn watchdog_timeout() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
-    patience(number("WATCHDOG_USEC"), number("WATCHDOG_PID"))
+    timeout_from(number("WATCHDOG_USEC"), number("WATCHDOG_PID"))
 }
 
-fn patience(microseconds: Option<u64>, process: Option<u64>) -> Option<Duration> {
-    let is_ours = process.is_none_or(|process| process == u64::from(std::process::id()));
-    microseconds.filter(|time| is_ours && *time > 0).map(Duration::from_micros)
+fn timeout_from(microseconds: Option<u64>, process: Option<u64>) -> Option<Duration> {
+    let is_own = process.is_none_or(|process| process == u64::from(std::process::id()));
+    microseconds.filter(|time| is_own && *time > 0).map(Duration::from_micros)
 }
 
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
@@ -105,7 +108,7 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes() {
         [b'/', ..] => SocketAddr::from_pathname(name),
         [b'@', abstract_name @ ..] => abstract_address(abstract_name),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no path and does not begin with @")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it must begin with / or @")),
     }
 }
 
@@ -117,7 +120,7 @@ fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
 
 #[cfg(not(target_os = "linux"))]
 fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no names that are no files"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no abstract sockets"))
 }
 
 #[cfg(test)]
@@ -129,22 +132,22 @@ mod tests {
         let path = address(OsStr::new("/run/notify")).unwrap();
         assert_eq!(path.as_pathname(), Some(std::path::Path::new("/run/notify")));
         assert!(!cfg!(target_os = "linux") || address(OsStr::new("@name")).unwrap().as_pathname().is_none());
-        for odd in ["", "run/notify", "vsock:2:1234"] {
-            assert!(address(OsStr::new(odd)).is_err(), "{odd}");
+        for invalid in ["", "run/notify", "vsock:2:1234"] {
+            assert!(address(OsStr::new(invalid)).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn a_sign_of_life_is_owed_only_by_the_process_that_was_asked() {
+    fn the_watchdog_applies_only_to_the_process_it_names() {
         let own = u64::from(std::process::id());
-        for (microseconds, process, time) in [
+        for (microseconds, process, seconds) in [
             (Some(2_000_000), None, Some(2)),
             (Some(2_000_000), Some(own), Some(2)),
             (Some(2_000_000), Some(own + 1), None),
             (Some(0), None, None),
             (None, Some(own), None),
         ] {
-            assert_eq!(patience(microseconds, process), time.map(Duration::from_secs));
+            assert_eq!(timeout_from(microseconds, process), seconds.map(Duration::from_secs));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The signs of life that systemd waits for: sent while the scheduler goes about its work and the writer answers, so
-//! that a program which hangs is started again. A disk that is full is no reason: another start would find it full too.
+//! The thread that sends `WATCHDOG=1` while the scheduler and the store's writer thread respond, so that systemd
+//! restarts a server that hangs. A full disk does not count: after a restart it would still be full.
 
 use std::io;
 use std::sync::Arc;
@@ -10,59 +10,60 @@ use std::time::Duration;
 use crate::app::App;
 use crate::systemd::NotifySocket;
 
-/// The thread that sends them.
 #[derive(Debug)]
 pub struct Watchdog {
-    tell: Sender<()>,
+    stopping: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Watchdog {
-    /// Starts the thread: a sign of life in every half of `patience`.
+    /// Starts the thread. It notifies systemd twice per `timeout`, as systemd recommends.
     ///
     /// # Errors
-    /// When the system starts no more threads.
-    pub fn start(app: &Arc<App>, manager: Arc<NotifySocket>, patience: Duration) -> io::Result<Self> {
-        let (tell, told) = channel();
+    /// The system cannot start another thread.
+    pub fn start(app: &Arc<App>, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
+        let (stopping, stop) = channel();
         let app = Arc::clone(app);
         let thread = std::thread::Builder::new()
             .name("watchdog".to_owned())
-            .spawn(move || run(&app, &manager, patience / 2, &told))?;
-        Ok(Self { tell, thread })
+            .spawn(move || run(&app, &socket, timeout / 2, &stop))?;
+        Ok(Self { stopping, thread })
     }
 
-    /// From now on a sign of life comes whatever the engine does: it is stopping.
-    pub fn relax(&self) {
-        if self.tell.send(()).is_err() {
-            tracing::error!("there is no watchdog any more");
+    /// From now on the thread notifies systemd unconditionally, because the engine is stopping.
+    pub fn begin_stop(&self) {
+        if self.stopping.send(()).is_err() {
+            tracing::error!("the watchdog thread has ended");
         }
     }
 
     /// Ends the thread.
     pub fn stop(self) {
-        drop(self.tell);
+        drop(self.stopping);
         if self.thread.join().is_err() {
-            tracing::error!("the watchdog's thread ended by a panic");
+            tracing::error!("the watchdog thread panicked");
         }
     }
 }
 
-fn run(app: &App, manager: &NotifySocket, pause: Duration, told: &Receiver<()>) {
+fn run(app: &App, socket: &NotifySocket, interval: Duration, stop: &Receiver<()>) {
     let (mut was_alive, mut is_stopping) = (true, false);
     loop {
         let is_alive =
             is_stopping || (app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic()));
         match (was_alive, is_alive) {
-            (true, true) => manager.tell("WATCHDOG=1"),
-            (false, true) => manager.tell("WATCHDOG=1\nSTATUS=Turning again"),
+            (true, true) => socket.send("WATCHDOG=1"),
+            (false, true) => socket.send("WATCHDOG=1\nSTATUS=Running again"),
             (true, false) => {
-                tracing::error!("the scheduler or the writer has ended or hangs: no more signs of life");
-                manager.tell("STATUS=The scheduler or the writer has ended or hangs");
+                tracing::error!(
+                    "scheduler or writer thread is unresponsive; systemd watchdog no longer notified"
+                );
+                socket.send("STATUS=Scheduler or writer thread is unresponsive");
             }
             (false, false) => {}
         }
         was_alive = is_alive;
-        match told.recv_timeout(pause) {
+        match stop.recv_timeout(interval) {
             Ok(()) => is_stopping = true,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

@@ -1,7 +1,7 @@
 """The list that a run prints: a row for everything that a client can do, with what became of it.
 
 What there is, is found in the installed client; a thing without a test, a test without a thing, and a parameter that no
-test gives are failures. `client's fault` is a call that cannot work against any server that keeps to the specification:
+test gives are failures. `client's fault` is a call that cannot work against any server that keeps to the contract:
 its test shows the fault, so that the row fails as soon as the client is mended.
 """
 

@@ -1,5 +1,5 @@
-//! One test binary for everything that is tested from outside the crate: a folder per subject.
-// A test that cannot go on should panic; clippy's own exemption does not reach the functions around a `#[test]`.
+//! One test binary for all tests from outside the crate, with a folder per subject.
+// A failing test panics; clippy's own exemption does not cover helpers of a `#[test]`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod architecture;

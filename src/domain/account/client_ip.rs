@@ -1,11 +1,11 @@
-//! Which address a request comes from: the peer's, or the one that a trusted proxy names (contract §2).
+//! The client address of a request: the peer's, or the one named by a trusted proxy (contract §2).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::domain::webhook::address_policy::Cidr;
 
-/// The address of the caller. `hops` are the values of `X-Forwarded-For` in order; they count only where the peer is
-/// one of `trusted`, and then the last of them that is not trusted itself.
+/// The client address. `hops` are the values of `X-Forwarded-For` in order. They count only if the peer is in
+/// `trusted`; the client is then the last hop that is not trusted itself.
 #[must_use]
 pub fn client_address<'a>(
     peer: IpAddr,
@@ -15,8 +15,8 @@ pub fn client_address<'a>(
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     let mut client = peer.to_canonical();
     for hop in hops.flat_map(|value| value.split(',')).rev() {
-        // Whoever is not trusted wrote what stands before it, and may have written anything. What cannot be read was
-        // passed on by the hop behind it, which is then all that is known.
+        // Text before an untrusted hop was written by that hop and may be forged. An unreadable hop was passed on by
+        // the hop after it, which is the best address known.
         if !is_trusted(client) {
             break;
         }
@@ -26,9 +26,9 @@ pub fn client_address<'a>(
     client
 }
 
-/// The address that stands for all which are likely one caller's: an IPv6 customer has a whole /64.
+/// The address that a rate limit counts: an IPv6 customer has a whole /64, so its last 64 bits are cleared.
 #[must_use]
-pub fn shared(address: IpAddr) -> IpAddr {
+pub fn rate_limit_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 => v4,
@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_a_peer_that_is_not_trusted_is_ignored() {
+    fn the_header_of_an_untrusted_peer_is_ignored() {
         assert_eq!(client("192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
         assert_eq!(client("192.0.2.1", &[]), "192.0.2.1");
     }
 
     #[test]
-    fn behind_a_trusted_peer_the_last_hop_that_is_not_trusted_counts() {
+    fn behind_a_trusted_peer_the_last_untrusted_hop_counts() {
         for (hops, expected) in [
             (vec!["203.0.113.9"], "203.0.113.9"),
             (vec!["198.51.100.1, 203.0.113.9, 10.0.0.2"], "203.0.113.9"),
@@ -68,10 +68,10 @@ mod tests {
             (vec!["[2001:db8::7]:4711, [fd00::1]"], "2001:db8::7"),
             (vec!["2001:db8::7"], "2001:db8::7"),
             (vec!["::ffff:203.0.113.9"], "203.0.113.9"),
-            // All of them trusted: the first is the nearest to the caller.
+            // All are trusted: the first is nearest to the client.
             (vec!["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             (vec![], "10.0.0.1"),
-            // Not an address: what stands before it was written by nobody who is trusted.
+            // Not an address: the text before it was not written by a trusted proxy.
             (vec!["203.0.113.9, unknown"], "10.0.0.1"),
             (vec!["203.0.113.9, unknown, 10.0.0.2"], "10.0.0.2"),
             (vec![""], "10.0.0.1"),
@@ -82,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_of_64_bits_is_one_caller() {
-        let shared = |text: &str| shared(text.parse().unwrap()).to_string();
-        assert_eq!(shared("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(shared("2001:db8:1:3::"), "2001:db8:1:3::");
-        assert_eq!(shared("192.0.2.1"), "192.0.2.1");
-        assert_eq!(shared("::ffff:192.0.2.1"), "192.0.2.1");
+    fn an_ipv6_network_of_64_bits_is_one_client() {
+        let address = |text: &str| rate_limit_address(text.parse().unwrap()).to_string();
+        assert_eq!(address("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(address("2001:db8:1:3::"), "2001:db8:1:3::");
+        assert_eq!(address("192.0.2.1"), "192.0.2.1");
+        assert_eq!(address("::ffff:192.0.2.1"), "192.0.2.1");
     }
 }

@@ -1,22 +1,22 @@
-//! Text forms that belong to a user: API keys, the webhook secret, the e-mail address (contract §3).
+//! The text forms of API keys, webhook secrets and e-mail addresses (contract §3).
 //!
-//! Random bytes are arguments. Neither a key nor a secret shows in `Debug`: what is logged never holds one.
+//! Random bytes are arguments. `Debug` shows neither a key nor a secret, so that no log line contains one.
 
 use std::fmt;
 
 use ring::digest;
 
-use crate::domain::ids::hex;
+use crate::domain::text::hex;
 
 const KEY_PREFIX: &str = "cue_sk_";
 const KEY_DIGITS: usize = 32;
-const SHOWN_CHARS: usize = 12;
+const PREFIX_CHARS: usize = 12;
 const SECRET_PREFIX: &str = "whsec_";
-const EMAIL_BYTES: usize = 254;
+const MAX_EMAIL_BYTES: usize = 254;
 
-/// Whether a key or a secret of ours may stand in `text`, which is then nothing to be shown.
+/// Whether `text` may contain an API key or a webhook secret and must not be shown.
 #[must_use]
-pub fn may_hold_a_secret(text: &str) -> bool {
+pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
 }
 
@@ -25,13 +25,12 @@ pub fn may_hold_a_secret(text: &str) -> bool {
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// The key made of 16 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 16]) -> Self {
-        Self(format!("{KEY_PREFIX}{}", hex(&random)))
+        Self(format!("{KEY_PREFIX}{}", hex::encode(&random)))
     }
 
-    /// The key in this text, or nothing when it has not the form of one.
+    /// `None` unless `text` has the form of a key.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(KEY_PREFIX)?.as_bytes();
@@ -40,19 +39,19 @@ impl ApiKey {
         is_key.then(|| Self(text.to_owned()))
     }
 
-    /// The whole key, for the one answer that shows it.
+    /// The whole key, for the one response that shows it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The first 12 characters, by which a user knows the key again.
+    /// The first 12 characters, by which a user recognizes the key.
     #[must_use]
     pub fn prefix(&self) -> &str {
-        &self.0[..SHOWN_CHARS]
+        &self.0[..PREFIX_CHARS]
     }
 
-    /// What is stored of the key and looked up by it.
+    /// The SHA-256 that is stored and looked up.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
@@ -65,18 +64,15 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// The secret that signs a user's webhooks: `whsec_` and 64 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(String);
 
 impl WebhookSecret {
-    /// The secret made of 32 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(format!("{SECRET_PREFIX}{}", hex(&random)))
+        Self(format!("{SECRET_PREFIX}{}", hex::encode(&random)))
     }
 
-    /// The whole secret.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -89,38 +85,35 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// An e-mail address, trimmed and lower-cased; whether mail arrives there only mail can tell.
+/// An e-mail address, trimmed and lower-cased. Only its form is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
-/// Why a text is no e-mail address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmailError {
-    /// Nothing but blanks.
+    #[error("The e-mail address is empty")]
     Empty,
-    /// More than 254 bytes.
+    #[error("The e-mail address is longer than 254 bytes")]
     TooLong,
-    /// No `@`, or more than one.
+    #[error("An e-mail address has exactly one @")]
     NotOneAt,
-    /// Nothing before the `@`.
+    #[error("The e-mail address has nothing before the @")]
     NoLocalPart,
-    /// Nothing after the `@`, or a domain with an empty label (`a@b..c`).
+    /// No domain, or one with an empty label (`a@b..c`).
+    #[error("The e-mail address has no valid domain after the @")]
     NoDomain,
-    /// A blank, a control character or one that has a meaning in a mail's header (`<>()[],;:"\`).
+    /// White space, a control character, or a character with a meaning in mail headers (`<>()[],;:"\`).
+    #[error("The e-mail address contains a character that is not allowed")]
     ForbiddenCharacter,
 }
 
 impl Email {
-    /// The address in this text.
-    ///
-    /// # Errors
-    /// The first [`EmailError`] of it.
     pub fn parse(text: &str) -> Result<Self, EmailError> {
         let address = text.trim().to_lowercase();
         if address.is_empty() {
             return Err(EmailError::Empty);
         }
-        if address.len() > EMAIL_BYTES {
+        if address.len() > MAX_EMAIL_BYTES {
             return Err(EmailError::TooLong);
         }
         if address.contains(is_forbidden) {
@@ -139,7 +132,6 @@ impl Email {
         Ok(Self(address))
     }
 
-    /// The address.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -156,22 +148,7 @@ impl fmt::Display for Email {
     }
 }
 
-impl fmt::Display for EmailError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "The e-mail address is empty",
-            Self::TooLong => "The e-mail address is longer than 254 bytes",
-            Self::NotOneAt => "An e-mail address has exactly one @",
-            Self::NoLocalPart => "The e-mail address has nothing before the @",
-            Self::NoDomain => "The e-mail address has no valid domain after the @",
-            Self::ForbiddenCharacter => "The e-mail address holds a character that it cannot have",
-        })
-    }
-}
-
-impl std::error::Error for EmailError {}
-
-/// SHA-256, for what is stored hashed: keys and the tokens of the device login.
+/// SHA-256, the form in which keys and the tokens of the device login are stored.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
@@ -198,11 +175,11 @@ mod tests {
     fn a_key_is_stored_as_the_sha256_of_its_whole_text() {
         // Computed with Python's hashlib.
         let expected = "795d1941197e206fa28c388260b9337689734f8722701492007e6d76907f23c0";
-        assert_eq!(hex(&ApiKey::from_random(COUNTING).hash()), expected);
+        assert_eq!(hex::encode(&ApiKey::from_random(COUNTING).hash()), expected);
     }
 
     #[test]
-    fn what_is_not_a_key_is_not_parsed() {
+    fn other_texts_are_not_keys() {
         let upper = KEY.replace('f', "F");
         for text in
             ["", "cue_sk_", &KEY[..38], &format!("{KEY}0"), &upper, &KEY[7..], &KEY.replace("0f", "é")]
@@ -218,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_shows_when_debugged() {
+    fn debug_shows_neither() {
         assert_eq!(format!("{:?}", ApiKey::from_random(COUNTING)), "ApiKey(cue_sk_00010…)");
         assert_eq!(format!("{:?}", WebhookSecret::from_random([1; 32])), "WebhookSecret(…)");
     }
@@ -237,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_for_its_reason() {
+    fn an_invalid_address_has_its_reason() {
         use EmailError as F;
         let longest = format!("{}@example.com", "a".repeat(242));
         assert!(Email::parse(&longest).is_ok());

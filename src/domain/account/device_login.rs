@@ -1,21 +1,23 @@
 //! Device login (contract §3): the states of a code, its limits and its text forms. Random bytes are arguments.
 //!
-//! `pending` → `email_sent` → `approved` → `claimed`; after 15 minutes whatever is not claimed is `expired`.
+//! `pending` → `email_sent` → `approved` → `claimed`; after 15 minutes an unclaimed code is `expired`.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::sha256;
-use crate::domain::ids::hex;
+use crate::domain::text::hex;
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::time::saturating_add;
 
-/// How long a code, and any link that was mailed for it, can be used.
+/// The lifetime of a code and of the links mailed for it.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// Seconds that a device should wait between two polls.
+/// Seconds between two polls, as recommended to the device.
 pub const POLL_INTERVAL_SECS: u32 = 2;
 
-/// The span that codes and mails are counted in; a code is known for that long.
+/// The window in which codes and mails are counted; a code is kept for that long.
 pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// Codes per client address in [`RATE_WINDOW`].
@@ -24,7 +26,7 @@ pub const MAX_CODES: usize = 5;
 /// Mails per e-mail address in [`RATE_WINDOW`].
 pub const MAX_MAILS: usize = 3;
 
-/// Mails for one code, whoever they go to: no code is a means to write to many.
+/// Mails for one code, to any address, so that a code cannot be used to mail many people.
 pub const MAX_MAILS_PER_CODE: i64 = 10;
 
 /// Polls per code in 60 seconds.
@@ -33,7 +35,7 @@ pub const MAX_POLLS: u32 = 30;
 const CODE_CHARS: std::ops::RangeInclusive<usize> = 6..=128;
 const GROUPS: usize = 3;
 const GROUP_CHARS: usize = 4;
-/// No letter that is taken for a digit or for another letter.
+/// No letters that look like digits or like other letters.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// The code that a device shows and polls with.
@@ -41,26 +43,27 @@ const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 pub struct DeviceCode(String);
 
 impl DeviceCode {
-    /// A new code, three groups of four, every one as likely as any other: 58 bits, since who knows it can poll.
+    /// A new code: three groups of four characters, uniformly distributed. 58 bits, because the code alone allows
+    /// polling.
     ///
     /// # Errors
-    /// Those of the source that fills a buffer with random bytes.
+    /// The errors of `fill`.
     pub fn generate<E>(mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        // The largest multiple of 30 in a byte: what is above would make the first characters more likely.
-        const FAIR: u8 = 240;
+        // The largest multiple of 30 in a byte: higher values would make the first characters more likely.
+        const LIMIT: u8 = 240;
         let mut chars = Vec::with_capacity(GROUPS * GROUP_CHARS);
         while chars.len() < GROUPS * GROUP_CHARS {
             let mut bytes = [0; GROUPS * GROUP_CHARS];
             fill(&mut bytes)?;
-            let fair = bytes.into_iter().filter(|&byte| byte < FAIR);
-            chars.extend(fair.map(|byte| char::from(ALPHABET[usize::from(byte % 30)])));
+            let unbiased = bytes.into_iter().filter(|&byte| byte < LIMIT);
+            chars.extend(unbiased.map(|byte| char::from(ALPHABET[usize::from(byte % 30)])));
         }
         chars.truncate(GROUPS * GROUP_CHARS);
         let groups: Vec<String> = chars.chunks(GROUP_CHARS).map(|group| group.iter().collect()).collect();
         Ok(Self(groups.join("-")))
     }
 
-    /// The code in this text: 6 to 128 of `A-Z a-z 0-9 -`.
+    /// `None` unless `text` has 6 to 128 characters of `A-Z a-z 0-9 -`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_code = CODE_CHARS.contains(&text.len())
@@ -68,19 +71,18 @@ impl DeviceCode {
         is_code.then(|| Self(text.to_owned()))
     }
 
-    /// The code's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What is stored of the code and looked up by it: while it is approved, the code is worth a key.
+    /// The hash that is stored and looked up: while it is approved, a code is worth an API key.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
-    /// The name of the key that the device gets.
+    /// The name of the device's API key.
     #[must_use]
     pub fn key_name(&self) -> String {
         format!("Device {}", self.0)
@@ -98,25 +100,22 @@ impl fmt::Display for DeviceCode {
 pub struct LinkToken(String);
 
 impl LinkToken {
-    /// The token made of 32 random bytes.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(hex(&random))
+        Self(hex::encode(&random))
     }
 
-    /// The whole token, for the link.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is stored of it.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         Self::hash_of(&self.0)
     }
 
-    /// The hash of what a link brought, whatever that is.
+    /// The hash of an unchecked token from a link.
     #[must_use]
     pub fn hash_of(text: &str) -> [u8; 32] {
         sha256(text.as_bytes())
@@ -129,93 +128,67 @@ impl fmt::Debug for LinkToken {
     }
 }
 
-/// How far a stored login came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginState {
-    /// Nobody has given an address.
-    Pending,
-    /// An address was given.
-    EmailSent,
-    /// The link was followed and confirmed; the key waits for the next poll.
-    Approved,
-    /// The key was handed out.
-    Claimed,
-}
-
-impl LoginState {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::EmailSent, Self::Approved, Self::Claimed];
-
-    /// The state as a poll answers it and as it is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::EmailSent => "email_sent",
-            Self::Approved => "approved",
-            Self::Claimed => "claimed",
-        }
-    }
-
-    /// The state of this word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LoginState {
+        /// Created; no address yet.
+        Pending = "pending",
+        /// An address was given, and a link mailed if it may log in.
+        EmailSent = "email_sent",
+        /// The link was confirmed; the next poll returns the key.
+        Approved = "approved",
+        /// The key was returned.
+        Claimed = "claimed",
     }
 }
 
-/// A stored login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLogin {
-    /// How far it came.
     pub state: LoginState,
-    /// When its code was made.
     pub created_at: Timestamp,
-    /// The address that the newest link was mailed to.
+    /// The address of the newest link.
     pub email: Option<String>,
-    /// The hash of that link's token.
+    /// The hash of the newest link's token.
     pub token_hash: Option<[u8; 32]>,
-    /// Mails that it caused.
+    /// Mails sent for it.
     pub mails: i64,
-    /// The user who approved it.
+    /// The approving user.
     pub user_key: Option<i64>,
 }
 
-/// What a mailed link is worth.
+/// The state of a mailed link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkStatus {
-    /// It may be confirmed.
     Valid,
-    /// It was confirmed before.
+    /// Already confirmed.
     Used,
-    /// Its time is over.
     Expired,
-    /// It is not one of ours, or a newer mail has replaced it.
+    /// Not issued by this server, or replaced by a newer mail.
     Unknown,
 }
 
 impl DeviceLogin {
-    /// When the code and its link can no longer be used.
+    /// The expiry of the code and its link.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        self.created_at.checked_add(LIFETIME).unwrap_or(Timestamp::MAX)
+        saturating_add(self.created_at, LIFETIME)
     }
 
-    /// The state at `now`; `None` when it has expired. What was claimed stays so.
+    /// The state at `now`; `None` after the expiry. A claimed login stays claimed.
     #[must_use]
     pub fn state_at(&self, now: Timestamp) -> Option<LoginState> {
         (self.state == LoginState::Claimed || now < self.expires_at()).then_some(self.state)
     }
 
-    /// Whether an address may be given at `now`: again, too, when the first mail did not arrive.
+    /// Whether an address may be given at `now`. It may be given again, in case the first mail did not arrive.
     #[must_use]
-    pub fn takes_email(&self, now: Timestamp) -> bool {
+    pub fn accepts_email(&self, now: Timestamp) -> bool {
         matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))
     }
 
-    /// What a link with a token of this hash is worth at `now`.
+    /// The state at `now` of a link with this token.
     #[must_use]
-    pub fn link(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
+    pub fn link_status(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
         if self.token_hash.as_ref() != Some(token_hash) {
             return LinkStatus::Unknown;
         }
@@ -240,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn every_state_answers_every_question_before_and_after_its_end() {
+    fn every_state_before_and_after_its_expiry() {
         use LoginState::{Approved, Claimed, EmailSent, Pending};
-        // State; then before its end and from it on: what a poll says, whether it takes an address, its link.
+        // State; then before its expiry and after it: the polled state, whether it accepts an address, its link.
         let table = [
             (Pending, Some(Pending), true, LinkStatus::Unknown, None, LinkStatus::Unknown),
             (EmailSent, Some(EmailSent), true, LinkStatus::Valid, None, LinkStatus::Expired),
@@ -255,18 +228,18 @@ mod tests {
             let late = begin + LIFETIME;
             for now in [begin, last] {
                 assert_eq!(login.state_at(now), polled, "{state:?}");
-                assert_eq!(login.takes_email(now), takes, "{state:?}");
-                assert_eq!(login.link(&TOKEN, now), link, "{state:?}");
+                assert_eq!(login.accepts_email(now), takes, "{state:?}");
+                assert_eq!(login.link_status(&TOKEN, now), link, "{state:?}");
             }
             assert_eq!(login.state_at(late), polled_late, "{state:?}");
-            assert!(!login.takes_email(late), "{state:?}");
-            assert_eq!(login.link(&TOKEN, late), link_late, "{state:?}");
-            assert_eq!(login.link(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
+            assert!(!login.accepts_email(late), "{state:?}");
+            assert_eq!(login.link_status(&TOKEN, late), link_late, "{state:?}");
+            assert_eq!(login.link_status(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
         }
     }
 
     #[test]
-    fn states_are_read_back_from_their_words() {
+    fn states_round_trip_through_text() {
         for state in LoginState::ALL {
             assert_eq!(LoginState::parse(state.as_str()), Some(state));
         }
@@ -274,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_made_here_is_friendly_to_read() {
+    fn a_generated_code_is_readable() {
         let mut next = 0_u8;
         let code = DeviceCode::generate(|bytes| {
             // Counts down from 255, so that unfair bytes come first.
@@ -300,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_64_digits_and_does_not_show_when_debugged() {
+    fn a_token_has_64_digits_and_is_hidden_in_debug_output() {
         let token = LinkToken::from_random([0xA5; 32]);
         assert_eq!(token.reveal(), "a5".repeat(32));
         assert_eq!(token.hash(), LinkToken::hash_of(token.reveal()));

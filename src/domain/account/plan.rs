@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What "no limit" is shown as: clients divide by it (contract §8).
+/// The number shown for "no limit": clients divide by it, so it cannot be null (contract §8).
 pub const NO_LIMIT: u32 = 1_000_000_000;
 
-/// What one plan allows. `None` is no limit.
+/// The limits of a plan. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanLimits {
@@ -20,11 +20,10 @@ pub struct PlanLimits {
 }
 
 impl PlanLimits {
-    /// No limit at all, as under `--limits off`.
+    /// No limits, as with `--limits off`.
     pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None };
 }
 
-/// The table of plans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plans {
     table: BTreeMap<String, PlanLimits>,
@@ -32,17 +31,10 @@ pub struct Plans {
     limited: bool,
 }
 
-/// Why a table of plans was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An invalid table of plans, or an unknown plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct PlansError(String);
-
-impl std::fmt::Display for PlansError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PlansError {}
 
 impl Default for Plans {
     fn default() -> Self {
@@ -62,54 +54,52 @@ impl Default for Plans {
 }
 
 impl Plans {
-    /// The table in `json` (the text of `--plans`) in place of the built-in one.
+    /// Replaces the built-in table by `json`, the content of `--plans`.
     ///
     /// # Errors
-    /// When it is not an object of plans with exactly the three limits, or has no plan `free`, which every account
-    /// falls back to.
+    /// `json` is not an object of plans with exactly the three limits, or has no plan `free`, the fallback of every
+    /// account.
     pub fn from_json(json: &str) -> Result<Self, PlansError> {
         let table: BTreeMap<String, PlanLimits> = serde_json::from_str(json).map_err(|error| {
             PlansError(format!(
-                "not a table of plans: {error}. Write {{\"free\": {{\"cues\": 10, \"executions\": 300, \
+                "not a valid table of plans: {error}. Write {{\"free\": {{\"cues\": 10, \"executions\": 300, \
                  \"requests_per_minute\": 60}}, …}}, with null for no limit"
             ))
         })?;
         if !table.contains_key("free") {
             return Err(PlansError(
-                "the table needs a plan \"free\": it is what accounts fall back to".to_owned(),
+                "the table has no plan \"free\", which accounts fall back to; add it".to_owned(),
             ));
         }
         Ok(Self { table, ..Self::default() })
     }
 
-    /// The same table with `name` as the plan of new users.
+    /// Makes `name` the plan of new users.
     ///
     /// # Errors
-    /// When there is no such plan.
+    /// The plan does not exist.
     pub fn with_default(self, name: &str) -> Result<Self, PlansError> {
         self.ensure_exists(name)?;
         Ok(Self { default: name.to_owned(), ..self })
     }
 
-    /// The same table with its limits in force or lifted for everyone (`--limits`).
+    /// Enforces or lifts the limits for everyone (`--limits`).
     #[must_use]
     pub fn limited(self, limited: bool) -> Self {
         Self { limited, ..self }
     }
 
-    /// Whether the limits are in force.
     #[must_use]
     pub fn are_limited(&self) -> bool {
         self.limited
     }
 
-    /// The plan of a new user.
     #[must_use]
     pub fn default_plan(&self) -> &str {
         &self.default
     }
 
-    /// What `plan` allows. A plan that the table no longer has counts as `free`.
+    /// The limits of `plan`. A plan that the table no longer has gets those of `free`.
     #[must_use]
     pub fn limits(&self, plan: &str) -> PlanLimits {
         if !self.limited {
@@ -118,10 +108,10 @@ impl Plans {
         self.table.get(plan).or_else(|| self.table.get("free")).copied().unwrap_or(PlanLimits::NONE)
     }
 
-    /// Nothing where the table has the plan `name`, else an error that lists those it has.
+    /// Checks that the table has the plan `name`.
     ///
     /// # Errors
-    /// When there is no such plan.
+    /// The plan does not exist; the message lists the plans.
     pub fn ensure_exists(&self, name: &str) -> Result<(), PlansError> {
         if self.table.contains_key(name) {
             return Ok(());
@@ -131,7 +121,7 @@ impl Plans {
     }
 }
 
-/// A limit as callers see it.
+/// A limit as shown to callers.
 #[must_use]
 pub fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(NO_LIMIT)
@@ -142,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_no_limit_and_is_shown_as_a_number_that_clients_can_divide_by() {
+    fn null_means_no_limit_and_is_shown_as_a_billion() {
         let plans =
             Plans::from_json(r#"{"free": {"cues": null, "executions": 5, "requests_per_minute": 7}}"#)
                 .unwrap();
@@ -151,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_the_table_lost_counts_as_free() {
+    fn a_plan_absent_from_the_table_counts_as_free() {
         assert_eq!(Plans::default().limits("gold"), Plans::default().limits("free"));
     }
 

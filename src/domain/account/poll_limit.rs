@@ -1,4 +1,4 @@
-//! How often a device may poll: at most 30 times a minute per code (contract §3), counted in memory.
+//! The rate limit of device polls: 30 a minute per code (contract §3), counted in memory.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use crate::domain::account::device_login::MAX_POLLS;
 use crate::domain::account::sliding_window::SlidingWindow;
 
-/// Codes whose windows are kept before those that are over are looked for.
-const SWEEP_ABOVE: usize = 1_000;
+/// Windows kept before empty ones are searched for. A search visits all windows, so the next one waits until their
+/// number has doubled.
+const MIN_WINDOWS_TO_SWEEP: usize = 1_000;
 
-/// The polls of the last minute, by the hash of their code. Count only those of codes that exist: their number is
-/// bounded by what may be made.
+/// The polls of the last minute by the hash of their code. Count existing codes only: their number is limited.
 #[derive(Debug, Default)]
 pub struct PollLimiter {
     windows: HashMap<[u8; 32], SlidingWindow>,
@@ -19,10 +19,10 @@ pub struct PollLimiter {
 }
 
 impl PollLimiter {
-    /// Counts a poll at `now`; or refuses it, which does not count, and answers the seconds until one passes.
+    /// Counts a poll at `now`. A rejected poll does not count; returns the seconds until one is accepted.
     pub fn admit(&mut self, code: [u8; 32], now: Timestamp) -> Option<u32> {
-        if self.windows.len() >= self.sweep_at.max(SWEEP_ABOVE) {
-            self.windows.retain(|_, window| !window.is_over(now));
+        if self.windows.len() >= self.sweep_at.max(MIN_WINDOWS_TO_SWEEP) {
+            self.windows.retain(|_, window| !window.is_empty_at(now));
             self.sweep_at = self.windows.len() * 2;
         }
         self.windows.entry(code).or_default().admit(MAX_POLLS, now).refused_for
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_31st_poll_in_a_minute_waits_for_the_first_to_be_a_minute_old() {
+    fn the_31st_poll_waits_until_the_first_is_a_minute_old() {
         let mut polls = PollLimiter::default();
         for second in 0..30 {
             assert_eq!(polls.admit([1; 32], at(second * 1000)), None);
@@ -51,13 +51,13 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_over_do_not_pile_up() {
+    fn empty_windows_are_removed() {
         let mut polls = PollLimiter::default();
         for number in 0..100_000_i64 {
             let mut code = [0; 32];
             code[..8].copy_from_slice(&number.to_le_bytes());
             polls.admit(code, at(number * 1000));
         }
-        assert!(polls.windows.len() <= SWEEP_ABOVE, "{}", polls.windows.len());
+        assert!(polls.windows.len() <= MIN_WINDOWS_TO_SWEEP, "{}", polls.windows.len());
     }
 }

@@ -1,30 +1,29 @@
-//! The quota of executions in a month: when it is near, and what may still run above it (contract §8).
+//! The monthly quota of executions: the warning level, and the grace period above the limit (contract §8).
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How long runs go on above the quota, from the first one over it.
+/// The grace period, from the first execution above the limit.
 pub const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
-/// The `error_message` of a run that the quota kept from being sent.
+/// The `error_message` of an execution rejected by the quota.
 pub const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
 
-/// A user's executions in one month against what its plan allows.
+/// A user's executions in one month, and the limit of its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// The plan's limit; none where there is none.
+    /// `None` is no limit.
     pub limit: Option<u32>,
-    /// Executions counted.
     pub used: i64,
-    /// When the first one over the limit was made.
+    /// The creation time of the first execution above the limit.
     pub over_since: Option<Timestamp>,
 }
 
 impl Quota {
-    /// Counts one execution that is made at `now`; `false` when it may not run, and then it does not count.
+    /// Counts an execution created at `now`. Returns `false`, without counting, when it must not run.
     #[must_use]
-    pub fn take(&mut self, now: Timestamp) -> bool {
+    pub fn try_use(&mut self, now: Timestamp) -> bool {
         if self.limit.is_none_or(|limit| self.used < i64::from(limit)) {
-            // A plan or a table of plans with more room: the next one over it begins a grace of its own.
+            // The limit was raised: the next excess starts a new grace period.
             self.over_since = None;
         } else if now.duration_since(*self.over_since.get_or_insert(now)) >= GRACE {
             return false;
@@ -34,9 +33,9 @@ impl Quota {
     }
 }
 
-/// Whether `used` executions are 80 % of the limit or more.
+/// Whether `used` executions are at least 80 % of the limit.
 #[must_use]
-pub fn is_near(limit: Option<u32>, used: i64) -> bool {
+pub fn is_nearly_used_up(limit: Option<u32>, used: i64) -> bool {
     limit.is_some_and(|limit| used.saturating_mul(5) >= i64::from(limit) * 4)
 }
 
@@ -53,9 +52,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_run_over_the_quota_begins_24_hours_in_which_runs_go_on_and_count() {
+    fn the_first_run_over_the_quota_starts_a_grace_period_of_24_hours() {
         let mut quota = quota(300, 299);
-        assert!(quota.take(at("05T10:00")));
+        assert!(quota.try_use(at("05T10:00")));
         assert_eq!((quota.used, quota.over_since), (300, None));
         for (now, runs) in [
             ("05T11:00", true),
@@ -64,34 +63,34 @@ mod tests {
             ("06T11:00", false),
             ("20T11:00", false),
         ] {
-            assert_eq!(quota.take(at(now)), runs, "{now}");
+            assert_eq!(quota.try_use(at(now)), runs, "{now}");
         }
         assert_eq!((quota.used, quota.over_since), (303, Some(at("05T11:00"))));
     }
 
     #[test]
-    fn a_larger_limit_ends_the_grace_and_the_next_one_over_it_begins_another() {
+    fn a_larger_limit_ends_the_grace_period() {
         let mut quota = Quota { over_since: Some(at("01T00:00")), ..quota(11, 10) };
-        assert!(quota.take(at("20T00:00")));
-        assert!(quota.take(at("21T00:00")));
+        assert!(quota.try_use(at("20T00:00")));
+        assert!(quota.try_use(at("21T00:00")));
         assert_eq!(quota.over_since, Some(at("21T00:00")));
     }
 
     #[test]
-    fn a_clock_that_went_back_blocks_nobody() {
+    fn a_clock_that_went_back_rejects_nothing() {
         let mut quota = Quota { over_since: Some(at("20T00:00")), ..quota(10, 10) };
-        assert!(quota.take(at("01T00:00")));
+        assert!(quota.try_use(at("01T00:00")));
     }
 
     #[test]
     fn without_a_limit_everything_runs_and_counts() {
         let mut quota = Quota { limit: None, used: i64::from(u32::MAX), over_since: None };
-        assert!(quota.take(at("01T00:00")));
+        assert!(quota.try_use(at("01T00:00")));
         assert_eq!(quota.used, i64::from(u32::MAX) + 1);
     }
 
     #[test]
-    fn eighty_percent_is_near() {
+    fn eighty_percent_is_nearly_used_up() {
         for (limit, used, near) in [
             (300, 239, false),
             (300, 240, true),
@@ -100,8 +99,8 @@ mod tests {
             (1, 1, true),
             (0, 0, true),
         ] {
-            assert_eq!(is_near(Some(limit), used), near, "{used} of {limit}");
+            assert_eq!(is_nearly_used_up(Some(limit), used), near, "{used} of {limit}");
         }
-        assert!(!is_near(None, i64::MAX));
+        assert!(!is_nearly_used_up(None, i64::MAX));
     }
 }

@@ -1,45 +1,46 @@
-//! The sliding window of requests (contract §2): arithmetic only. Who has which window is in `http/window.rs`.
+//! The sliding window of the rate limit (contract §2): arithmetic only. The windows of all callers are in
+//! `http/middleware/rate_limiter.rs`.
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-/// How long a request counts, in milliseconds.
+/// The length of the window, in milliseconds.
 const SPAN: i64 = 60_000;
 
-/// A clock that went back by no more than this, or two requests that passed each other, leave a window as it is.
+/// A clock step backward of up to this many milliseconds, or two requests that overtook each other, leave a window
+/// unchanged. Larger steps move the window with the clock.
 const SLACK: i64 = 5_000;
 
-/// The requests that one caller made in the last 60 seconds. Never holds more instants than its limit.
+/// The requests of one caller in the last 60 seconds. Holds at most as many instants as the limit.
 #[derive(Debug, Default)]
 pub struct SlidingWindow {
-    /// What the offsets count from, in milliseconds since 1970.
+    /// The base of the offsets, in milliseconds since 1970.
     epoch: i64,
-    /// Milliseconds, oldest first.
     offsets: VecDeque<u32>,
 }
 
-/// Where a caller stands in its window, as every response tells it.
+/// A caller's state in its window, as shown in the headers of every response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitStatus {
-    /// Requests in any 60 seconds; `None` is no limit, and nothing is counted then.
+    /// Requests in any 60 seconds; `None` is no limit, and nothing is counted.
     pub limit: Option<u32>,
-    /// Requests in the last 60 seconds, this one included where it was counted.
+    /// Requests in the last 60 seconds, including this one if it was counted.
     pub used: u32,
-    /// When the window is empty again if nothing more comes, in epoch seconds.
+    /// The instant at which the window is empty if no request follows, in epoch seconds.
     pub reset: i64,
-    /// Set when this request is one too many: seconds until one passes again, at least 1.
+    /// Set on a rejected request: seconds until one is accepted, at least 1.
     pub refused_for: Option<u32>,
 }
 
 impl RateLimitStatus {
-    /// That of a caller who has made no request that counts.
+    /// The state of a caller without requests.
     #[must_use]
     pub fn unused(limit: Option<u32>, now: Timestamp) -> Self {
-        Self { limit, used: 0, reset: seconds_up(now.as_millisecond()), refused_for: None }
+        Self { limit, used: 0, reset: ceil_seconds(now.as_millisecond()), refused_for: None }
     }
 
-    /// How many requests are left; `None` where there is no limit.
+    /// The remaining requests; `None` is no limit.
     #[must_use]
     pub fn remaining(&self) -> Option<u32> {
         self.limit.map(|limit| limit.saturating_sub(self.used))
@@ -47,46 +48,47 @@ impl RateLimitStatus {
 }
 
 impl SlidingWindow {
-    /// Counts a request at `now`, unless it is one too many for `limit`: then it is refused and does not count.
+    /// Counts a request at `now`, or rejects it, without counting, when the window holds `limit` requests.
     pub fn admit(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
         let present = self.advance_to(now);
-        let refused_for = (self.used() >= limit).then(|| self.wait(limit, now.as_millisecond()));
+        let refused_for =
+            (self.used() >= limit).then(|| self.seconds_until_free(limit, now.as_millisecond()));
         if refused_for.is_none() {
             self.push(present, limit);
         }
-        RateLimitStatus { refused_for, ..self.standing(limit, now) }
+        RateLimitStatus { refused_for, ..self.status_at(limit, now) }
     }
 
-    /// Where the caller stands at `now`; counts nothing.
-    pub fn look(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
+    /// The state at `now`. Counts nothing.
+    pub fn status(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
         self.advance_to(now);
-        self.standing(limit, now)
+        self.status_at(limit, now)
     }
 
-    /// Lets go of what is older than 60 seconds at `now`; answers whether nothing is left.
-    pub fn is_over(&mut self, now: Timestamp) -> bool {
+    /// Removes requests older than 60 seconds at `now`. Returns whether the window is empty.
+    pub fn is_empty_at(&mut self, now: Timestamp) -> bool {
         self.advance_to(now);
         self.offsets.is_empty()
     }
 
-    /// The newest request that counts, in milliseconds since 1970; the earliest instant where there is none.
+    /// The newest counted request, in milliseconds since 1970; the earliest instant if there is none.
     #[must_use]
     pub fn newest(&self) -> i64 {
         self.offsets.back().map_or(i64::MIN, |offset| self.epoch + i64::from(*offset))
     }
 
-    /// Bytes that it holds beside itself.
+    /// Heap memory of the window, in bytes.
     #[must_use]
-    pub fn heap(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.offsets.capacity() * size_of::<u32>()
     }
 
-    /// Brings the window to `now` and answers its present, which never lies before its newest request.
+    /// Advances the window to `now`. Returns its present, which is never before its newest request.
     fn advance_to(&mut self, now: Timestamp) -> i64 {
         let (now, newest) = (now.as_millisecond(), self.newest());
         if !self.offsets.is_empty() && newest - now > SLACK {
-            // The clock went back. The window goes with it, as full as it was: left where it stands it would lock
-            // its caller out until the clock has caught up, and emptied it would free everybody.
+            // The clock went back. The window moves with it and stays as full as it was: an unmoved window would
+            // reject its caller until the clock has caught up, an emptied one would lift the limit for everyone.
             self.epoch -= newest - now;
         }
         let present = now.max(self.newest());
@@ -103,16 +105,16 @@ impl SlidingWindow {
             return self.offsets.push_back(0);
         };
         if at - self.epoch > i64::from(u32::MAX) {
-            // A window that is never empty outlives its offsets after 49 days.
+            // Offsets end after 49 days, which a window that is never empty can reach.
             self.epoch += i64::from(oldest);
             self.offsets.iter_mut().for_each(|offset| *offset -= oldest);
         }
         self.grow(limit);
-        // What is left is no older than the span: the offset fits.
+        // The remaining requests are within the span, so the offset fits.
         self.offsets.push_back(u32::try_from(at - self.epoch).unwrap_or(u32::MAX));
     }
 
-    /// Makes room by doubling, but never for more than `limit`.
+    /// Grows by doubling, to at most `limit`.
     fn grow(&mut self, limit: u32) {
         if self.offsets.len() == self.offsets.capacity() {
             let left = limit.saturating_sub(self.used());
@@ -121,24 +123,29 @@ impl SlidingWindow {
     }
 
     /// Seconds until fewer than `limit` requests are in the window.
-    fn wait(&self, limit: u32, now: i64) -> u32 {
+    fn seconds_until_free(&self, limit: u32, now: i64) -> u32 {
         let surplus = usize::try_from(self.used().saturating_sub(limit)).unwrap_or(usize::MAX);
-        // Under a limit of 0 nothing ever passes: as good a time as any.
-        let leaves = self.offsets.get(surplus).map_or(now, |offset| self.epoch + i64::from(*offset)) + SPAN;
-        u32::try_from(seconds_up(leaves - now)).unwrap_or(1).max(1)
+        // With a limit of 0 no request is ever accepted, so that any time will do.
+        let free_at = self.offsets.get(surplus).map_or(now, |offset| self.epoch + i64::from(*offset)) + SPAN;
+        u32::try_from(ceil_seconds(free_at - now)).unwrap_or(1).max(1)
     }
 
     fn used(&self) -> u32 {
         u32::try_from(self.offsets.len()).unwrap_or(u32::MAX)
     }
 
-    fn standing(&self, limit: u32, now: Timestamp) -> RateLimitStatus {
+    fn status_at(&self, limit: u32, now: Timestamp) -> RateLimitStatus {
         let empty = if self.offsets.is_empty() { now.as_millisecond() } else { self.newest() + SPAN };
-        RateLimitStatus { limit: Some(limit), used: self.used(), reset: seconds_up(empty), refused_for: None }
+        RateLimitStatus {
+            limit: Some(limit),
+            used: self.used(),
+            reset: ceil_seconds(empty),
+            refused_for: None,
+        }
     }
 }
 
-fn seconds_up(millis: i64) -> i64 {
+fn ceil_seconds(millis: i64) -> i64 {
     (millis + 999).div_euclid(1_000)
 }
 
@@ -158,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn any_sixty_seconds_hold_the_limit_and_no_request_more() {
+    fn any_sixty_seconds_have_at_most_the_limit() {
         let mut window = SlidingWindow::default();
         for second in 0..60 {
             let standing = window.admit(60, at(second * 1_000));
@@ -184,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_the_oldest_leaves_in_whole_seconds_rounded_up() {
+    fn a_rejection_names_the_seconds_until_the_oldest_expires_rounded_up() {
         let mut window = full(2, at(0));
         for (millis, seconds) in [(0, 60), (1, 60), (999, 60), (1_000, 59), (58_999, 2), (59_001, 1)] {
             assert_eq!(window.admit(2, at(millis)).refused_for, Some(seconds), "after {millis} ms");
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_lower_limit_as_many_must_leave_as_are_too_many() {
+    fn under_a_lower_limit_the_surplus_must_expire_first() {
         let mut window = SlidingWindow::default();
         for second in 0..5 {
             window.admit(5, at(second * 1_000));
@@ -205,28 +212,28 @@ mod tests {
     }
 
     #[test]
-    fn a_look_counts_nothing() {
+    fn status_counts_nothing() {
         let mut window = full(2, at(0));
-        let standing = window.look(3, at(500));
+        let standing = window.status(3, at(500));
         assert_eq!((standing.used, standing.remaining(), standing.refused_for), (2, Some(1), None));
-        assert_eq!(window.look(3, at(60_000)).used, 0);
-        assert_eq!(window.look(3, at(60_500)).reset, 1_800_000_061);
+        assert_eq!(window.status(3, at(60_000)).used, 0);
+        assert_eq!(window.status(3, at(60_500)).reset, 1_800_000_061);
     }
 
     #[test]
-    fn a_clock_that_goes_back_locks_nobody_out_and_frees_nobody() {
+    fn a_clock_step_backward_neither_locks_out_nor_frees_a_caller() {
         let mut window = full(2, at(86_400_000));
         assert_eq!(window.admit(2, at(0)).refused_for, Some(60));
         assert_eq!(window.admit(2, at(59_999)).refused_for, Some(1));
         assert_eq!(window.admit(2, at(60_000)).refused_for, None);
-        // A step of seconds, or two requests that passed each other: the window stands still.
+        // A step of seconds, or two requests that overtook each other: the window is unchanged.
         let mut window = full(2, at(0));
         assert_eq!(window.admit(2, at(-4_000)).refused_for, Some(64));
         assert_eq!(window.admit(2, at(60_000)).refused_for, None);
     }
 
     #[test]
-    fn a_window_that_is_never_empty_goes_on_after_its_offsets_end() {
+    fn a_window_that_is_never_empty_outlives_its_offsets() {
         let mut window = SlidingWindow::default();
         let (step, days) = (40_000, 60);
         for turn in 0..days * 86_400_000 / step {
@@ -235,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_room_as_it_fills_and_never_for_more_than_its_limit() {
-        assert_eq!(full(1, at(0)).heap(), 4);
-        assert_eq!(full(5, at(0)).heap(), 20);
-        assert_eq!(full(60, at(0)).heap(), 240);
+    fn capacity_grows_with_use_and_never_above_the_limit() {
+        assert_eq!(full(1, at(0)).heap_bytes(), 4);
+        assert_eq!(full(5, at(0)).heap_bytes(), 20);
+        assert_eq!(full(60, at(0)).heap_bytes(), 240);
         let mut window = SlidingWindow::default();
         window.admit(1_000_000, at(0));
-        assert_eq!(window.heap(), 16);
+        assert_eq!(window.heap_bytes(), 16);
     }
 }

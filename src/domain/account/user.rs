@@ -1,91 +1,75 @@
-//! Users: who calls, what an account holds, who may register, and how its secret is replaced (contract §3).
+//! Users: the caller of a request, the stored account, and the registration policy (contract §3).
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::domain::account::plan::PlanLimits;
+use crate::domain::text::word_enum::word_enum;
 
-/// How long the old webhook secret signs beside the new one (contract §3).
+/// The time during which the previous webhook secret signs too (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
 
-/// The name of the key that registration makes.
+/// The name of the first API key.
 pub const FIRST_KEY: &str = "default";
 
-/// The `error_message` of an execution that was not sent because its user was disabled.
+/// The `error_message` of an execution that was not sent because its user is disabled.
 pub const ACCOUNT_DISABLED: &str = "account_disabled";
 
-/// The account and key behind a request.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The user's row.
     pub user_key: i64,
-    /// The user's id.
     pub user_id: String,
-    /// The API key's row.
     pub key: i64,
-    /// The API key's hash: what `key/regenerate` replaces.
+    /// The hash of the API key, which `key/regenerate` replaces.
     pub key_hash: [u8; 32],
-    /// The user's plan by name.
+    /// The name of the user's plan.
     pub plan: String,
-    /// What the plan allows.
     pub limits: PlanLimits,
-    /// Executions that count in this month.
+    /// Executions counted in this month.
     pub executions: i64,
 }
 
-/// A stored user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub email: String,
     pub plan: String,
-    /// `monthly` or `annual` where a subscription pays for the plan.
+    /// `monthly` or `annual` if a subscription pays for the plan.
     pub plan_interval: Option<String>,
-    /// Where its alerts are sent.
+    /// The URL of alerts.
     pub alert_webhook_url: Option<String>,
     pub active_cues: i64,
     pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,
 }
 
-/// An API key as it may be shown: the key itself is not stored.
+/// The data of an API key that may be shown; the key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyInfo {
-    /// Its row.
     pub key: i64,
     pub id: String,
     pub name: String,
-    /// Its first characters.
+    /// The first characters of the key.
     pub prefix: String,
     pub created_at: Timestamp,
 }
 
-/// Who may register over HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegistrationPolicy {
-    /// Anyone, until one user exists.
-    FirstUser,
-    /// Anyone.
-    Open,
-    /// Nobody: users are added with `cued user add`.
-    Closed,
+word_enum! {
+    /// The policy for registration over HTTP.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RegistrationPolicy {
+        /// Open until one user exists.
+        FirstUser = "first-user",
+        Open = "open",
+        /// Users are added with `cued user add` only.
+        Closed = "closed",
+    }
 }
 
 impl RegistrationPolicy {
-    /// The word for it, as `--registration` takes it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FirstUser => "first-user",
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
-
-    /// Whether someone may register.
     #[must_use]
     pub fn admits(self, users_exist: bool) -> bool {
         match self {
@@ -96,16 +80,16 @@ impl RegistrationPolicy {
     }
 }
 
-/// The UTC calendar month of an instant as one number: year × 12 + month − 1.
+/// The UTC calendar month of an instant as a number: year × 12 + month − 1.
 #[must_use]
 pub fn month_of(at: Timestamp) -> i64 {
     let date = at.to_zoned(TimeZone::UTC).date();
     i64::from(date.year()) * 12 + i64::from(date.month()) - 1
 }
 
-/// The UTC calendar month of an instant: its first instant, and that of the next one.
+/// The first instant of the UTC calendar month of `at`, and of the next month.
 #[must_use]
-pub fn month_around(at: Timestamp) -> (Timestamp, Timestamp) {
+pub fn month_bounds(at: Timestamp) -> (Timestamp, Timestamp) {
     let first = at.to_zoned(TimeZone::UTC).date().first_of_month();
     let next = first.checked_add(Span::new().months(1)).ok();
     let midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
@@ -118,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_user_registration_closes_behind_the_first() {
+    fn first_user_registration_closes_after_the_first_user() {
         assert!(RegistrationPolicy::FirstUser.admits(false));
         assert!(!RegistrationPolicy::FirstUser.admits(true));
     }
 
     #[test]
-    fn open_and_closed_registration_do_not_look_at_who_is_there() {
+    fn open_and_closed_registration_do_not_depend_on_users() {
         for users_exist in [false, true] {
             assert!(RegistrationPolicy::Open.admits(users_exist));
             assert!(!RegistrationPolicy::Closed.admits(users_exist));
@@ -145,7 +129,7 @@ mod tests {
             ("2028-02-01T00:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
             ("2026-03-31T23:30:00-01:00", "2026-04-01T00:00:00Z", "2026-05-01T00:00:00Z"),
         ] {
-            let (from, until) = month_around(at.parse().unwrap());
+            let (from, until) = month_bounds(at.parse().unwrap());
             assert_eq!((from.to_string(), until.to_string()), (first.to_owned(), next.to_owned()), "{at}");
         }
     }

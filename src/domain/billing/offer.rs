@@ -1,66 +1,37 @@
-//! What can be bought, at which of the provider's prices, and the requests of manual billing (contract §8).
+//! The offers, the prices that the payment provider has for them, and the states of manual billing (contract §8).
 //!
-//! What a payment provider's subscription does to a plan is in `subscription`.
+//! The effect of a subscription on the plan is in `subscription`.
 
 use jiff::SignedDuration;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::text::word_enum::word_enum;
 
 /// The plan that every account falls back to.
 pub const FREE: &str = "free";
 
-/// How long the link to a page of manual billing can be used.
+/// The lifetime of a link to a manual billing page.
 pub const LINK_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
-/// A plan that costs something. A dearer one is greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PaidPlan {
-    Pro,
-    Scale,
-}
-
-impl PaidPlan {
-    /// The plan's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pro => "pro",
-            Self::Scale => "scale",
-        }
-    }
-
-    /// The plan of this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Pro, Self::Scale].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// A plan that costs money. Ordered by price.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum PaidPlan {
+        Pro = "pro",
+        Scale = "scale",
     }
 }
 
-/// How often a plan is paid for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Interval {
-    Monthly,
-    Annual,
-}
-
-impl Interval {
-    /// The word for it in requests, answers and columns.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Monthly => "monthly",
-            Self::Annual => "annual",
-        }
-    }
-
-    /// The interval that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Monthly, Self::Annual].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// The billing interval.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Interval {
+        Monthly = "monthly",
+        Annual = "annual",
     }
 }
 
-/// What is bought: a plan, paid for at an interval.
+/// A plan at a billing interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
     pub plan: PaidPlan,
@@ -68,7 +39,6 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Everything that can be bought.
     pub const ALL: [Self; 4] = [
         Self { plan: PaidPlan::Pro, interval: Interval::Monthly },
         Self { plan: PaidPlan::Pro, interval: Interval::Annual },
@@ -76,11 +46,11 @@ impl Offer {
         Self { plan: PaidPlan::Scale, interval: Interval::Annual },
     ];
 
-    /// The offer in these words of a request.
+    /// Parses the words of a request.
     ///
     /// # Errors
     /// `invalid_plan`, `invalid_interval`.
-    pub fn asked_for(plan: &str, interval: &str) -> Result<Self, Refusal> {
+    pub fn from_request(plan: &str, interval: &str) -> Result<Self, Refusal> {
         let plan = PaidPlan::parse(plan)
             .ok_or_else(|| Refusal::new(ErrorCode::InvalidPlan, "The plan must be pro or scale"))?;
         let interval = Interval::parse(interval).ok_or_else(|| {
@@ -89,71 +59,48 @@ impl Offer {
         Ok(Self { plan, interval })
     }
 
-    /// The offer in these words, if there is one.
     #[must_use]
     pub fn parse(plan: &str, interval: &str) -> Option<Self> {
         Some(Self { plan: PaidPlan::parse(plan)?, interval: Interval::parse(interval)? })
     }
 }
 
-/// The payment provider's ids of the prices of all offers.
+/// The payment provider's price id of every offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prices([String; 4]);
 
 impl Prices {
-    /// The prices of [`Offer::ALL`], in its order; nothing when two offers have the same: a subscription to it
-    /// could not be told from one to the other.
+    /// The prices of [`Offer::ALL`], in that order. `None` when two offers share a price, because a subscription
+    /// could not be assigned to one of them.
     #[must_use]
     pub fn new(ids: [String; 4]) -> Option<Self> {
         let distinct = (1..ids.len()).all(|place| !ids[..place].contains(&ids[place]));
         distinct.then_some(Self(ids))
     }
 
-    /// The price of an offer.
     #[must_use]
     pub fn price_id(&self, offer: Offer) -> &str {
         let pairs = Offer::ALL.iter().zip(&self.0);
         pairs.filter(|(it, _)| **it == offer).map(|(_, id)| id.as_str()).next().unwrap_or_default()
     }
 
-    /// The offer that has this price.
     #[must_use]
     pub fn offer(&self, price: &str) -> Option<Offer> {
         Offer::ALL.iter().zip(&self.0).find(|(_, id)| *id == price).map(|(offer, _)| *offer)
     }
 }
 
-/// Where a request of manual billing stands: offered → requested → approved or declined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestStatus {
-    /// Its page was asked for; the user has not confirmed it.
-    Offered,
-    /// The user has confirmed it; the operator decides.
-    Requested,
-    /// The plan was given.
-    Approved,
-    /// It was not.
-    Declined,
-}
-
-impl RequestStatus {
-    /// The word for it in a column.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Offered => "offered",
-            Self::Requested => "requested",
-            Self::Approved => "approved",
-            Self::Declined => "declined",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Offered, Self::Requested, Self::Approved, Self::Declined]
-            .into_iter()
-            .find(|it| it.as_str() == word)
+word_enum! {
+    /// A request of manual billing: offered → requested → approved or declined.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RequestStatus {
+        /// The link was created; the user has not confirmed it.
+        Offered = "offered",
+        /// The user has confirmed; the operator decides.
+        Requested = "requested",
+        /// The plan was granted.
+        Approved = "approved",
+        Declined = "declined",
     }
 }
 
@@ -168,21 +115,25 @@ mod tests {
     #[test]
     fn only_pro_and_scale_can_be_bought_monthly_or_annually() {
         for offer in Offer::ALL {
-            assert_eq!(Offer::asked_for(offer.plan.as_str(), offer.interval.as_str()), Ok(offer));
+            assert_eq!(Offer::from_request(offer.plan.as_str(), offer.interval.as_str()), Ok(offer));
         }
         for plan in ["free", "gold", "", "Pro", "pro "] {
-            assert_eq!(Offer::asked_for(plan, "monthly").unwrap_err().code, ErrorCode::InvalidPlan, "{plan}");
+            assert_eq!(
+                Offer::from_request(plan, "monthly").unwrap_err().code,
+                ErrorCode::InvalidPlan,
+                "{plan}"
+            );
         }
         for interval in ["yearly", "", "Monthly", "month"] {
-            let refusal = Offer::asked_for("pro", interval).unwrap_err();
+            let refusal = Offer::from_request("pro", interval).unwrap_err();
             assert_eq!(refusal.code, ErrorCode::InvalidInterval, "{interval}");
         }
-        // The plan is looked at first: the spec names that code for any other plan.
-        assert_eq!(Offer::asked_for("gold", "never").unwrap_err().code, ErrorCode::InvalidPlan);
+        // The plan is checked first: the contract has that code for any unknown plan.
+        assert_eq!(Offer::from_request("gold", "never").unwrap_err().code, ErrorCode::InvalidPlan);
     }
 
     #[test]
-    fn every_offer_has_its_price_and_every_price_its_offer() {
+    fn offers_and_prices_convert_into_each_other() {
         let prices = prices(["pm", "pa", "sm", "sa"]).unwrap();
         for (offer, price) in Offer::ALL.into_iter().zip(["pm", "pa", "sm", "sa"]) {
             assert_eq!(prices.price_id(offer), price);

@@ -1,4 +1,4 @@
-//! A payment provider's events: whether one is genuine, and what it says. What follows is in `subscription`.
+//! Events of the payment provider: signature check and parsing. Their effect is in `subscription`.
 
 use jiff::Timestamp;
 use ring::hmac;
@@ -8,49 +8,46 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::Offer;
 use crate::domain::billing::subscription::SubscriptionUpdate;
 use crate::domain::json;
+use crate::domain::text::hex;
 
-/// How far the time in a signature may be from the present, in seconds (contract §8).
+/// The maximum difference between a signature's time and the present, in seconds (contract §8).
 const TOLERANCE_SECS: i64 = 300;
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StripeEvent {
-    /// Its id: it may be sent again under the same one.
+    /// The provider's id. The same event may be sent several times.
     pub id: String,
-    /// What has happened.
-    pub what: StripeEventKind,
+    pub kind: StripeEventKind,
 }
 
-/// What an event says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StripeEventKind {
-    /// Somebody has been through the checkout.
-    Bought(CheckoutCompleted),
-    /// A subscription was made, changed or ended.
+    /// A checkout was completed.
+    CheckoutCompleted(CheckoutCompleted),
+    /// A subscription was created, changed or ended.
     Subscription(SubscriptionUpdate),
-    /// A payment has failed; what that means for the subscription comes as news of its own.
+    /// A payment failed. Its effect on the subscription arrives as an event of its own.
     PaymentFailed {
-        /// The provider's id of who should have paid.
+        /// The provider's id of the customer.
         customer: String,
     },
-    /// Nothing that changes a plan.
+    /// An event without effect on a plan, by type.
     Other(String),
 }
 
-/// A checkout that was gone through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckoutCompleted {
-    /// The account's id, as it was given with the checkout.
+    /// The user's id, as passed to the checkout.
     pub user_id: String,
-    /// The provider's id of who pays.
+    /// The provider's id of the customer.
     pub customer: String,
-    /// The provider's id of what was made of it.
+    /// The provider's id of the new subscription.
     pub subscription: Option<String>,
-    /// What was bought, if it is paid for.
+    /// The offer, if it is paid for.
     pub paid: Option<Offer>,
 }
 
-/// Checks the signature header of an event against the bytes that came with it.
+/// Checks the signature header of an event against the received bytes.
 ///
 /// # Errors
 /// `invalid_signature`.
@@ -62,49 +59,52 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
         fields.filter(move |(known, _)| *known == name).map(|(_, value)| value)
     };
     let (Some(time), 1) = (values("t").next(), values("t").count()) else {
-        return refusal("The signature has no time, or several");
+        return refusal("The signature must have exactly one time");
     };
-    let Ok(seconds) = time.parse::<i64>() else { return refusal("The signature's time is no number") };
+    let Ok(seconds) = time.parse::<i64>() else { return refusal("The signature's time is not a number") };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let message = [time.as_bytes(), b".", body].concat();
-    // `hmac::verify` takes as long for a wrong tag as for the right one.
-    let genuine = values("v1").filter_map(unhex).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
+    // `hmac::verify` compares in constant time.
+    let genuine = values("v1").filter_map(hex::decode).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
     if !genuine {
-        return refusal("The signature does not fit the body");
+        return refusal("The signature does not match the body");
     }
     if now.as_second().saturating_sub(seconds).saturating_abs() > TOLERANCE_SECS {
-        return refusal("The signature is too old, or from the future");
+        return refusal("The signature's time is too far from the present");
     }
     Ok(())
 }
 
-/// The event in a genuine body.
+/// Parses a verified body.
 ///
 /// # Errors
-/// `invalid_json`, or `bad_request` for what is no event.
+/// `invalid_json`, or `bad_request` for JSON that is not an event.
 pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
     let event = json::read(body)?;
     let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
     let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
-    let kind = text(&event, "/type").ok_or_else(|| lacks("type"))?;
-    let what = match kind.as_str() {
+    let word = text(&event, "/type").ok_or_else(|| lacks("type"))?;
+    let kind = match word.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
-            purchase(&event).map(StripeEventKind::Bought)
+            checkout(&event).map(StripeEventKind::CheckoutCompleted)
         }
         "customer.subscription.created" | "customer.subscription.updated" => {
-            news(&event, None).map(StripeEventKind::Subscription)
+            update(&event, None).map(StripeEventKind::Subscription)
         }
-        "customer.subscription.deleted" => news(&event, Some("canceled")).map(StripeEventKind::Subscription),
+        "customer.subscription.deleted" => {
+            update(&event, Some("canceled")).map(StripeEventKind::Subscription)
+        }
         "invoice.payment_failed" => {
             text(&event, "/data/object/customer").map(|customer| StripeEventKind::PaymentFailed { customer })
         }
         _ => None,
     };
-    // One of a kind that is known without what is needed is not one of ours: a payment without a subscription, say.
-    Ok(StripeEvent { id, what: what.unwrap_or(StripeEventKind::Other(kind)) })
+    // An event of a known type without the required fields does not concern us: a payment without a subscription, for
+    // example.
+    Ok(StripeEvent { id, kind: kind.unwrap_or(StripeEventKind::Other(word)) })
 }
 
-fn purchase(event: &Value) -> Option<CheckoutCompleted> {
+fn checkout(event: &Value) -> Option<CheckoutCompleted> {
     let at = |path: &str| text(event, &format!("/data/object{path}"));
     let word = |path: &str| at(path).unwrap_or_default();
     let offer = Offer::parse(&word("/metadata/plan"), &word("/metadata/interval"));
@@ -116,7 +116,7 @@ fn purchase(event: &Value) -> Option<CheckoutCompleted> {
     })
 }
 
-fn news(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
+fn update(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
     let at = |path: &str| text(event, &format!("/data/object{path}"));
     let items = event.pointer("/data/object/items/data").and_then(Value::as_array);
     let prices = items.into_iter().flatten().filter_map(|item| text(item, "/price/id")).collect();
@@ -132,16 +132,6 @@ fn news(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
 
 fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer)?.as_str().map(str::to_owned)
-}
-
-/// The bytes that hexadecimal digits stand for.
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(byte).collect()
 }
 
 #[cfg(test)]
@@ -161,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_signature_passes_alone_and_among_others() {
+    fn a_valid_signature_passes_alone_and_among_others() {
         let zeros = "0".repeat(64);
         assert!(check(&format!("t={AT},v1={TAG}"), BODY, AT));
         assert!(check(&format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), BODY, AT));
@@ -169,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_altered_is_noticed() {
+    fn any_change_invalidates_the_signature() {
         let header = format!("t={AT},v1={TAG}");
         assert!(!check(&header, br#"{"id": "evt_2"}"#, AT));
         assert!(!check(&format!("t={},v1={TAG}", AT + 1), BODY, AT));
@@ -186,20 +176,20 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_lasts_five_minutes_either_way() {
+    fn a_signature_is_valid_for_five_minutes_either_way() {
         let header = format!("t={AT},v1={TAG}");
         for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
             assert_eq!(check(&header, BODY, now), passes, "{now}");
         }
     }
 
-    fn happening(kind: &str, object: &Value) -> StripeEventKind {
+    fn kind_of(kind: &str, object: &Value) -> StripeEventKind {
         let event = json!({"id": "evt_1", "type": kind, "created": 7, "data": {"object": object}});
-        read(event.to_string().as_bytes()).unwrap().what
+        read(event.to_string().as_bytes()).unwrap().kind
     }
 
     #[test]
-    fn a_checkout_tells_who_bought_what_and_whether_it_is_paid() {
+    fn a_checkout_has_its_user_and_its_offer_if_paid() {
         let object = |status: &str| {
             json!({"client_reference_id": "u1", "customer": "cus_1", "subscription": "sub_1",
                    "payment_status": status, "metadata": {"plan": "pro", "interval": "annual"}})
@@ -207,34 +197,35 @@ mod tests {
         let offer = Offer { plan: PaidPlan::Pro, interval: Interval::Annual };
         for (status, paid) in [("paid", Some(offer)), ("no_payment_required", Some(offer)), ("unpaid", None)]
         {
-            let StripeEventKind::Bought(purchase) = happening("checkout.session.completed", &object(status))
+            let StripeEventKind::CheckoutCompleted(purchase) =
+                kind_of("checkout.session.completed", &object(status))
             else {
-                panic!("no purchase");
+                panic!("no checkout");
             };
             assert_eq!((purchase.user_id.as_str(), purchase.paid), ("u1", paid), "{status}");
         }
     }
 
     #[test]
-    fn a_deleted_subscription_is_canceled_whatever_its_status_says() {
+    fn a_deleted_subscription_is_canceled_regardless_of_its_status() {
         let object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "metadata": {"user_id": "u1"},
                             "items": {"data": [{"price": {"id": "pm"}}]}});
-        let StripeEventKind::Subscription(news) = happening("customer.subscription.deleted", &object) else {
-            panic!("no news");
+        let StripeEventKind::Subscription(news) = kind_of("customer.subscription.deleted", &object) else {
+            panic!("no update");
         };
         assert_eq!((news.status.as_str(), news.created), ("canceled", 7));
         assert_eq!((news.prices, news.user_id.as_deref()), (vec!["pm".to_owned()], Some("u1")));
     }
 
     #[test]
-    fn what_does_not_concern_a_subscription_is_other() {
+    fn events_that_do_not_concern_a_subscription_are_other() {
         for (kind, object) in [
             ("invoice.paid", json!({"customer": "cus_1"})),
             ("checkout.session.completed", json!({"customer": null, "client_reference_id": null})),
             ("customer.subscription.updated", json!({"id": 5})),
             ("invoice.payment_failed", json!({})),
         ] {
-            assert_eq!(happening(kind, &object), StripeEventKind::Other(kind.to_owned()));
+            assert_eq!(kind_of(kind, &object), StripeEventKind::Other(kind.to_owned()));
         }
         assert!(read(b"[]").is_err());
         assert!(read(b"{").is_err());

@@ -1,108 +1,91 @@
-//! What the news of a payment provider's subscriptions makes of an account's plan (contract §8).
+//! The effect of a payment provider's subscriptions on an account's plan (contract §8).
 //!
-//! News arrive in any order: which of them counts is decided here. Reading them is in `payment_event`.
+//! Updates arrive in any order; this module decides which one counts. They are parsed in `stripe_event`.
 
 use crate::domain::billing::offer::{Offer, Prices};
+use crate::domain::text::word_enum::word_enum;
 
-/// What is known of one subscription.
+/// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// The provider's id of it.
     pub id: String,
-    /// The provider's id of who pays for it.
+    /// The provider's id of the customer.
     pub customer: String,
-    /// What it pays for.
     pub offer: Offer,
-    /// Whether it counts.
     pub state: SubscriptionState,
-    /// When the newest news of it were made, in epoch seconds; none where only the purchase is known.
+    /// The time of the newest update, in epoch seconds; `None` when only the checkout is known.
     pub as_of: Option<i64>,
 }
 
-/// Whether a subscription gives its plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubscriptionState {
-    /// It does.
-    Live,
-    /// It does not, but may again.
-    Lapsed,
-    /// It has ended for good: no news bring it back.
-    Over,
-}
-
-impl SubscriptionState {
-    /// The word for it in a column.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Lapsed => "lapsed",
-            Self::Over => "over",
-        }
-    }
-
-    /// The standing that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Live, Self::Lapsed, Self::Over].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// The effect of a subscription.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum SubscriptionState {
+        /// It grants its plan.
+        Live = "live",
+        /// It does not grant its plan, but may become live again.
+        Lapsed = "lapsed",
+        /// It has ended for good: no update revives it.
+        Over = "over",
     }
 }
 
-/// What the provider says of a subscription at one instant.
+/// The provider's state of a subscription at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionUpdate {
-    /// The provider's id of the subscription.
+    /// The provider's id.
     pub id: String,
-    /// The provider's id of who pays for it.
+    /// The provider's id of the customer.
     pub customer: String,
-    /// The account's id, as it was given with the purchase.
+    /// The user's id, as passed to the checkout.
     pub user_id: Option<String>,
-    /// The ids of the prices that it consists of.
+    /// The ids of its prices.
     pub prices: Vec<String>,
-    /// The provider's word for its state.
+    /// The provider's status word.
     pub status: String,
-    /// When this was so, in epoch seconds.
+    /// The time of this state, in epoch seconds.
     pub created: i64,
 }
 
-/// The subscription after `news`, where they change what is `known` of it. They do not when they are older than what
-/// is known, when it is over, or when it was never one of our prices.
+/// The subscription after `update`, or `None` if the update changes nothing: it is older than the known state, the
+/// subscription is over, or it was never for one of our prices.
 #[must_use]
-pub fn after(
+pub fn after_update(
     known: Option<&Subscription>,
-    news: &SubscriptionUpdate,
+    update: &SubscriptionUpdate,
     prices: &Prices,
 ) -> Option<Subscription> {
-    if known.is_some_and(|known| known.state == SubscriptionState::Over || known.as_of > Some(news.created)) {
+    if known.is_some_and(|known| known.state == SubscriptionState::Over || known.as_of > Some(update.created))
+    {
         return None;
     }
-    // A price that was taken out of the flags still means what it meant when it was bought.
-    let dearest = news.prices.iter().filter_map(|price| prices.offer(price)).max();
-    let offer = dearest.or(known.map(|known| known.offer))?;
+    // A price that was removed from the flags keeps the offer that it was sold as.
+    let best = update.prices.iter().filter_map(|price| prices.offer(price)).max();
+    let offer = best.or(known.map(|known| known.offer))?;
     Some(Subscription {
-        id: news.id.clone(),
-        customer: known.map_or(&news.customer, |known| &known.customer).clone(),
+        id: update.id.clone(),
+        customer: known.map_or(&update.customer, |known| &known.customer).clone(),
         offer,
-        state: standing(&news.status, known.map(|known| known.state)),
-        as_of: Some(news.created),
+        state: state_after(&update.status, known.map(|known| known.state)),
+        as_of: Some(update.created),
     })
 }
 
-/// What these subscriptions of one account give it; nothing is the free plan. Of several the dearest counts.
+/// The offer that the subscriptions of one account grant, the most expensive of several; `None` is the free plan.
 #[must_use]
-pub fn offer_of(subscriptions: &[Subscription]) -> Option<Offer> {
+pub fn best_offer(subscriptions: &[Subscription]) -> Option<Offer> {
     let live = subscriptions.iter().filter(|subscription| subscription.state == SubscriptionState::Live);
     live.map(|subscription| subscription.offer).max()
 }
 
-fn standing(status: &str, known: Option<SubscriptionState>) -> SubscriptionState {
+fn state_after(status: &str, known: Option<SubscriptionState>) -> SubscriptionState {
     match status {
         "active" | "trialing" => SubscriptionState::Live,
         "canceled" | "incomplete_expired" => SubscriptionState::Over,
         "unpaid" | "paused" => SubscriptionState::Lapsed,
-        // A payment is late and tried again. It was live before: that news may still be on its way.
+        // A payment is late and is retried. Unknown means live: the update that says so may not have arrived yet.
         "past_due" => known.unwrap_or(SubscriptionState::Live),
-        // The first payment is under way.
+        // The first payment is in progress.
         _ => known.unwrap_or(SubscriptionState::Lapsed),
     }
 }
@@ -119,7 +102,7 @@ mod tests {
         Prices::new(["pm", "pa", "sm", "sa"].map(str::to_owned)).unwrap()
     }
 
-    fn news(created: i64, status: &str, price: &str) -> SubscriptionUpdate {
+    fn update(created: i64, status: &str, price: &str) -> SubscriptionUpdate {
         SubscriptionUpdate {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
@@ -130,17 +113,17 @@ mod tests {
         }
     }
 
-    /// What all of the news make of a subscription that was not known.
-    fn told(all: &[SubscriptionUpdate]) -> Option<(Offer, SubscriptionState)> {
+    /// The result of applying all updates to an unknown subscription.
+    fn after_all(all: &[SubscriptionUpdate]) -> Option<(Offer, SubscriptionState)> {
         let mut known = None;
-        for news in all {
-            known = after(known.as_ref(), news, &prices()).or(known);
+        for update in all {
+            known = after_update(known.as_ref(), update, &prices()).or(known);
         }
         known.map(|known: Subscription| (known.offer, known.state))
     }
 
     #[test]
-    fn the_status_decides_whether_the_plan_is_given() {
+    fn the_status_decides_whether_the_plan_is_granted() {
         use SubscriptionState as S;
         for (before, status, then) in [
             ("", "active", S::Live),
@@ -161,47 +144,50 @@ mod tests {
                 .into_iter()
                 .filter(|word| !word.is_empty())
                 .zip(1..)
-                .map(|(word, at)| news(at, word, "pm"))
+                .map(|(word, at)| update(at, word, "pm"))
                 .collect();
-            assert_eq!(told(&all), Some((PRO, then)), "{before} → {status}");
+            assert_eq!(after_all(&all), Some((PRO, then)), "{before} → {status}");
         }
     }
 
     #[test]
-    fn older_news_never_override_newer_ones() {
-        let (pro, scale) = (news(1, "active", "pm"), news(2, "active", "sa"));
-        assert_eq!(told(&[pro.clone(), scale.clone()]), Some((SCALE, SubscriptionState::Live)));
-        assert_eq!(told(&[scale, pro]), Some((SCALE, SubscriptionState::Live)));
+    fn older_updates_never_override_newer_ones() {
+        let (pro, scale) = (update(1, "active", "pm"), update(2, "active", "sa"));
+        assert_eq!(after_all(&[pro.clone(), scale.clone()]), Some((SCALE, SubscriptionState::Live)));
+        assert_eq!(after_all(&[scale, pro]), Some((SCALE, SubscriptionState::Live)));
     }
 
     #[test]
-    fn what_is_over_stays_over_even_within_the_same_second() {
-        let (active, canceled) = (news(5, "active", "pm"), news(5, "canceled", "pm"));
-        assert_eq!(told(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
+    fn an_ended_subscription_stays_ended_within_the_same_second() {
+        let (active, canceled) = (update(5, "active", "pm"), update(5, "canceled", "pm"));
+        assert_eq!(after_all(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
-    fn of_one_second_what_arrives_later_counts() {
+    fn of_two_updates_of_one_second_the_later_arrival_counts() {
         assert_eq!(
-            told(&[news(5, "active", "pm"), news(5, "active", "sa")]),
+            after_all(&[update(5, "active", "pm"), update(5, "active", "sa")]),
             Some((SCALE, SubscriptionState::Live))
         );
     }
 
     #[test]
-    fn a_price_that_is_not_ours_is_no_business_of_ours() {
-        assert_eq!(told(&[news(1, "active", "price_of_a_mug")]), None);
+    fn an_unknown_price_is_ignored() {
+        assert_eq!(after_all(&[update(1, "active", "price_of_a_mug")]), None);
     }
 
     #[test]
-    fn a_price_that_is_not_known_any_more_keeps_its_plan_and_can_end() {
-        let bought = news(1, "active", "pm");
-        assert_eq!(told(&[bought.clone(), news(2, "active", "old")]), Some((PRO, SubscriptionState::Live)));
-        assert_eq!(told(&[bought, news(2, "canceled", "old")]), Some((PRO, SubscriptionState::Over)));
+    fn a_removed_price_keeps_its_plan_and_can_end() {
+        let bought = update(1, "active", "pm");
+        assert_eq!(
+            after_all(&[bought.clone(), update(2, "active", "old")]),
+            Some((PRO, SubscriptionState::Live))
+        );
+        assert_eq!(after_all(&[bought, update(2, "canceled", "old")]), Some((PRO, SubscriptionState::Over)));
     }
 
     #[test]
-    fn any_news_count_more_than_the_purchase_alone() {
+    fn any_update_overrides_the_checkout() {
         let purchase = Subscription {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
@@ -209,12 +195,12 @@ mod tests {
             state: SubscriptionState::Live,
             as_of: None,
         };
-        let then = after(Some(&purchase), &news(1, "active", "sa"), &prices()).unwrap();
+        let then = after_update(Some(&purchase), &update(1, "active", "sa"), &prices()).unwrap();
         assert_eq!((then.offer, then.as_of), (SCALE, Some(1)));
     }
 
     #[test]
-    fn of_several_subscriptions_the_dearest_live_one_counts() {
+    fn of_several_subscriptions_the_most_expensive_live_one_counts() {
         let of = |offer, state| Subscription {
             id: String::new(),
             customer: String::new(),
@@ -223,14 +209,14 @@ mod tests {
             as_of: None,
         };
         assert_eq!(
-            offer_of(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),
+            best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),
             Some(SCALE)
         );
         assert_eq!(
-            offer_of(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Over)]),
+            best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Over)]),
             Some(PRO)
         );
-        assert_eq!(offer_of(&[of(SCALE, SubscriptionState::Lapsed)]), None);
-        assert_eq!(offer_of(&[]), None);
+        assert_eq!(best_offer(&[of(SCALE, SubscriptionState::Lapsed)]), None);
+        assert_eq!(best_offer(&[]), None);
     }
 }

@@ -1,148 +1,52 @@
-//! A cue: what it is, and what creating, changing, firing and ending does to its state (contract §4).
+//! Cues: their fields, and the effect of creating, changing and ending on their state (contract §4).
 
+pub mod on_failure;
 pub mod patch;
 pub mod retention;
+pub mod stored_schedule;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
-use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
+use crate::domain::schedule::Schedule;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::Callback;
 
-/// Where a cue stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CueStatus {
-    /// Its schedule runs, or its only run is under way.
-    Active,
-    /// Its schedule rests until it is resumed.
-    Paused,
-    /// Its only run succeeded.
-    Completed,
-    /// Its only run failed, or its next instant cannot be computed.
-    Failed,
-}
+pub use self::on_failure::OnFailure;
+pub use self::stored_schedule::{ScheduleSpec, StoredSchedule};
 
-impl CueStatus {
-    /// The words of the spec, in its order.
-    pub const WORDS: [&'static str; 4] = ["active", "paused", "completed", "failed"];
-
-    /// The word of the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Active, Self::Paused, Self::Completed, Self::Failed].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CueStatus {
+        /// The schedule is running, or the only run has not ended.
+        Active = "active",
+        /// The schedule is suspended until the cue is resumed.
+        Paused = "paused",
+        /// The only run succeeded.
+        Completed = "completed",
+        /// The only run failed, or the next instant cannot be computed.
+        Failed = "failed",
     }
 }
 
-/// How a run reaches whoever does the work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// The payload is sent to the callback's URL.
-    Webhook,
-    /// A worker claims the execution.
-    Worker,
-}
-
-impl Transport {
-    /// The word of the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Webhook => "webhook",
-            Self::Worker => "worker",
-        }
-    }
-
-    /// The transport that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Webhook, Self::Worker].into_iter().find(|it| it.as_str() == word)
+word_enum! {
+    /// How an execution reaches the program that does the work.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Transport {
+        /// The payload is sent to the callback's URL.
+        Webhook = "webhook",
+        /// A worker claims the execution.
+        Worker = "worker",
     }
 }
 
-/// The schedule as it is stored and shown; [`StoredSchedule::read`] makes it able to compute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredSchedule {
-    /// What it runs on.
-    pub when: ScheduleSpec,
-    /// The zone's name.
-    pub timezone: String,
-    /// What becomes of runs that were missed.
-    pub catch_up: CatchUp,
-}
-
-/// A cron line, or one instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ScheduleSpec {
-    /// The cron line as the user wrote it.
-    Recurring(String),
-    /// The only instant.
-    Once(Timestamp),
-}
-
-impl StoredSchedule {
-    /// The schedule behind the text.
-    ///
-    /// # Errors
-    /// When the zone or the cron line is not known (any more).
-    pub fn read(&self) -> Result<Schedule, ScheduleError> {
-        match &self.when {
-            ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
-            ScheduleSpec::Once(at) => {
-                let zone = Zone::find(&self.timezone)?;
-                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
-            }
-        }
-    }
-
-    /// The text of `schedule`.
-    #[must_use]
-    pub fn from_schedule(schedule: &Schedule) -> Self {
-        let when = match &schedule.timing {
-            ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
-            ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
-        };
-        Self { when, timezone: schedule.zone.name().to_owned(), catch_up: schedule.catch_up }
-    }
-}
-
-/// What follows an execution's last failure (contract §6). Its JSON form is the contract's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnFailure {
-    /// Mail to the account's address.
-    pub email: bool,
-    /// A signed POST to this URL.
-    pub webhook: Option<String>,
-    /// Pause of a recurring cue.
-    pub pause: bool,
-}
-
-impl Default for OnFailure {
-    fn default() -> Self {
-        Self { email: true, webhook: None, pause: false }
-    }
-}
-
-/// A stored cue, but for its payload, which has a row of its own.
+/// A stored cue without its payload, which has a row of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cue {
-    /// Its row.
     pub key: i64,
     pub id: String,
     /// The owner's row.
@@ -156,21 +60,19 @@ pub struct Cue {
     pub missed_count: i64,
     pub schedule: StoredSchedule,
     pub transport: Transport,
-    /// None for worker cues.
+    /// `None` for worker cues.
     pub callback: Option<Callback>,
-    /// The row of its payload.
     pub payload_key: Option<i64>,
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
-    /// Who or what verifies the successes of its runs.
     pub verification: VerificationMode,
-    /// What the owner should know: unknown fields of its creation, or why it failed.
+    /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// The fields of a cue that its creation gives.
+/// A validated create request.
 #[derive(Debug, Clone)]
 pub struct NewCue {
     pub name: String,
@@ -186,10 +88,10 @@ pub struct NewCue {
 }
 
 impl NewCue {
-    /// The active cue that this makes at `now`; its row is not known yet.
+    /// The active cue created at `now`, and its payload. The row key is set by the store.
     ///
     /// # Errors
-    /// `invalid_schedule` when the schedule is never due after `now`.
+    /// `invalid_schedule` when the schedule has no run after `now`.
     pub fn into_cue(
         self,
         id: String,
@@ -224,10 +126,10 @@ impl NewCue {
 }
 
 impl Cue {
-    /// Applies `change`, but for the payload. A changed schedule of an ended cue makes it active again.
+    /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
     ///
     /// # Errors
-    /// `invalid_schedule` when the cue would be active and never due, `invalid_state` for the pause of an ended one,
+    /// `invalid_schedule` when the cue would be active without a next run, `invalid_state` for pausing an ended cue,
     /// `invalid_callback` for a callback of a worker cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         if let Some(name) = &change.name {
@@ -259,18 +161,18 @@ impl Cue {
         let rescheduled = !change.schedule.is_empty();
         if rescheduled {
             let schedule = change.schedule.applied_to(&self.schedule)?;
-            // A paused cue takes no instant either that it could never run at.
+            // An instant in the past is rejected for a paused cue too, because it could never run.
             if change.schedule.at.is_some() {
                 schedule.first_run(now)?;
             }
             self.schedule = StoredSchedule::from_schedule(&schedule);
         }
-        let over = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
-        let revived = over && rescheduled;
+        let has_ended = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
+        let revived = has_ended && rescheduled;
         match change.status {
-            Some(RequestedStatus::Paused) if over && !revived => Err(Refusal::new(
+            Some(RequestedStatus::Paused) if has_ended && !revived => Err(Refusal::new(
                 ErrorCode::InvalidState,
-                "The cue is over: give it a new schedule to make it run again",
+                "The cue has ended; give it a new schedule to run it again",
             )),
             Some(RequestedStatus::Paused) => {
                 self.status = CueStatus::Paused;
@@ -285,7 +187,6 @@ impl Cue {
         }
     }
 
-    /// Makes the schedule run from `now`.
     fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
         self.next_run = Some(self.schedule.read()?.first_run(now)?);
         self.status = CueStatus::Active;
@@ -293,8 +194,8 @@ impl Cue {
     }
 }
 
-/// The status of a `once` cue of the instant `at` whose execution, due at `scheduled_for` by schedule, has ended;
-/// `None` where the end of that execution says nothing about the cue: it has been given another instant since.
+/// The status of a `once` cue at `at` after its scheduled execution of `scheduled_for` has ended. `None` if that
+/// execution is not the current run: the cue has been given another instant since.
 #[must_use]
 pub fn after_only_run(
     at: Timestamp,
@@ -302,6 +203,6 @@ pub fn after_only_run(
     scheduled_for: Timestamp,
     success: bool,
 ) -> Option<CueStatus> {
-    let its_only_run = at == scheduled_for && !is_due;
-    its_only_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
+    let is_current_run = at == scheduled_for && !is_due;
+    is_current_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
 }

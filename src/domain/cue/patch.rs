@@ -1,83 +1,66 @@
-//! What callers ask for, part by part: the pieces of a cue that a create gives and a PATCH may change.
+//! Partial input: the fields of a cue that a create request gives and a PATCH may change.
 
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{OnFailure, ScheduleSpec, StoredSchedule};
-use crate::domain::execution::RetryPolicy;
+use crate::domain::cue::on_failure::OnFailure;
+use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
+use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, parse_instant};
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::{Callback, Method};
 
-/// What a PATCH may ask of a cue's status.
+/// The status that a PATCH may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestedStatus {
-    /// Resume.
     Active,
-    /// Pause.
     Paused,
 }
 
-/// Changes to a cue: what is `None` or empty is left alone.
+/// Changes to a cue. `None` and empty parts leave the field unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct CuePatch {
     pub status: Option<RequestedStatus>,
     pub name: Option<String>,
-    /// `Some(None)` takes the description away.
+    /// `Some(None)` removes the description.
     pub description: Option<Option<String>>,
     pub schedule: SchedulePatch,
     pub callback: CallbackPatch,
-    /// `Some(None)` takes the payload away.
+    /// `Some(None)` removes the payload.
     pub payload: Option<Option<Value>>,
     pub retry: RetryPatch,
     pub on_failure: OnFailurePatch,
     pub verification: Option<VerificationMode>,
 }
 
-/// The two types of a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScheduleKind {
-    /// By a cron line.
-    Recurring,
-    /// At one instant.
-    Once,
-}
-
-impl ScheduleKind {
-    /// The words of the spec.
-    pub const WORDS: [&'static str; 2] = ["recurring", "once"];
-
-    /// The type that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "recurring" => Some(Self::Recurring),
-            "once" => Some(Self::Once),
-            _ => None,
-        }
+word_enum! {
+    /// `schedule.type`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ScheduleKind {
+        Recurring = "recurring",
+        Once = "once",
     }
 }
 
-/// The parts of a schedule that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchedulePatch {
     pub kind: Option<ScheduleKind>,
     pub cron: Option<String>,
-    /// As the caller wrote it: without an offset it is read in the zone.
+    /// As the caller wrote it; without an offset it is a local time of the zone.
     pub at: Option<String>,
     pub timezone: Option<String>,
     pub catch_up: Option<CatchUp>,
 }
 
 impl SchedulePatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A whole new schedule of type `kind`. The zone is UTC unless given.
+    /// A new schedule of type `kind`. The zone defaults to UTC.
     ///
     /// # Errors
     /// `invalid_schedule` or `invalid_timezone`.
@@ -88,16 +71,16 @@ impl SchedulePatch {
             (ScheduleKind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
             (ScheduleKind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
             (ScheduleKind::Recurring, None, _) => {
-                Err(lacking("A recurring schedule needs schedule.cron, such as \"0 9 * * *\""))
+                Err(incomplete("A recurring schedule needs schedule.cron, such as \"0 9 * * *\""))
             }
             (ScheduleKind::Once, _, None) => {
-                Err(lacking("A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
+                Err(incomplete("A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
             }
         }
     }
 
-    /// `current` with the given parts in place of its own. A cron line or an instant alone says the type as well;
-    /// both together do not.
+    /// `current` with the given parts replaced. A cron expression or an instant alone implies the type; both together
+    /// need `schedule.type`.
     ///
     /// # Errors
     /// `invalid_schedule` or `invalid_timezone`.
@@ -105,7 +88,9 @@ impl SchedulePatch {
         let timezone = self.timezone.as_deref().unwrap_or(&current.timezone);
         let catch_up = self.catch_up.unwrap_or(current.catch_up);
         if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
-            return Err(lacking("Both schedule.cron and schedule.at: give schedule.type, or one of them"));
+            return Err(incomplete(
+                "schedule.cron and schedule.at are both set; set schedule.type, or only one of them",
+            ));
         }
         let kind = self.kind.unwrap_or(match (&self.cron, &self.at, &current.when) {
             (Some(_), _, _) => ScheduleKind::Recurring,
@@ -119,28 +104,28 @@ impl SchedulePatch {
                 Ok(Schedule::recurring(cron, timezone, catch_up)?)
             }
             (ScheduleKind::Once, _, Some(at), _) => {
-                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
                 Ok(Schedule { timing: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
             }
             (ScheduleKind::Once, _, None, ScheduleSpec::Once(at)) => {
-                let zone = Zone::find(timezone).map_err(crate::domain::schedule::ScheduleError::from)?;
+                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
                 Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up })
             }
             (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
-                Err(lacking("A recurring schedule needs schedule.cron"))
+                Err(incomplete("A recurring schedule needs schedule.cron"))
             }
             (ScheduleKind::Once, _, None, ScheduleSpec::Recurring(_)) => {
-                Err(lacking("A once schedule needs schedule.at"))
+                Err(incomplete("A once schedule needs schedule.at"))
             }
         }
     }
 }
 
-fn lacking(message: &'static str) -> Refusal {
+fn incomplete(message: &'static str) -> Refusal {
     Refusal::new(ErrorCode::InvalidSchedule, message)
 }
 
-/// The parts of a callback that a request gives; each has been checked.
+/// The validated parts of a callback.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallbackPatch {
     pub url: Option<String>,
@@ -149,20 +134,18 @@ pub struct CallbackPatch {
 }
 
 impl CallbackPatch {
-    /// Whether nothing is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A whole new callback; none without a URL.
+    /// A new callback; `None` without a URL.
     #[must_use]
     pub fn callback(self) -> Option<Callback> {
         let method = self.method.unwrap_or(Method::Post);
         self.url.map(|url| Callback { url, method, headers: self.headers.unwrap_or_default() })
     }
 
-    /// Puts the given parts in place of `callback`'s own.
     pub fn apply_to(&self, callback: &mut Callback) {
         if let Some(url) = &self.url {
             callback.url.clone_from(url);
@@ -176,7 +159,6 @@ impl CallbackPatch {
     }
 }
 
-/// The parts of a retry policy that a request gives.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RetryPatch {
     pub max_attempts: Option<u32>,
@@ -184,7 +166,6 @@ pub struct RetryPatch {
 }
 
 impl RetryPatch {
-    /// Puts the given parts in place of `retry`'s own.
     pub fn apply_to(&self, retry: &mut RetryPolicy) {
         if let Some(max_attempts) = self.max_attempts {
             retry.max_attempts = max_attempts;
@@ -195,17 +176,15 @@ impl RetryPatch {
     }
 }
 
-/// The parts of `on_failure` that a request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OnFailurePatch {
     pub email: Option<bool>,
-    /// `Some(None)` takes the URL away.
+    /// `Some(None)` removes the URL.
     pub webhook: Option<Option<String>>,
     pub pause: Option<bool>,
 }
 
 impl OnFailurePatch {
-    /// Puts the given parts in place of `on_failure`'s own.
     pub fn apply_to(&self, on_failure: &mut OnFailure) {
         if let Some(email) = self.email {
             on_failure.email = email;
@@ -219,7 +198,7 @@ impl OnFailurePatch {
     }
 }
 
-/// `own` with the entries of `over` laid on its top level, or `over` alone (`merge_strategy`, contract §4).
+/// Merges the top-level entries of `over` into `own`, or replaces `own` with it (`merge_strategy`, contract §4).
 #[must_use]
 pub fn overridden(own: Option<Value>, over: Option<Value>, replace: bool) -> Option<Value> {
     match (own, over) {

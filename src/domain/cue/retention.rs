@@ -1,19 +1,20 @@
-//! How much of a cue's history is kept: until executions that are over reach an age, and a number of executions.
+//! Retention of a cue's history: by age and by number of executions.
 
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest age that can be asked for: a century.
-const LONGEST: i64 = 36_525;
+use crate::domain::time::saturating_sub;
 
-/// What is kept; whichever of the two keeps less decides. What waits or is under way stays in any case.
+/// The longest age, in days: a century.
+const MAX_DAYS: i64 = 36_525;
+
+/// The limits of the history; the stricter one decides. Unfinished executions are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How long an execution is kept after it was over; none: for ever.
+    /// Time since the end of an execution; `None` keeps it forever.
     pub age: Option<SignedDuration>,
-    /// How many executions of a cue are kept, the newest; none: all.
+    /// The newest executions per cue; `None` keeps all.
     pub runs: Option<u32>,
 }
 
@@ -23,50 +24,54 @@ impl Default for Retention {
     }
 }
 
-/// A text that says nothing about what to keep.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; or off to \
+     keep all"
+)]
 pub struct ParseRetentionError;
 
 impl Retention {
-    /// What was over at this instant or before is not kept; none where age does not count.
+    /// Executions that ended at or before this instant are deleted; `None` without an age limit.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
-        self.age.map(|age| now.checked_sub(age).unwrap_or(Timestamp::MIN))
+        self.age.map(|age| saturating_sub(now, age))
     }
 
-    /// When that which was made at `made` can expire at the earliest.
+    /// The earliest expiry of something created at `created`.
     #[must_use]
-    pub fn expires(&self, made: Timestamp) -> Option<Timestamp> {
-        self.age.and_then(|age| made.checked_add(age).ok())
+    pub fn expires(&self, created: Timestamp) -> Option<Timestamp> {
+        self.age.and_then(|age| created.checked_add(age).ok())
     }
 
-    /// Whether a cue's history is to be looked at now that its count of runs goes from `before` to `after`. A look
-    /// takes a walk over what is kept, so it comes with every thirtieth part of that; and each cue has another turn,
-    /// so that a herd that was created together is not looked at together.
+    /// Whether to sweep a cue's history when its run count goes from `before` to `after`.
+    ///
+    /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
+    /// that cues created together are not swept together.
     #[must_use]
-    pub fn looks_at(&self, cue_key: i64, before: i64, after: i64) -> bool {
+    pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
         let stride = (runs / 32).max(1);
-        let turn = |count: i64| count.saturating_add(cue_key.rem_euclid(stride)) / stride;
-        after > runs && turn(before) != turn(after)
+        let phase = |count: i64| count.saturating_add(cue_key.rem_euclid(stride)) / stride;
+        after > runs && phase(before) != phase(after)
     }
 }
 
 impl FromStr for Retention {
     type Err = ParseRetentionError;
 
-    /// Reads `90d,1000`, one of the two alone, or `off`. Hours are written `12h`.
+    /// Parses `90d,1000`, either part alone, or `off`. Hours are written as `12h`.
     fn from_str(text: &str) -> Result<Self, ParseRetentionError> {
         let mut retention = Self { age: None, runs: None };
         if text == "off" {
             return Ok(retention);
         }
         for part in text.split(',').map(str::trim) {
-            let again = match part.strip_suffix(['d', 'h']) {
+            let is_repeated = match part.strip_suffix(['d', 'h']) {
                 Some(number) => retention.age.replace(age(number, part.ends_with('d'))?).is_some(),
                 None => retention.runs.replace(whole(part)?).is_some(),
             };
-            if again {
+            if is_repeated {
                 return Err(ParseRetentionError);
             }
         }
@@ -74,23 +79,12 @@ impl FromStr for Retention {
     }
 }
 
-impl fmt::Display for ParseRetentionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write an age in days or hours, a number of executions per cue, or both, such as 90d,1000 or 12h or 500; \
-             or off to keep all",
-        )
-    }
-}
-
-impl std::error::Error for ParseRetentionError {}
-
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
-    if hours > LONGEST * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
+    if hours > MAX_DAYS * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
 }
 
-/// A number of at least one.
+/// A number of at least 1.
 fn whole(text: &str) -> Result<u32, ParseRetentionError> {
     match text.parse() {
         Ok(number) if number > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
@@ -103,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_a_number_and_both_are_read() {
+    fn an_age_a_number_and_both_are_parsed() {
         let hours = SignedDuration::from_hours;
         for (text, age, runs) in [
             ("90d,1000", Some(hours(2_160)), Some(1_000)),
@@ -118,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_nothing_or_says_a_thing_twice_is_refused() {
+    fn a_text_that_keeps_nothing_or_repeats_a_part_is_invalid() {
         for text in [
             "",
             "0",
@@ -141,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_looked_at_once_in_every_stride_after_it_is_full() {
+    fn a_full_history_is_swept_once_per_stride() {
         let keeps = |runs| Retention { age: None, runs: Some(runs) };
         let looks = |retention: Retention, key, runs: std::ops::Range<i64>| {
-            runs.filter(|before| retention.looks_at(key, *before, before + 1)).count()
+            runs.filter(|before| retention.is_sweep_due(key, *before, before + 1)).count()
         };
         assert_eq!(looks(keeps(1_000), 7, 0..1_000), 0);
         for key in 0..40 {
@@ -152,14 +146,14 @@ mod tests {
         }
         assert_eq!(looks(keeps(5), 7, 0..100), 95);
         assert_eq!(looks(Retention { age: None, runs: None }, 7, 0..10_000), 0);
-        // Many runs at once pass a turn as well as one.
-        assert!(keeps(1_000).looks_at(7, 1_000, 1_100));
+        // Several runs at once cross a phase boundary as well.
+        assert!(keeps(1_000).is_sweep_due(7, 1_000, 1_100));
     }
 
     #[test]
-    fn cues_that_run_together_are_not_looked_at_together() {
+    fn cues_that_run_together_are_not_swept_together() {
         let retention = Retention::default();
-        let at_once = (0..3_100).filter(|key| retention.looks_at(*key, 5_000, 5_001)).count();
+        let at_once = (0..3_100).filter(|key| retention.is_sweep_due(*key, 5_000, 5_001)).count();
         assert_eq!(at_once, 100);
     }
 }

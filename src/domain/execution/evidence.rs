@@ -1,19 +1,18 @@
-//! Evidence: what shows, beside the reporter's word, that the work was done (contract §5).
+//! Evidence that the work was done, in addition to the report itself (contract §5).
 
 use serde_json::{Map, Value};
 
 use crate::domain::webhook::callback_url::CallbackTarget;
 
-/// The texts of evidence.
+/// The text fields of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
 
-/// The list of evidence.
+/// The list field of evidence.
 pub const ARTIFACTS: &str = "artifacts";
 
-/// Most entries of [`ARTIFACTS`].
 pub const MAX_ARTIFACTS: usize = 100;
 
-/// The evidence of one outcome: those of its fields that were given, each with a text or the list.
+/// The evidence of one outcome: the given fields, each a text or the list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evidence(Map<String, Value>);
 
@@ -24,13 +23,13 @@ impl From<Map<String, Value>> for Evidence {
 }
 
 impl Evidence {
-    /// The fields that were given; none where there is no evidence.
+    /// `None` without evidence.
     #[must_use]
     pub fn fields(&self) -> Option<&Map<String, Value>> {
         (!self.0.is_empty()).then_some(&self.0)
     }
 
-    /// Whether `field` is there and shows something: a text that is not blank, a list that is not empty.
+    /// Whether `field` is a non-blank text or a non-empty list.
     #[must_use]
     pub fn shows(&self, field: &str) -> bool {
         match self.0.get(field) {
@@ -40,20 +39,20 @@ impl Evidence {
         }
     }
 
-    /// Whether `field` is an address that can be opened: absolute, `http` or `https`.
+    /// Whether `field` is an absolute `http` or `https` URL.
     #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.0.get(field).and_then(Value::as_str);
         text.is_some_and(|text| CallbackTarget::parse(text.trim()).is_ok())
     }
 
-    /// Whether `field` was given and shows nothing.
+    /// Whether `field` was given but is blank or empty.
     #[must_use]
     pub fn is_blank_in(&self, field: &str) -> bool {
         self.0.contains_key(field) && !self.shows(field)
     }
 
-    /// Adds the fields of `more`, each in the place of the one that was there.
+    /// Adds the fields of `more`, replacing existing ones.
     pub fn append(&mut self, more: Self) {
         self.0.extend(more.0);
     }
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_text_and_an_empty_list_show_nothing() {
+    fn a_blank_text_and_an_empty_list_are_no_evidence() {
         for (value, shows) in [
             (json!("charge-1"), true),
             (json!(" x "), true),
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_stays_beside_what_was_there_or_takes_its_place() {
+    fn appended_evidence_extends_or_replaces_fields() {
         let mut all = evidence(json!({"external_id": "1", "artifacts": ["a"]}));
         all.append(evidence(json!({"summary": "done", "artifacts": ["b", "c"]})));
         assert_eq!(all, evidence(json!({"external_id": "1", "summary": "done", "artifacts": ["b", "c"]})));

@@ -1,7 +1,8 @@
-//! An execution: one run of a cue, its states and what may move it between them (contract §5 to §7).
+//! Executions: one run of a cue, its states and the rules for changing them (contract §5 to §7).
 
 pub mod evidence;
 pub mod outcome;
+pub mod retry;
 pub mod retry_after;
 pub mod verification;
 pub mod worker;
@@ -10,191 +11,77 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::verification::OutcomeState;
-use crate::domain::execution::worker::FRESH;
+use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::time::saturating_add;
 
-/// How long a claim holds without a sign of life (contract §7).
+pub use self::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
+
+/// The lease of a claim: the time without a sign of life after which it may be lost (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
 
-/// Where an execution stands (`contract.md` §5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ExecutionStatus {
-    /// Made; nobody has taken it up.
-    Pending,
-    /// A delivery is under way, or a worker holds a claim.
-    Delivering,
-    /// An attempt failed; another one follows.
-    Retrying,
-    /// Over: delivered, or reported as a success.
-    Success,
-    /// Over: given up, or reported as a failure.
-    Failed,
+word_enum! {
+    /// The state of an execution (contract §5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum ExecutionStatus {
+        /// Created, not started.
+        Pending = "pending",
+        /// A delivery is in progress, or a worker holds a claim.
+        Delivering = "delivering",
+        /// An attempt failed and another one is scheduled.
+        Retrying = "retrying",
+        /// Ended: delivered, or reported as a success.
+        Success = "success",
+        /// Ended: attempts exhausted, or reported as a failure.
+        Failed = "failed",
+    }
 }
 
 impl ExecutionStatus {
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] = ["pending", "delivering", "retrying", "success", "failed"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivering => "delivering",
-            Self::Retrying => "retrying",
-            Self::Success => "success",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Pending, Self::Delivering, Self::Retrying, Self::Success, Self::Failed]
-            .into_iter()
-            .find(|status| status.as_str() == word)
-    }
-
-    /// Whether nothing more happens to it by itself.
+    /// Whether the status is final unless a request changes it.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Success | Self::Failed)
     }
 }
 
-/// What made an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// The cue's schedule.
-    Schedule,
-    /// A call of `fire`.
-    ManualFire,
-    /// A replay of an earlier execution.
-    Replay,
-}
-
-impl Trigger {
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 3] = ["schedule", "manual_fire", "replay"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Schedule => "schedule",
-            Self::ManualFire => "manual_fire",
-            Self::Replay => "replay",
-        }
-    }
-
-    /// The trigger that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Schedule, Self::ManualFire, Self::Replay].into_iter().find(|trigger| trigger.as_str() == word)
+word_enum! {
+    /// The origin of an execution.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Trigger {
+        /// The cue's schedule.
+        Schedule = "schedule",
+        /// A `fire` request.
+        ManualFire = "manual_fire",
+        /// A replay of an earlier execution.
+        Replay = "replay",
     }
 }
 
-/// How often, and after which pauses, a failed attempt is followed by another (contract §4).
-#[derive(Debug, Clone, PartialEq)]
-pub struct RetryPolicy {
-    /// All attempts, the first included: 1 to 10.
-    pub max_attempts: u32,
-    /// Minutes before the second, third, … attempt; the last repeats. Never empty, no entry negative.
-    pub backoff_minutes: Vec<f64>,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self { max_attempts: 4, backoff_minutes: vec![1.0, 5.0, 15.0] }
-    }
-}
-
-impl RetryPolicy {
-    /// The pause after the failed attempt number `attempt` (from 1).
-    #[must_use]
-    pub fn backoff(&self, attempt: u32) -> SignedDuration {
-        let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-        let minutes = self.backoff_minutes.get(index).or(self.backoff_minutes.last()).copied().unwrap_or(0.0);
-        SignedDuration::try_from_secs_f64(minutes * 60.0).unwrap_or(SignedDuration::ZERO)
-    }
-}
-
-/// How an attempt to deliver ended, as far as the rules care.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AttemptResult {
-    /// The receiver answered.
-    Answered {
-        /// Its HTTP status.
-        http_status: u16,
-        /// The pause that it asked for, where its status gives the header a meaning.
-        retry_after: Option<SignedDuration>,
-    },
-    /// There was no answer: a time-out or a fault of the connection.
-    Unanswered,
-}
-
-/// What follows an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextStep {
-    /// Delivered.
-    Success,
-    /// Another attempt at this instant.
-    RetryAt(Timestamp),
-    /// Given up.
-    Failed,
-}
-
-impl NextStep {
-    /// What the execution is then.
-    #[must_use]
-    pub fn status(self) -> ExecutionStatus {
-        match self {
-            Self::Success => ExecutionStatus::Success,
-            Self::RetryAt(_) => ExecutionStatus::Retrying,
-            Self::Failed => ExecutionStatus::Failed,
-        }
-    }
-}
-
-/// What follows attempt number `attempt` (from 1), ended at `now` (contract §6).
-#[must_use]
-pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
-    let asked = match ended {
-        AttemptResult::Answered { http_status: 200..=299, .. } => return NextStep::Success,
-        AttemptResult::Answered { http_status: 410, .. } => return NextStep::Failed,
-        AttemptResult::Answered { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
-        AttemptResult::Unanswered => SignedDuration::ZERO,
-    };
-    if attempt >= retry.max_attempts {
-        return NextStep::Failed;
-    }
-    // At the end of representable time there is no later instant: give up rather than wrap.
-    now.checked_add(retry.backoff(attempt).max(asked)).map_or(NextStep::Failed, NextStep::RetryAt)
-}
-
-/// What follows a claim that was lost with attempt number `attempt`, of `max_attempts` (contract §7).
+/// The status after losing the claim of attempt number `attempt` out of `max_attempts` (contract §7).
 #[must_use]
 pub fn after_lost_claim(max_attempts: u32, attempt: u32) -> ExecutionStatus {
     if attempt >= max_attempts { ExecutionStatus::Failed } else { ExecutionStatus::Pending }
 }
 
-/// The first instant at which a claim is lost: its lease is over, and its worker, if it ever sent a heartbeat, has
-/// been silent for longer than [`FRESH`].
+/// The instant at which a claim is lost: its lease has expired, and its worker, if it ever sent a heartbeat, has been
+/// silent for longer than [`ACTIVE_FOR`].
 #[must_use]
 pub fn claim_lost_at(lease_expires_at: Timestamp, last_heartbeat: Option<Timestamp>) -> Timestamp {
-    // Instants are whole milliseconds, so "longer" begins one millisecond later.
-    let grace = FRESH + SignedDuration::from_millis(1);
-    let silent_at = last_heartbeat.map(|last| last.checked_add(grace).unwrap_or(Timestamp::MAX));
+    // Instants are whole milliseconds, so "longer" starts one millisecond later.
+    let grace = ACTIVE_FOR + SignedDuration::from_millis(1);
+    let silent_at = last_heartbeat.map(|last| saturating_add(last, grace));
     silent_at.map_or(lease_expires_at, |silent_at| silent_at.max(lease_expires_at))
 }
 
-/// When a claim that shows a sign of life at `now` is over.
+/// The expiry of a lease that is taken or renewed at `now`.
 #[must_use]
 pub fn lease_from(now: Timestamp) -> Timestamp {
-    now.checked_add(LEASE).unwrap_or(Timestamp::MAX)
+    saturating_add(now, LEASE)
 }
 
-/// Whether a worker may claim an execution in `status`.
+/// Checks that a worker may claim an execution in `status`.
 ///
 /// # Errors
 /// `already_claimed` unless it is a pending worker execution.
@@ -207,10 +94,10 @@ pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal
     Err(Refusal::new(ErrorCode::AlreadyClaimed, message))
 }
 
-/// Whether `worker`, or a caller who does not say which worker it is, may extend the claim that `holder` has.
+/// Checks that `worker`, or a caller that names no worker, may renew the claim of `holder`.
 ///
 /// # Errors
-/// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another one does.
+/// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another worker holds it.
 pub fn may_extend(
     status: ExecutionStatus,
     holder: Option<&str>,
@@ -225,8 +112,8 @@ pub fn may_extend(
     Ok(())
 }
 
-/// The status after a report: an outcome ends a worker execution, whatever became of the claim meanwhile, and
-/// leaves a webhook one as it is (contract §5, §7).
+/// The status after a report. An outcome ends a worker execution even if its claim has been lost, and leaves a
+/// webhook execution unchanged (contract §5, §7).
 #[must_use]
 pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) -> ExecutionStatus {
     match (is_worker, success) {
@@ -236,21 +123,18 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
     }
 }
 
-/// A stored execution, but for its payload and outcome, which have rows of their own. Fields are the contract's (§5).
+/// A stored execution without its payload and outcome, which have rows of their own. The fields are the contract's
+/// (§5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
-    /// Its row.
     pub key: i64,
     pub id: ExecutionId,
-    /// The cue's row.
     pub cue_key: i64,
-    /// The owner's row.
     pub user_key: i64,
     pub is_worker: bool,
     pub status: ExecutionStatus,
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
-    /// The row of its payload.
     pub payload_key: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
@@ -270,21 +154,21 @@ pub struct Execution {
     pub updated_at: Timestamp,
 }
 
-/// A run that is being made: what its row starts with.
+/// An execution to create: the initial values of its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExecution {
     pub id: ExecutionId,
     pub cue_key: i64,
     pub user_key: i64,
     pub is_worker: bool,
-    /// Fairness key of the destination; none for worker executions.
+    /// Fairness key of the destination; `None` for worker executions.
     pub destination: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     pub payload_key: Option<i64>,
-    /// The present: when `scheduled_for` is later, the execution waits for it.
+    /// The present. An execution with a later `scheduled_for` waits for it.
     pub now: Timestamp,
 }
 
@@ -292,29 +176,13 @@ pub struct NewExecution {
 mod tests {
     use super::*;
 
-    const ALL: [ExecutionStatus; 5] = [
-        ExecutionStatus::Pending,
-        ExecutionStatus::Delivering,
-        ExecutionStatus::Retrying,
-        ExecutionStatus::Success,
-        ExecutionStatus::Failed,
-    ];
-
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
     #[test]
-    fn words_and_statuses_name_each_other() {
-        for status in ALL {
-            assert_eq!(ExecutionStatus::parse(status.as_str()), Some(status));
-        }
-        assert_eq!(ExecutionStatus::parse("claimed"), None);
-    }
-
-    #[test]
     fn only_a_pending_worker_execution_may_be_claimed() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             for is_worker in [true, false] {
                 let allowed = is_worker && status == ExecutionStatus::Pending;
                 let code = may_claim(is_worker, status).map_err(|refusal| refusal.code);
@@ -325,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_a_held_execution_may_be_extended_and_only_by_its_holder() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             for (holder, worker) in [
                 (None, None),
                 (None, Some("a")),
@@ -346,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_report_ends_every_worker_execution_and_no_webhook_one() {
-        for status in ALL {
+        for status in ExecutionStatus::ALL {
             assert_eq!(after_outcome(true, status, true), ExecutionStatus::Success);
             assert_eq!(after_outcome(true, status, false), ExecutionStatus::Failed);
             assert_eq!(after_outcome(false, status, true), status);
@@ -355,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_claim_is_pending_again_until_the_attempts_are_used_up() {
+    fn an_expired_claim_returns_to_pending_until_attempts_run_out() {
         let after: Vec<ExecutionStatus> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
         assert_eq!(
             after,
@@ -369,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_lost_with_its_lease_and_not_while_its_worker_shows_life() {
+    fn a_claim_expires_with_its_lease_unless_its_worker_sends_heartbeats() {
         let lease = at("2026-01-01T10:00:00Z");
         assert_eq!(claim_lost_at(lease, None), lease);
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:50:00Z"))), lease);
@@ -377,38 +245,5 @@ mod tests {
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:57:00Z"))), at("2026-01-01T10:00:00.001Z"));
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:59:00Z"))), at("2026-01-01T10:02:00.001Z"));
         assert_eq!(claim_lost_at(lease, Some(Timestamp::MAX)), Timestamp::MAX);
-    }
-
-    #[test]
-    fn an_attempt_is_followed_by_what_the_contract_says() {
-        let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
-        let now = at("2026-01-01T10:00:00Z");
-        let answered = |http_status, secs: Option<i64>| AttemptResult::Answered {
-            http_status,
-            retry_after: secs.map(SignedDuration::from_secs),
-        };
-        let again = |text| NextStep::RetryAt(at(text));
-        for (attempt, ended, expected) in [
-            (1, answered(200, None), NextStep::Success),
-            (3, answered(299, None), NextStep::Success),
-            (1, answered(300, None), again("2026-01-01T10:01:00Z")),
-            (1, answered(500, None), again("2026-01-01T10:01:00Z")),
-            (2, answered(500, None), again("2026-01-01T10:05:00Z")),
-            (3, answered(500, None), NextStep::Failed),
-            (1, answered(410, None), NextStep::Failed),
-            (1, answered(429, Some(3_600)), again("2026-01-01T11:00:00Z")),
-            (1, answered(503, Some(1)), again("2026-01-01T10:01:00Z")),
-            (1, AttemptResult::Unanswered, again("2026-01-01T10:01:00Z")),
-            (3, AttemptResult::Unanswered, NextStep::Failed),
-        ] {
-            assert_eq!(after_attempt(&retry, attempt, &ended, now), expected, "attempt {attempt}: {ended:?}");
-        }
-    }
-
-    #[test]
-    fn the_last_pause_repeats() {
-        let retry = RetryPolicy { max_attempts: 10, backoff_minutes: vec![0.5, 2.0] };
-        let pauses: Vec<i64> = (1..=4).map(|attempt| retry.backoff(attempt).as_secs()).collect();
-        assert_eq!(pauses, [30, 120, 120, 120]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker or a receiver reports of an execution: once, with bounds (spec §2, contract §5).
+//! Outcomes: the report of a worker or receiver on an execution, accepted once (contract §5).
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -8,58 +8,53 @@ use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::verification::{Verdict, VerificationMode};
 use crate::domain::json::compact;
 
-/// Most bytes of `metadata`, as compact JSON.
-pub const METADATA_BYTES: usize = 10_240;
+/// Maximum size of `metadata` as compact JSON.
+pub const MAX_METADATA_BYTES: usize = 10_240;
 
-/// Most bytes of `result`, of `error`, of each field of the evidence and of a verdict's `reason`.
-pub const TEXT_BYTES: usize = 65_536;
+/// Maximum size of `result`, of `error`, of each evidence field and of a verdict's `reason`.
+pub const MAX_TEXT_BYTES: usize = 65_536;
 
-/// What is reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OutcomeReport {
-    /// Whether the work was done.
     pub success: bool,
-    /// The success message or a summary of what came out.
+    /// A success message, or a summary of the result.
     pub result: Option<String>,
-    /// Why it failed.
     pub error: Option<String>,
-    /// Whatever the reporter wants to keep with it.
+    /// Free-form data of the reporter.
     pub metadata: Option<Map<String, Value>>,
-    /// What shows it. More may be appended after the report.
+    /// More evidence may be appended after the report.
     pub evidence: Evidence,
 }
 
 impl OutcomeReport {
-    /// The outcome that this makes at `now`.
+    /// The outcome of a report received at `now`.
     ///
     /// # Errors
-    /// `metadata_too_large` above [`METADATA_BYTES`].
+    /// `metadata_too_large` above [`MAX_METADATA_BYTES`].
     pub fn record(self, now: Timestamp) -> Result<Outcome, Refusal> {
         let bytes = self.metadata.as_ref().map_or(0, |metadata| compact_object(metadata).len());
-        if bytes > METADATA_BYTES {
+        if bytes > MAX_METADATA_BYTES {
             let message =
-                format!("metadata has {bytes} bytes as compact JSON; at most {METADATA_BYTES} are kept");
+                format!("metadata has {bytes} bytes as compact JSON; at most {MAX_METADATA_BYTES} are kept");
             return Err(Refusal::new(ErrorCode::MetadataTooLarge, message));
         }
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
     }
 }
 
-/// A report as it is stored.
+/// A stored report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// What was reported.
     pub report: OutcomeReport,
-    /// When it came.
     pub recorded_at: Timestamp,
-    /// What a person found of it; none before that, and when it was opened again.
+    /// The latest verdict of a person; `None` without one, or after the outcome was reopened.
     pub verdict: Option<Verdict>,
 }
 
 impl Outcome {
-    /// Appends evidence. The answer is whether that proves the outcome: it is a success that no person has judged,
-    /// and `more` brought what `mode` asks for and what was missing. Evidence that was complete before proves
-    /// nothing new: who doubts it all the same waits for a person.
+    /// Appends evidence. Returns whether it proves the outcome: a success without a verdict, where `more` completes
+    /// the evidence that `mode` requires. Evidence that was complete before proves nothing new, so an outcome that
+    /// was reopened in spite of it waits for a person.
     pub fn append(&mut self, mode: VerificationMode, more: Evidence) -> bool {
         let evidence = &mut self.report.evidence;
         let was_missing = !mode.is_satisfied_by(evidence);
@@ -68,7 +63,6 @@ impl Outcome {
     }
 }
 
-/// An object as compact JSON.
 #[must_use]
 pub fn compact_object(object: &Map<String, Value>) -> String {
     compact(&Value::Object(object.clone()))
@@ -85,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_exactly_the_limit_is_kept_and_one_byte_more_is_refused() {
+    fn metadata_at_the_limit_is_accepted_and_one_byte_more_is_refused() {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         assert_eq!(report_with_metadata_of(10_240).record(now).unwrap().recorded_at, now);
         let refusal = report_with_metadata_of(10_241).record(now).unwrap_err();
@@ -94,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_proves_a_success_that_nobody_has_judged_when_it_brings_what_was_missing() {
+    fn evidence_proves_an_unjudged_success_when_it_completes_what_is_required() {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         let evidence = |field: &str| Evidence::from(Map::from_iter([(field.to_owned(), "x".into())]));
         let (id, url) = ("external_id", "result_url");

@@ -1,26 +1,26 @@
-//! What a receiver asks for by `Retry-After` (contract §6): how to read the header, and when it is followed.
+//! The `Retry-After` header of a response (contract §6).
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest wait that a receiver can ask for.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// The longest pause that a receiver can request. A longer one would keep an execution from ending.
+pub const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long the text of a `Retry-After` header asks to wait, from `now` on: never negative, 24 hours at most.
-/// `None` if it is neither a number of seconds nor an HTTP date.
+/// The pause requested by a `Retry-After` header, counted from `now`: zero to 24 hours. `None` if the text is neither
+/// a number of seconds nor an HTTP date.
 #[must_use]
 pub fn retry_after(text: &str, now: Timestamp) -> Option<SignedDuration> {
     let text = text.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that no integer holds is longer than a day too.
-        let wait = text.parse().map_or(LONGEST, SignedDuration::from_secs);
-        return Some(wait.min(LONGEST));
+        // A number too large for an integer is longer than a day.
+        let pause = text.parse().map_or(MAX_PAUSE, SignedDuration::from_secs);
+        return Some(pause.min(MAX_PAUSE));
     }
     let date = DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(date.duration_since(now).clamp(SignedDuration::ZERO, LONGEST))
+    Some(date.duration_since(now).clamp(SignedDuration::ZERO, MAX_PAUSE))
 }
 
-/// The wait that an answer asks for where it is followed: only with 429 and 503.
+/// The pause requested by a response; the header counts with status 429 and 503 only.
 #[must_use]
 pub fn honoured_retry_after(status: u16, header: Option<&str>, now: Timestamp) -> Option<SignedDuration> {
     header.filter(|_| matches!(status, 429 | 503)).and_then(|text| retry_after(text, now))
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_counted_from_now_and_a_past_one_is_no_wait() {
+    fn a_date_is_relative_to_now_and_a_past_one_means_no_delay() {
         assert_eq!(wait("Sat, 21 Nov 2026 10:02:30 GMT"), Some(150));
         assert_eq!(wait("Sat, 21 Nov 2026 09:59:59 GMT"), Some(0));
         assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_ignored() {
+    fn other_texts_are_ignored() {
         for text in
             ["", " ", "-1", "+5", "1.5", "1e3", "soon", "120 s", "٣", "2026-11-21T10:02:30Z", "Sat, 21 Nov"]
         {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_429_and_503_are_followed() {
+    fn retry_after_applies_to_429_and_503_only() {
         let now = "2026-11-21T10:00:00Z".parse().unwrap();
         for status in [429, 503] {
             let wait = honoured_retry_after(status, Some("5"), now);

@@ -1,59 +1,35 @@
-//! Verification: whether a reported success is believed, and who decides that (contract §5).
+//! Verification: whether a reported success is accepted, and who decides (contract §5).
 //!
-//! The cue's mode names who verifies: nobody, the evidence, or a person. Evidence only ever raises a success, and
-//! never over a person's verdict: who found an outcome wrong is not overruled by whoever reported it. A person may
-//! judge every outcome, once; to judge again, the outcome is made pending first. A reported failure is for a person
-//! alone to raise: evidence beside it shows what was made before it failed.
+//! The cue's mode names the verifier: nobody, the evidence, or a person. Evidence can only promote a success, and
+//! never overrides a person's verdict: a reporter cannot overrule the person who rejected the outcome. A person may
+//! judge every outcome once; to judge again, the outcome is reopened (made pending) first. Only a person can promote
+//! a reported failure: evidence sent with it shows the work done before the failure.
 
 use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence};
+use crate::domain::text::word_enum::word_enum;
 
-/// Who or what verifies the successes of a cue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum VerificationMode {
-    /// Nobody: the report stands as it is.
-    #[default]
-    None,
-    /// An `external_id` that is given.
-    RequireExternalId,
-    /// A `result_url` that can be opened.
-    RequireResultUrl,
-    /// At least one entry in `artifacts`.
-    RequireArtifacts,
-    /// A person, by `verify`.
-    Manual,
+word_enum! {
+    /// The verification of a cue's successes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum VerificationMode {
+        /// None: the report stands.
+        #[default]
+        None = "none",
+        /// A non-blank `external_id`.
+        RequireExternalId = "require_external_id",
+        /// A `result_url` that is an absolute URL.
+        RequireResultUrl = "require_result_url",
+        RequireArtifacts = "require_artifacts",
+        /// A person, with `verify`.
+        Manual = "manual",
+    }
 }
 
 impl VerificationMode {
-    /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::RequireExternalId, Self::RequireResultUrl, Self::RequireArtifacts, Self::Manual];
-
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] =
-        ["none", "require_external_id", "require_result_url", "require_artifacts", "manual"];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::RequireExternalId => "require_external_id",
-            Self::RequireResultUrl => "require_result_url",
-            Self::RequireArtifacts => "require_artifacts",
-            Self::Manual => "manual",
-        }
-    }
-
-    /// The mode that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
-    }
-
-    /// Whether `evidence` holds what this mode asks for. Modes that ask for no evidence are never satisfied by any.
+    /// Whether `evidence` is what this mode requires. False for modes that require none.
     #[must_use]
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
         match self {
@@ -65,9 +41,9 @@ impl VerificationMode {
     }
 }
 
-/// Why an outcome is `verification_failed`, as a clause: a person's reason, or what the mode asks for and did not get.
+/// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
 #[must_use]
-pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
+pub fn failure_reason(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     let missing = match (verdict, mode) {
         (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
         (Some(_), _) | (None, VerificationMode::None | VerificationMode::Manual) => {
@@ -80,88 +56,48 @@ pub fn why_failed(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     format!("its evidence has no {missing}")
 }
 
-/// Where the outcome of an execution stands (`outcome_state`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutcomeState {
-    /// A success that nobody has to verify.
-    ReportedSuccess,
-    /// A failure.
-    ReportedFailure,
-    /// A success by its evidence, or by a person's verdict.
-    VerifiedSuccess,
-    /// It waits for a person's verdict, or for the evidence that the mode asks for.
-    VerificationPending,
-    /// The evidence is missing, or a person found it wrong.
-    VerificationFailed,
-}
-
-impl OutcomeState {
-    /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] = [
-        Self::ReportedSuccess,
-        Self::ReportedFailure,
-        Self::VerifiedSuccess,
-        Self::VerificationPending,
-        Self::VerificationFailed,
-    ];
-
-    /// The words of the contract.
-    pub const WORDS: [&'static str; 5] = [
-        "reported_success",
-        "reported_failure",
-        "verified_success",
-        "verification_pending",
-        "verification_failed",
-    ];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReportedSuccess => "reported_success",
-            Self::ReportedFailure => "reported_failure",
-            Self::VerifiedSuccess => "verified_success",
-            Self::VerificationPending => "verification_pending",
-            Self::VerificationFailed => "verification_failed",
-        }
-    }
-
-    /// The state that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
+word_enum! {
+    /// `outcome_state`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum OutcomeState {
+        /// A success without verification.
+        ReportedSuccess = "reported_success",
+        ReportedFailure = "reported_failure",
+        /// A success, confirmed by its evidence or by a person.
+        VerifiedSuccess = "verified_success",
+        /// Waiting for a person's verdict, or for the evidence that the mode requires.
+        VerificationPending = "verification_pending",
+        /// The evidence is missing, or a person rejected the outcome.
+        VerificationFailed = "verification_failed",
     }
 }
 
-/// What a person found of an outcome.
+/// A person's judgement of an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the work was done.
     pub valid: bool,
-    /// Why, in the person's words.
+    /// The reason in the person's words.
     pub reason: Option<String>,
-    /// When it was said.
     pub verified_at: Timestamp,
 }
 
-/// What may befall an outcome after its report.
+/// An event after the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationEvent {
-    /// A person's verdict.
     Verdict {
         /// Whether the work was done.
         valid: bool,
     },
-    /// Whatever was decided is open again.
+    /// The outcome was reopened.
     Reopened,
-    /// Evidence was appended.
     Evidence {
-        /// It brought what the mode asks for and what was missing, to a success that no person has judged.
+        /// The evidence completes what the mode requires, for a success without a verdict.
         proves: bool,
     },
 }
 
-/// The state of an outcome that was just reported.
+/// The state of a new outcome.
 #[must_use]
 pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) -> OutcomeState {
     match mode {
@@ -176,12 +112,14 @@ pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) 
 /// The state of an outcome in `state` after `event`.
 ///
 /// # Errors
-/// `invalid_state` for a verdict where there is a decision already.
-pub fn after(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
+/// `invalid_state` for a verdict on an outcome that is already decided.
+pub fn after_event(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
     use OutcomeState::{ReportedFailure, ReportedSuccess};
     use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
     match (state, event) {
-        (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => Err(decided(state)),
+        (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => {
+            Err(already_decided(state))
+        }
         (_, VerificationEvent::Verdict { valid: true }) => Ok(VerifiedSuccess),
         (_, VerificationEvent::Verdict { valid: false }) => Ok(VerificationFailed),
         (_, VerificationEvent::Reopened) => Ok(VerificationPending),
@@ -194,15 +132,15 @@ pub fn after(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeSta
     }
 }
 
-/// The answer to every event before there is an outcome.
+/// The refusal of any event before the report.
 #[must_use]
-pub fn unreported() -> Refusal {
-    Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet: report one first")
+pub fn no_outcome() -> Refusal {
+    Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet; report one first")
 }
 
-fn decided(state: OutcomeState) -> Refusal {
+fn already_decided(state: OutcomeState) -> Refusal {
     let state = state.as_str();
-    let message = format!("The outcome is {state} already: make it verification-pending for another verdict");
+    let message = format!("The outcome is already {state}; make it verification-pending to judge it again");
     Refusal::new(ErrorCode::InvalidState, message)
 }
 
@@ -214,13 +152,6 @@ mod tests {
 
     fn evidence(fields: Value) -> Evidence {
         fields.as_object().unwrap().clone().into()
-    }
-
-    #[test]
-    fn words_and_what_they_name_name_each_other() {
-        assert_eq!(VerificationMode::WORDS.map(VerificationMode::parse), VerificationMode::ALL.map(Some));
-        assert_eq!(OutcomeState::WORDS.map(OutcomeState::parse), OutcomeState::ALL.map(Some));
-        assert_eq!((VerificationMode::parse("psychic"), OutcomeState::parse("success")), (None, None));
     }
 
     #[test]
@@ -250,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_in_every_state_leads_where_it_must() {
+    fn every_event_in_every_state_has_the_specified_transition() {
         let events = [
             VerificationEvent::Verdict { valid: true },
             VerificationEvent::Verdict { valid: false },
@@ -270,7 +201,7 @@ mod tests {
             (VerificationFailed, [refused, refused, pending, verified, failed]),
         ] {
             for (event, expected) in events.into_iter().zip(expected) {
-                let after = after(state, event).map_err(|refusal| refusal.code);
+                let after = after_event(state, event).map_err(|refusal| refusal.code);
                 assert_eq!(after, expected, "{state:?} after {event:?}");
             }
         }

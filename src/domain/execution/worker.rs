@@ -1,59 +1,48 @@
-//! A worker: who announced itself by heartbeat, and how alive that makes it (contract §7).
+//! Workers: programs that announce themselves by heartbeat, and their liveness (contract §7).
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How long a worker counts as alive after its last heartbeat.
-pub const FRESH: SignedDuration = SignedDuration::from_secs(180);
+use crate::domain::text::word_enum::word_enum;
 
-/// After this silence a worker counts as dead.
-pub const DEAD: SignedDuration = SignedDuration::from_secs(900);
+/// A worker is active until it has been silent for this long.
+pub const ACTIVE_FOR: SignedDuration = SignedDuration::from_secs(180);
 
-/// The name of a worker that did not give one (spec §4).
+/// A worker is dead when it has been silent for this long.
+pub const DEAD_AFTER: SignedDuration = SignedDuration::from_secs(900);
+
+/// The name of a worker that gave none (contract §7).
 pub const ANONYMOUS: &str = "anonymous-worker";
 
 /// A worker that has sent a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
-    /// The name that it gave itself.
     pub worker_id: String,
-    /// The tasks that it handles.
     pub handlers: Vec<String>,
-    /// Its newest heartbeat.
     pub last_heartbeat: Timestamp,
-    /// Its first heartbeat.
     pub registered_since: Timestamp,
 }
 
-/// How alive a worker is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeartbeatStatus {
-    /// Heard of within [`FRESH`].
-    Active,
-    /// Silent, and not yet given up.
-    Stale,
-    /// Silent for [`DEAD`] or longer.
-    Dead,
+word_enum! {
+    /// The liveness of a worker.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum HeartbeatStatus {
+        Active = "active",
+        /// Silent for [`ACTIVE_FOR`] or longer.
+        Stale = "stale",
+        /// Silent for [`DEAD_AFTER`] or longer.
+        Dead = "dead",
+    }
 }
 
 impl HeartbeatStatus {
-    /// The status after a silence from `last_heartbeat` to `now`.
+    /// The status at `now` of a worker last heard at `last_heartbeat`.
     #[must_use]
     pub fn at(last_heartbeat: Timestamp, now: Timestamp) -> Self {
         let silence = now.duration_since(last_heartbeat);
         match silence {
-            silence if silence < FRESH => Self::Active,
-            silence if silence < DEAD => Self::Stale,
+            silence if silence < ACTIVE_FOR => Self::Active,
+            silence if silence < DEAD_AFTER => Self::Stale,
             _ => Self::Dead,
-        }
-    }
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Stale => "stale",
-            Self::Dead => "dead",
         }
     }
 }
@@ -65,7 +54,7 @@ mod tests {
     #[test]
     fn a_worker_is_active_then_stale_then_dead() {
         let last: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
-        // A heartbeat from the future, after the clock went back, is as good as one from now.
+        // A heartbeat in the future, after the clock went back, counts as one from now.
         for (millis, expected) in [
             (-1, "active"),
             (0, "active"),

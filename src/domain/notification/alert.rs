@@ -1,60 +1,41 @@
-//! Alerts: what tells a user that a cue is in trouble, beyond the one execution that failed.
+//! Alerts: a cue is in trouble beyond one failed execution.
 //!
-//! One alert of a type is enough for a cue in five minutes, however many executions are behind it.
+//! Alerts of one type and cue are deduplicated for five minutes.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::one_line;
-use crate::domain::webhook::request::instant;
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::time::rfc3339;
 
-/// Executions of a cue in a row that have to fail; each further one raises the alert again.
-pub const FAILURES_IN_A_ROW: i64 = 3;
+/// Consecutive failures of a cue that raise an alert; each further one raises it again.
+pub const ALERT_THRESHOLD: i64 = 3;
 
-/// How long an alert stands for others of its type and cue.
+/// The window in which an alert suppresses others of its type and cue.
 pub const DEDUP_WINDOW: SignedDuration = SignedDuration::from_mins(5);
 
-/// The newest alerts of a user that are kept.
+/// Alerts kept per user; older ones are deleted. It bounds the table for a user whose cues all fail.
 pub const MAX_KEPT: u32 = 1_000;
 
-/// The most characters of somebody else's text in a message.
-const MAX_QUOTED_BYTES: usize = 500;
+/// The length of quoted text in a message.
+const MAX_QUOTED_CHARS: usize = 500;
 
-/// What an alert is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlertType {
-    /// The executions of a cue fail, one after the other.
-    ConsecutiveFailures,
-    /// An outcome does not have what the cue's verification asks for.
-    VerificationFailed,
-    /// A worker went silent with an execution in its hands.
-    ClaimLost,
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum AlertType {
+        /// Several executions of a cue failed in a row.
+        ConsecutiveFailures = "consecutive_failures",
+        /// An outcome failed the cue's verification.
+        VerificationFailed = "verification_failed",
+        /// A worker stopped sending heartbeats while it held an execution.
+        ClaimLost = "claim_lost",
+    }
 }
 
 impl AlertType {
-    /// The words of `alert_type`.
-    pub const WORDS: [&'static str; 3] = ["consecutive_failures", "verification_failed", "claim_lost"];
-
-    /// The word of `alert_type`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ConsecutiveFailures => "consecutive_failures",
-            Self::VerificationFailed => "verification_failed",
-            Self::ClaimLost => "claim_lost",
-        }
-    }
-
-    /// The type that `word` names.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::ConsecutiveFailures, Self::VerificationFailed, Self::ClaimLost]
-            .into_iter()
-            .find(|alert_type| alert_type.as_str() == word)
-    }
-
-    /// How bad it is: `critical` where nothing of the cue works any more.
+    /// `critical` when nothing of the cue works any more.
     #[must_use]
     pub fn severity(self) -> &'static str {
         match self {
@@ -64,30 +45,25 @@ impl AlertType {
     }
 }
 
-/// An alert that is being raised about an execution.
+/// An alert to raise about an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewAlert {
-    /// So many executions of the cue have failed in a row.
     ConsecutiveFailures {
-        /// At least [`FAILURES_IN_A_ROW`].
+        /// At least [`ALERT_THRESHOLD`].
         failures: i64,
     },
-    /// The outcome was not verified.
     VerificationFailed {
-        /// What is missing or wrong, as a clause.
+        /// The failure reason as a clause.
         reason: String,
     },
-    /// The claim was lost.
     ClaimLost {
-        /// The worker that had it.
         worker_id: String,
-        /// Which attempt it was, from 1.
+        /// The attempt number, from 1.
         attempt: u32,
     },
 }
 
 impl NewAlert {
-    /// Its type.
     #[must_use]
     pub fn alert_type(&self) -> AlertType {
         match self {
@@ -97,21 +73,21 @@ impl NewAlert {
         }
     }
 
-    /// The sentence for a person.
+    /// The message as a sentence.
     #[must_use]
     pub fn message(&self, cue_name: &str) -> String {
-        let cue_name = one_line(cue_name, MAX_QUOTED_BYTES);
+        let cue_name = one_line(cue_name, MAX_QUOTED_CHARS);
         match self {
             Self::ConsecutiveFailures { failures } => {
                 format!("{cue_name} has failed {failures} times in a row")
             }
             Self::VerificationFailed { reason } => {
-                format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MAX_QUOTED_BYTES))
+                format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MAX_QUOTED_CHARS))
             }
             Self::ClaimLost { worker_id, .. } => format!(
                 "Worker {} lost its claim on an execution of {cue_name}: its lease ended without a report or a sign \
                  of life",
-                one_line(worker_id, MAX_QUOTED_BYTES)
+                one_line(worker_id, MAX_QUOTED_CHARS)
             ),
         }
     }
@@ -121,7 +97,7 @@ impl NewAlert {
     pub fn metadata(&self) -> Value {
         match self {
             Self::ConsecutiveFailures { failures } => json!({"failure_count": failures}),
-            Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MAX_QUOTED_BYTES)}),
+            Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MAX_QUOTED_CHARS)}),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
         }
     }
@@ -151,7 +127,7 @@ impl Alert {
             "execution_id": self.execution_id.to_string(),
             "message": self.message,
             "metadata": self.metadata,
-            "created_at": instant(self.created_at),
+            "created_at": rfc3339(self.created_at),
         })
     }
 }
@@ -161,15 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_types_name_each_other() {
-        for word in AlertType::WORDS {
-            assert_eq!(AlertType::parse(word).unwrap().as_str(), word);
-        }
-        assert_eq!(AlertType::parse("consecutive_failure"), None);
-    }
-
-    #[test]
-    fn a_message_stays_one_line_of_bounded_length_whatever_it_quotes() {
+    fn a_message_is_one_line_of_bounded_length() {
         let alert = NewAlert::VerificationFailed { reason: "a\r\nb".repeat(1_000) };
         let message = alert.message("c\nd");
         assert!(message.starts_with("An outcome of c d was not verified: a b"), "{message}");

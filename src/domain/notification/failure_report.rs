@@ -1,4 +1,4 @@
-//! The last failure of an execution: what its user is told of it, by POST and by mail, and how many mails that may be.
+//! The report of an execution's final failure, as POST and as mail, and the rate limit of the mails.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde_json::json;
 
 use crate::domain::json;
 use crate::domain::text::one_line;
+use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
 
-/// Mails about failures that a user gets in [`RATE_WINDOW`] (contract §6).
+/// Failure mails per user in [`RATE_WINDOW`] (contract §6).
 pub const MAX_MAILS: usize = 10;
 
-/// The span that mails are counted in.
 pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// The most characters of an error that a POST tells; a mail has one line for it.
+/// Characters of an error in a POST. A mail gets fewer, because it has one line for the error.
 const MAX_POSTED: usize = 2_000;
 const MAX_MAILED: usize = 500;
 
-/// What failed. Its JSON form is the body of the POST (contract §6).
+/// The failure. Serializes to the body of the POST (contract §6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
     pub event: String,
@@ -32,96 +32,94 @@ pub struct FailureReport {
 }
 
 impl FailureReport {
-    /// The only `event`.
+    /// The value of `event`.
     pub const EVENT: &'static str = "cue.failed";
 
-    /// Its form in JSON, as it is signed and sent.
+    /// The JSON that is signed and sent.
     #[must_use]
     pub fn body(&self) -> String {
         canonical(&json!(self))
     }
 }
 
-/// A mail about a failure, before anything is known of whom it goes to.
+/// A failure mail as stored in the outbox, before its recipient is looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureMail {
-    /// What failed.
     pub failure: FailureReport,
-    /// Failures since the mail before that were not mailed.
+    /// Failures since the previous mail that were not mailed, because of the rate limit.
     pub held: u32,
-    /// Where this is the last mail for now: until when.
+    /// Set on the last mail within the rate limit: the end of the silence.
     pub held_until: Option<String>,
 }
 
 impl FailureMail {
-    /// Its form in JSON, as it is stored.
+    /// The JSON that is stored.
     #[must_use]
     pub fn body(&self) -> String {
         canonical(&json!(self))
     }
 
-    /// The mail behind that form.
+    /// Parses the stored JSON.
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
         serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()
     }
 
-    /// Its subject.
     #[must_use]
     pub fn subject(&self) -> String {
         format!("Cue {} failed", one_line(&self.failure.cue_name, 100))
     }
 
-    /// Where the execution can be read, on the server at `base`.
+    /// The URL of the execution on the server at `base`.
     #[must_use]
     pub fn link(&self, base: &str) -> String {
         format!("{base}/v1/executions/{}", self.failure.execution_id)
     }
 
-    /// Its text.
     #[must_use]
     pub fn text(&self, base: &str) -> String {
         let FailureReport { cue_id, cue_name, execution_id, attempts, failed_at, .. } = &self.failure;
-        let error = self.failure.last_error.as_deref().unwrap_or("none was given");
-        let answer = self.failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
+        let error = self.failure.last_error.as_deref().unwrap_or("none");
+        let http_status =
+            self.failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
         let link = self.link(base);
         let mut text = format!(
-            "An execution of your cue has failed and is not tried again.\n\n\
+            "An execution of your cue has failed and will not be retried.\n\n\
              Cue:                {} ({cue_id})\n\
              Execution:          {execution_id}\n\
              Failed at:          {failed_at}\n\
              Attempts:           {attempts}\n\
-             Last HTTP status:   {answer}\n\
+             Last HTTP status:   {http_status}\n\
              Last error:         {}\n\n\
-             Look at it, with your API key in KEY:\n\n    curl -H \"Authorization: Bearer $KEY\" {link}\n\n\
+             Show it, with your API key in KEY:\n\n    curl -H \"Authorization: Bearer $KEY\" {link}\n\n\
              Run it again:\n\n    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay\n",
             one_line(cue_name, 255),
             one_line(error, MAX_MAILED),
         );
         if self.held > 0 {
-            text += &format!("\nFailures since the last mail that were not mailed: {}\n", self.held);
+            text += &format!("\nFailures since the previous mail that were not mailed: {}\n", self.held);
         }
         if let Some(until) = &self.held_until {
             text += &format!(
-                "\nThis is the last of {MAX_MAILS} mails within an hour: failures before {until} are not mailed.\n\
+                "\nThe limit of {MAX_MAILS} mails an hour is reached: failures before {until} are not mailed.\n\
                  All of them are at {base}/v1/executions?status=failed\n"
             );
         }
-        text + "\nNo more mails about this cue: PATCH it with {\"on_failure\": {\"email\": false}}\n"
+        text + "\nTo stop mails about this cue, PATCH it with {\"on_failure\": {\"email\": false}}\n"
     }
 }
 
-/// What a POST tells of an error, which may be long: a report's has room for 64 KiB.
+/// An error truncated for a POST: a reported error may have 64 KiB.
 #[must_use]
-pub fn told(error: &str) -> String {
+pub fn truncated(error: &str) -> String {
     error.chars().take(MAX_POSTED).collect()
 }
 
-/// Until when a user gets no more mails at `now`, where the tenth newest of those that it has got was written at
-/// `tenth`.
+/// The end of the silence that the rate limit imposes at `now`. `tenth` is the creation time of the user's tenth
+/// newest mail.
 #[must_use]
 pub fn held_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    let until = tenth?.checked_add(RATE_WINDOW).unwrap_or(Timestamp::MAX);
+    let until = saturating_add(tenth?, RATE_WINDOW);
     (now < until).then_some(until)
 }
 
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_mail_waits_for_the_first_to_be_an_hour_old() {
+    fn the_eleventh_mail_waits_until_the_first_is_an_hour_old() {
         let (first, until) = (Some(at("2026-01-01T10:00:00Z")), at("2026-01-01T11:00:00Z"));
         assert_eq!(held_until(None, until), None);
         assert_eq!(held_until(first, at("2026-01-01T10:00:00Z")), Some(until));
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_says_what_was_held_back_and_when_it_is_the_last() {
+    fn a_mail_names_suppressed_failures_and_the_end_of_the_silence() {
         let text = mail(0, None).text("http://cued");
         assert!(!text.contains("not mailed"), "{text}");
         let text = mail(2, Some("2026-01-01T11:00:00Z")).text("http://cued");
@@ -169,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_breaks_neither_a_header_nor_a_line() {
+    fn a_name_cannot_break_a_header_or_a_line() {
         let mail = mail(0, None);
         assert_eq!(mail.subject(), "Cue nightly Bcc: x@example.com failed");
         assert!(!mail.text("http://cued").contains("\nBcc"));
     }
 
     #[test]
-    fn what_is_stored_of_a_mail_reads_back_as_it() {
+    fn a_stored_mail_is_read_back() {
         let mail = mail(3, Some("2026-01-01T11:00:00Z"));
         assert_eq!(FailureMail::read(&mail.body()), Some(mail));
         assert_eq!(FailureMail::read("{}"), None);

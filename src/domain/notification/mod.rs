@@ -1,6 +1,6 @@
-//! Notices: what the outbox holds of a failure. Who is told in what form, how often it is tried, and when it is given up.
+//! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: what a notice says (`failure`, `alert`).
+//! Not here: their content (`failure_report`, `alert`).
 
 pub mod alert;
 pub mod failure_report;
@@ -14,19 +14,21 @@ use crate::domain::notification::alert::AlertType;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
-/// How long a notice is worth telling.
+/// A notification that is older than this is dropped: a day later, the list of failed executions says more.
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// The most POSTs of one kind that may wait for one user: more are dropped until some are gone.
+/// Waiting POSTs of one kind per user; more are dropped until the backlog shrinks.
+///
+/// A receiver that is down for a day while its cues fail every few minutes must not fill the outbox.
 pub const MAX_WAITING: u32 = 1_000;
 
-/// A backlog that was full is over when no more than this many of its kind wait.
-pub const FEW_WAITING: u32 = MAX_WAITING / 2;
+/// A full backlog counts as cleared at half of the limit, so that a backlog that stays near the limit is logged once.
+pub const BACKLOG_CLEARED: u32 = MAX_WAITING / 2;
 
-/// How a notice is told.
+/// The channel of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotificationKind {
-    /// A mail to the user.
+    /// Mail to the user.
     Mail,
     /// A POST to the cue's `on_failure.webhook`.
     Failure,
@@ -35,7 +37,7 @@ pub enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// The word that is stored.
+    /// The word in the outbox.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +47,6 @@ impl NotificationKind {
         }
     }
 
-    /// The kind that `word` names.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -56,47 +57,53 @@ impl NotificationKind {
     }
 }
 
-/// The id of what `execution` gives rise to at `at`, a UUID: the same facts make the same id.
+/// The id of a notification about `execution` at `at`: a UUID derived from the arguments, so that repeating a write
+/// creates no second notification.
 #[must_use]
-pub fn notice_id(execution: ExecutionId, kind: NotificationKind, at: Timestamp) -> String {
+pub fn notification_id(execution: ExecutionId, kind: NotificationKind, at: Timestamp) -> String {
     let facts = [execution.bytes(), kind.as_str().as_bytes(), &at.as_millisecond().to_be_bytes()].concat();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&sha256(&facts)[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
-/// What follows POST number `attempt` (from 1) of a notice made at `created_at`: three at most, a minute and five
-/// minutes apart, or as long as the receiver asks for, up to [`MAX_AGE`].
+/// The next step after POST number `attempt` (from 1) of a notification created at `created_at`.
+///
+/// At most three attempts, one and five minutes apart, or later if `Retry-After` asks for it, up to [`MAX_AGE`]:
+/// enough for a restart of the receiver. A dead receiver costs little, since the failure can be read over the API.
 #[must_use]
 pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, now: Timestamp) -> NextStep {
     let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
-    unless_stale(after_attempt(&retry, attempt, ended, now), created_at)
+    unless_expired(after_attempt(&retry, attempt, ended, now), created_at)
 }
 
-/// What follows try number `attempt` (from 1) of a mail made at `created_at` that the mail server may yet take: another
-/// one, after a minute, five, fifteen, and then every half hour, up to [`MAX_AGE`].
+/// The next step after attempt number `attempt` (from 1) to send a mail created at `created_at` that the mail server
+/// refused for now.
+///
+/// Retries after 1, 5 and 15 minutes and then every half hour, up to [`MAX_AGE`]: quick for greylisting, which
+/// usually accepts a second attempt within minutes, and 48 attempts a day for a server that is down longer.
 #[must_use]
 pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> NextStep {
     let retry = RetryPolicy { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
-    unless_stale(after_attempt(&retry, attempt, &AttemptResult::Unanswered, now), created_at)
+    unless_expired(after_attempt(&retry, attempt, &AttemptResult::Unanswered, now), created_at)
 }
 
-fn unless_stale(next: NextStep, created_at: Timestamp) -> NextStep {
+fn unless_expired(next: NextStep, created_at: Timestamp) -> NextStep {
     match next {
-        NextStep::RetryAt(due) if is_stale(created_at, due) => NextStep::Failed,
+        NextStep::RetryAt(due) if is_expired(created_at, due) => NextStep::Failed,
         next => next,
     }
 }
 
-/// Whether a notice made at `created_at` is no longer worth telling at `now`.
+/// Whether a notification created at `created_at` has expired at `now`.
 #[must_use]
-pub fn is_stale(created_at: Timestamp, now: Timestamp) -> bool {
+pub fn is_expired(created_at: Timestamp, now: Timestamp) -> bool {
     created_at.checked_add(MAX_AGE).is_ok_and(|end| end <= now)
 }
 
-/// The request that carries a notice, signed at `now` in both ways of a delivery.
+/// The POST of a notification, signed at `now` with both signatures of a delivery.
 #[must_use]
-pub fn post(
+pub fn signed_post(
     kind: NotificationKind,
     id: &str,
     body: &str,
@@ -125,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_kinds_name_each_other() {
+    fn words_and_kinds_convert_into_each_other() {
         for word in ["mail", "failure"].into_iter().chain(AlertType::WORDS) {
             assert_eq!(NotificationKind::parse(word).unwrap().as_str(), word);
         }
@@ -133,24 +140,24 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_one_per_execution_kind_and_instant() {
+    fn an_id_is_derived_from_execution_kind_and_instant() {
         let execution = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap();
         let other = ExecutionId::parse("0190a5c0-0000-7000-8000-000000000002").unwrap();
         let (now, later) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T10:00:00.001Z"));
-        let id = notice_id(execution, NotificationKind::Failure, now);
-        assert_eq!(id, notice_id(execution, NotificationKind::Failure, now));
+        let id = notification_id(execution, NotificationKind::Failure, now);
+        assert_eq!(id, notification_id(execution, NotificationKind::Failure, now));
         assert_eq!((id.len(), id.as_bytes()[14]), (36, b'8'), "{id} is a UUID of version 8");
         for another in [
-            notice_id(other, NotificationKind::Failure, now),
-            notice_id(execution, NotificationKind::Mail, now),
-            notice_id(execution, NotificationKind::Failure, later),
+            notification_id(other, NotificationKind::Failure, now),
+            notification_id(execution, NotificationKind::Mail, now),
+            notification_id(execution, NotificationKind::Failure, later),
         ] {
             assert_ne!(id, another);
         }
     }
 
     #[test]
-    fn a_post_is_tried_three_times_and_never_after_a_day() {
+    fn a_post_has_three_attempts_and_none_after_a_day() {
         let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
         let answered = |http_status, hours: i64| AttemptResult::Answered {
             http_status,
@@ -174,7 +181,7 @@ mod tests {
         ] {
             assert_eq!(after_mail(attempt, made, at(now)), next, "mail, attempt {attempt}");
         }
-        assert!(!is_stale(made, at("2026-01-02T09:59:59Z")));
-        assert!(is_stale(made, at("2026-01-02T10:00:00Z")));
+        assert!(!is_expired(made, at("2026-01-02T09:59:59Z")));
+        assert!(is_expired(made, at("2026-01-02T10:00:00Z")));
     }
 }

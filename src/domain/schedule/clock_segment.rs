@@ -1,7 +1,8 @@
-//! Real time cut where the local clock is changed, and the runs of a cron in each piece.
+//! Time split at the changes of the local clock, and the runs of a cron expression in each segment.
 //!
-//! Within a piece the clock runs evenly, so that looking ahead, looking back and counting are plain calendar
-//! arithmetic. What a change of the clock skips or repeats is settled where two pieces meet (contract §4).
+//! Within a segment the clock runs evenly, so that searching forward, searching backward and counting are plain
+//! calendar arithmetic. Times that a clock change skips or repeats are handled at the boundary of two segments
+//! (contract §4).
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -10,39 +11,41 @@ use jiff::tz::Offset;
 use crate::domain::schedule::cron::CronExpr;
 use crate::domain::schedule::time_zone::{Zone, last_nanosecond};
 
-/// A piece of real time without a change of the clock, in readings of the local clock.
+/// A span of time without a clock change. All bounds are local times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClockSegment {
     offset: Offset,
-    /// Times up to and including this one are not this piece's.
+    /// Exclusive lower bound: local times up to this one belong to earlier segments.
     floor: DateTime,
-    /// Where the clock stood at the start: times above the floor and up to here run then, as one.
+    /// The local time at the start. Times in (`floor`, `landing`] were skipped and run together at the start, as one
+    /// run.
     landing: DateTime,
-    /// The last reading of the piece.
+    /// Inclusive upper bound.
     top: DateTime,
 }
 
 /// The first run strictly after an instant.
 pub(super) fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
-    for stretch in between(cron, zone, after, Timestamp::MAX) {
-        // Without a time left in the calendar no later piece holds one either.
-        let time = cron.next_civil(stretch.floor)?;
-        if let Some(run) = stretch.run_at(time) {
+    for segment in between(cron, zone, after, Timestamp::MAX) {
+        // If the calendar has no later match, no later segment has one either.
+        let time = cron.next_civil(segment.floor)?;
+        if let Some(run) = segment.run_at(time) {
             return Some(run);
         }
     }
     None
 }
 
-/// The pieces of (`after`, `until`] in their order, with what this cron may count in each.
+/// The segments of (`after`, `until`] in order, with the local times that `cron` may match in each.
 pub(super) fn between(
     cron: &CronExpr,
     zone: &Zone,
     after: Timestamp,
     until: Timestamp,
 ) -> impl Iterator<Item = ClockSegment> {
-    // A job of every hour runs at each real minute whose reading matches. All others run when the clock first
-    // reaches or passes a time: what has been reached before does not run again, what is skipped runs on landing.
+    // A cron expression that covers every hour runs at each real minute whose local time matches. All others run when
+    // the local clock first reaches or passes a time: a repeated time does not run again, a skipped time runs when
+    // the clock lands.
     let every_hour = cron.covers_every_hour();
     let mut furthest = if every_hour { zone.reading(after) } else { zone.latest_local_time(after) };
     let mut start = Some(after);
@@ -54,7 +57,7 @@ pub(super) fn between(
         let landing = offset.to_datetime(began);
         let top = offset.to_datetime(last);
         let floor = if every_hour && began != after { before(landing) } else { furthest };
-        // Not simply the top: a further change may come before a repetition is over.
+        // `max`, because another change may follow before a repetition has ended.
         furthest = furthest.max(top);
         let landing = if every_hour { floor } else { landing };
         Some(ClockSegment { offset, floor, landing, top })
@@ -78,13 +81,13 @@ impl ClockSegment {
     pub(super) fn newest_first(&self, cron: &CronExpr) -> impl Iterator<Item = Timestamp> {
         let time_up_to = |top| cron.last_civil(self.floor, top);
         std::iter::successors(time_up_to(self.top), move |time| {
-            // Times below the landing are one run with it.
+            // All times up to the landing are one run.
             if *time <= self.landing { None } else { time_up_to(before(*time)) }
         })
         .filter_map(|time| self.run_at(time))
     }
 
-    /// When a time above the floor runs, if it does in this piece.
+    /// The instant of a local time above the floor, if it lies in this segment.
     fn run_at(&self, time: DateTime) -> Option<Timestamp> {
         if time > self.top {
             return None;

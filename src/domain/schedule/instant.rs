@@ -1,4 +1,4 @@
-//! Instants as people write them: RFC 3339, or a local time without an offset (contract §2).
+//! Parser for instants: RFC 3339, or a local time without an offset (contract §2).
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
@@ -7,12 +7,11 @@ use jiff::tz::Offset;
 use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
 
-/// Reads RFC 3339 with any offset, to the millisecond; without an offset it is the local time of a zone.
-///
-/// Of a local time that is repeated the first is taken, for one that is skipped the first instant after the gap.
+/// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
+/// repeated local time the first, for a skipped one the first instant after the gap.
 ///
 /// # Errors
-/// A text of another form, a date or time that does not exist, an instant beyond the year 9999.
+/// The text has another form, the date or time does not exist, or the year is beyond 9999.
 pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError> {
     let bad = |why| ScheduleError::BadInstant(text.to_owned(), why);
     let parts = Parts::read(text).ok_or_else(|| bad("is not an instant"))?;
@@ -24,7 +23,7 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
     instant.ok_or_else(|| bad("is too far away"))
 }
 
-/// The numbers of `2030-01-31T09:00:00.000+01:00`; seconds and offset may be left out.
+/// The parts of `2030-01-31T09:00:00.000+01:00`; seconds and offset are optional.
 struct Parts {
     year: i16,
     month: i8,
@@ -64,18 +63,18 @@ impl Parts {
     }
 }
 
-/// What is still to be read of a text.
+/// The unparsed rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
-    /// Takes one of these bytes, if one is next.
+    /// Consumes the next byte if it is one of `any_of`.
     fn skip(&mut self, any_of: &[u8]) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = if any_of.contains(first) { rest } else { return None };
         Some(*first)
     }
 
-    /// Takes a number of so many digits.
+    /// Consumes a number of exactly `digits` digits.
     fn number<T: TryFrom<i32>>(&mut self, digits: usize) -> Option<T> {
         let (number, rest) = self.0.split_at_checked(digits)?;
         self.0 = rest;
@@ -85,7 +84,7 @@ impl Rest<'_> {
         T::try_from(number).ok()
     }
 
-    /// Takes a fraction of a second of any length, if there is one; cut to milliseconds.
+    /// Consumes an optional fraction of a second of any length, truncated to milliseconds.
     fn fraction(&mut self) -> Option<i32> {
         if self.skip(b".").is_none() {
             return Some(0);
@@ -97,7 +96,7 @@ impl Rest<'_> {
         Rest(&padded).number(3)
     }
 
-    /// Takes the offset at the end of the text, in seconds; `Some(None)` if there is none.
+    /// Consumes the offset at the end of the text, in seconds; `Some(None)` if there is none.
     fn offset(&mut self) -> Option<Option<i32>> {
         if self.0.is_empty() {
             return Some(None);

@@ -1,117 +1,120 @@
-//! When a cue runs: a cron in a zone, or once at an instant; the runs ahead and those that were missed.
-//! Holds the rule for daylight saving of contract §4. What becomes of missed runs is decided elsewhere.
+//! Schedules: a cron expression in a time zone, or one instant. Computes upcoming and past runs, with the rule for
+//! daylight saving time of contract §4. The handling of missed runs is in `catch_up`.
 
 pub mod catch_up;
 mod clock_segment;
 pub mod cron;
-mod instant;
+pub mod instant;
 pub mod time_zone;
-
-use std::fmt;
 
 use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
-use crate::domain::schedule::time_zone::{UnknownZone, Zone};
+use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
+use crate::domain::text::word_enum::word_enum;
 
 pub use self::instant::parse_instant;
 
-/// When a cue runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The cron, or the one instant.
     pub timing: ScheduleRule,
-    /// The zone in which the cron is read, and an instant that names no offset.
+    /// The zone of the cron expression, and of an instant that is written without an offset.
     pub zone: Zone,
-    /// What becomes of runs that were missed.
     pub catch_up: CatchUp,
 }
 
-/// Again and again, or once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleRule {
-    /// At every time that the cron names.
     Recurring(CronExpr),
-    /// At this instant.
     Once(Timestamp),
 }
 
-/// Which of the runs that were missed still fire (contract §4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CatchUp {
-    /// The newest, once.
-    #[default]
-    Latest,
-    /// The newest 100, oldest first.
-    All,
-    /// None of them.
-    None,
+word_enum! {
+    /// The missed runs that still fire (contract §4).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum CatchUp {
+        /// The newest one.
+        #[default]
+        Latest = "latest",
+        /// The newest 100, oldest first.
+        All = "all",
+        None = "none",
+    }
 }
 
 /// The runs of a schedule within a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occurrences {
-    /// The first one, if there is any.
     pub first: Option<Timestamp>,
-    /// The last one; of a single run the same as the first.
+    /// Equal to `first` for a single run.
     pub last: Option<Timestamp>,
-    /// How many there are.
     pub count: u64,
 }
 
-/// Why a schedule is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a schedule is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The cron cannot be read.
-    Cron(CronError),
-    /// The cron can be read, but names no date that exists or is still to come.
-    NeverComesTrue,
-    /// No zone is known by this name.
-    UnknownZone(UnknownZone),
-    /// The text of an instant cannot be read: the text, and why.
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    /// The cron expression is valid but matches no date that exists or is still to come.
+    #[error(
+        "day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists"
+    )]
+    NeverMatches,
+    #[error(transparent)]
+    UnknownZone(#[from] UnknownZone),
+    /// The text of an instant, and what is wrong with it.
+    #[error(
+        "`{text}` {problem}; write it as 2030-01-31T09:00:00Z, \
+         or without an offset for the local time of the schedule",
+        text = excerpt(.0),
+        problem = .1
+    )]
     BadInstant(String, &'static str),
-    /// The one instant has passed.
+    /// The instant of a `once` schedule has passed.
+    #[error("at: {0} is not in the future; use a later instant")]
     NotInFuture(Timestamp),
 }
 
 impl Schedule {
-    /// A schedule that recurs.
+    /// A recurring schedule.
     ///
     /// # Errors
-    /// A cron that cannot be read or never comes true, a zone that is not known.
+    /// The cron expression is invalid or never matches, or the zone is unknown.
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let cron = CronExpr::parse(cron)?;
         if !cron.ever_matches() {
-            return Err(ScheduleError::NeverComesTrue);
+            return Err(ScheduleError::NeverMatches);
         }
         Ok(Self { timing: ScheduleRule::Recurring(cron), zone, catch_up })
     }
 
-    /// A schedule of one run; see `parse_instant` for its text.
+    /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted
+    /// here and rejected by [`Self::first_run`].
     ///
     /// # Errors
-    /// A text that is no instant, a zone that is not known. An instant that has passed is refused by `first_run`.
+    /// The text is not an instant, or the zone is unknown.
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;
         Ok(Self { timing: ScheduleRule::Once(at), zone, catch_up: CatchUp::default() })
     }
 
-    /// The run that comes next, for a schedule that is about to start.
+    /// The first run of a schedule that starts at `now`.
     ///
     /// # Errors
-    /// There is none: the one instant is not in the future, or the cron does not come true any more.
+    /// No run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
         self.next_after(now).ok_or(match self.timing {
-            ScheduleRule::Recurring(_) => ScheduleError::NeverComesTrue,
+            ScheduleRule::Recurring(_) => ScheduleError::NeverMatches,
             ScheduleRule::Once(at) => ScheduleError::NotInFuture(at),
         })
     }
 
-    /// The first run strictly after an instant.
+    /// The first run strictly after `after`.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.timing {
@@ -120,13 +123,25 @@ impl Schedule {
         }
     }
 
-    /// The next `limit` runs strictly after an instant.
+    /// The next `limit` runs strictly after `after`.
+    ///
+    /// ```
+    /// use cued::domain::schedule::{CatchUp, Schedule};
+    ///
+    /// let daily = Schedule::recurring("30 2 * * *", "Europe/Berlin", CatchUp::Latest)?;
+    /// let runs = daily.upcoming("2026-03-28T00:00:00Z".parse()?, 3);
+    ///
+    /// // On 29 March the clock jumps from 02:00 to 03:00: the run at 02:30 starts when the clock reaches 03:00.
+    /// let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    /// assert_eq!(runs, ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn upcoming(&self, after: Timestamp, limit: usize) -> Vec<Timestamp> {
         std::iter::successors(self.next_after(after), |run| self.next_after(*run)).take(limit).collect()
     }
 
-    /// The runs in (`after`, `until`], counted without visiting each.
+    /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
     #[must_use]
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
         match &self.timing {
@@ -136,10 +151,10 @@ impl Schedule {
             ScheduleRule::Once(_) => Occurrences::default(),
             ScheduleRule::Recurring(cron) => clock_segment::between(cron, &self.zone, after, until).fold(
                 Occurrences::default(),
-                |sum, stretch| Occurrences {
-                    first: sum.first.or_else(|| stretch.first(cron)),
-                    last: stretch.last(cron).or(sum.last),
-                    count: sum.count + stretch.count(cron),
+                |sum, segment| Occurrences {
+                    first: sum.first.or_else(|| segment.first(cron)),
+                    last: segment.last(cron).or(sum.last),
+                    count: sum.count + segment.count(cron),
                 },
             ),
         }
@@ -153,43 +168,13 @@ impl Schedule {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }
             ScheduleRule::Recurring(cron) => {
-                let stretches: Vec<ClockSegment> =
+                let segments: Vec<ClockSegment> =
                     clock_segment::between(cron, &self.zone, after, until).collect();
-                stretches.iter().rev().flat_map(|stretch| stretch.newest_first(cron)).take(limit).collect()
+                segments.iter().rev().flat_map(|segment| segment.newest_first(cron)).take(limit).collect()
             }
         };
         runs.reverse();
         runs
-    }
-}
-
-impl CatchUp {
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Latest => "latest",
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
-
-    /// The choice that a word of the contract stands for.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Latest, Self::All, Self::None].into_iter().find(|choice| choice.as_str() == text)
-    }
-}
-
-impl From<CronError> for ScheduleError {
-    fn from(error: CronError) -> Self {
-        Self::Cron(error)
-    }
-}
-
-impl From<UnknownZone> for ScheduleError {
-    fn from(error: UnknownZone) -> Self {
-        Self::UnknownZone(error)
     }
 }
 
@@ -202,22 +187,3 @@ impl From<ScheduleError> for Refusal {
         }
     }
 }
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cron(error) => error.fmt(f),
-            Self::NeverComesTrue => {
-                f.write_str("day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists")
-            }
-            Self::UnknownZone(error) => error.fmt(f),
-            Self::BadInstant(text, why) => {
-                let text: String = text.chars().take(60).collect();
-                write!(f, "`{text}` {why}; write it as 2030-01-31T09:00:00Z, or without an offset for the local time of the schedule")
-            }
-            Self::NotInFuture(at) => write!(f, "at: {at} is not in the future; use a later instant"),
-        }
-    }
-}
-
-impl std::error::Error for ScheduleError {}

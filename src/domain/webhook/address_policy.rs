@@ -1,6 +1,7 @@
-//! Which addresses callbacks may reach: the values of `--allow-callbacks-to` and the policy they make.
+//! The address policy of callbacks: parses the values of `--allow-callbacks-to` and decides which addresses are
+//! allowed.
 //!
-//! The kinds of address are told apart in `address`; here is decided, there is named.
+//! The classes of addresses are defined in `ip_class`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,26 +15,27 @@ use crate::domain::webhook::ip_class::{AddressClass, classify};
 pub enum AllowRule {
     /// `public`: the public internet.
     Public,
-    /// `private`: RFC 1918 and IPv6 unique local addresses; not link-local ones, where clouds keep credentials.
+    /// `private`: RFC 1918 and IPv6 unique local addresses. Not link-local ones, where clouds serve credentials.
     Private,
     /// `loopback`: this machine.
     Loopback,
-    /// A network, whatever class its addresses have.
+    /// A network, regardless of the class of its addresses.
     Network(Cidr),
 }
 
-/// A network: an address and how many of its leading bits count.
+/// A network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     base: IpAddr,
     length: u32,
 }
 
-/// A value of `--allow-callbacks-to` that is none, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An invalid value of `--allow-callbacks-to`, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ParseAllowRuleError(String);
 
-/// Which addresses callbacks may reach. The default is the public internet only.
+/// The addresses that callbacks may reach. The default is the public internet only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPolicy {
     public: bool,
@@ -43,7 +45,7 @@ pub struct AddressPolicy {
     exemption: Option<Exemption>,
 }
 
-/// A part of this server itself that callbacks may always reach, wherever its name leads.
+/// A path of this server that callbacks may always reach, whatever address its name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Exemption {
     host: String,
@@ -58,15 +60,15 @@ impl Default for AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Exactly what the given values allow together; with none given, the default.
+    /// The union of the given rules; with none given, the default.
     #[must_use]
-    pub fn new(allowances: &[AllowRule]) -> Self {
-        if allowances.is_empty() {
+    pub fn new(rules: &[AllowRule]) -> Self {
+        if rules.is_empty() {
             return Self::default();
         }
         let mut policy = Self { public: false, ..Self::default() };
-        for allowance in allowances {
-            match allowance {
+        for rule in rules {
+            match rule {
                 AllowRule::Public => policy.public = true,
                 AllowRule::Private => policy.private = true,
                 AllowRule::Loopback => policy.loopback = true,
@@ -76,8 +78,8 @@ impl AddressPolicy {
         policy
     }
 
-    /// The same policy that also lets callbacks reach `http(s)://host:port/folder/TOKEN`, an echo token below `folder`
-    /// (which begins and ends with a slash), wherever the host leads. An IPv6 host goes without brackets.
+    /// Also allows `http(s)://host:port/folder/TOKEN`, an echo token below `folder` (which starts and ends with a
+    /// slash), whatever address the host resolves to. An IPv6 host is written without brackets.
     #[must_use]
     pub fn with_exemption(mut self, host: &str, port: u16, folder: &str) -> Self {
         let host = host.to_ascii_lowercase();
@@ -85,7 +87,6 @@ impl AddressPolicy {
         self
     }
 
-    /// Whether callbacks may reach this address.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -98,18 +99,18 @@ impl AddressPolicy {
         by_class || self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// The classes of address that callbacks may reach; single networks are the operator's own affair and not named.
+    /// The allowed classes of addresses. Single networks are the operator's configuration and not listed.
     #[must_use]
     pub fn words(&self) -> Vec<&'static str> {
         let all = [("public", self.public), ("private", self.private), ("loopback", self.loopback)];
         all.into_iter().filter_map(|(word, allowed)| allowed.then_some(word)).collect()
     }
 
-    /// Whether this place is the exempt part of the server itself, for which no address is blocked.
+    /// Whether the target is the exempt path of this server, for which no address is blocked.
     #[must_use]
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
         self.exemption.as_ref().is_some_and(|own| {
-            // Nothing but a token: a proxy in front of this server could read `..` or `%2e` as another path.
+            // A token only: a proxy in front of this server could read `..` or `%2e` as another path.
             let token = path.strip_prefix(own.folder.as_str()).and_then(EchoToken::parse);
             own.port == port && own.host.eq_ignore_ascii_case(host) && token.is_some()
         })
@@ -117,7 +118,6 @@ impl AddressPolicy {
 }
 
 impl Cidr {
-    /// Whether the address lies in this network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address) {
@@ -160,7 +160,7 @@ impl FromStr for Cidr {
         };
         let Ok(base) = address.parse::<IpAddr>() else {
             return Err(ParseAllowRuleError(format!(
-                "`{text}` is none of public, private, loopback or a network such as 192.168.1.0/24"
+                "`{text}` is not public, private, loopback or a network such as 192.168.1.0/24"
             )));
         };
         let longest = if base.is_ipv4() { 32 } else { 128 };
@@ -180,12 +180,13 @@ impl FromStr for Cidr {
                 "`{text}` has bits set after its length; write {network}"
             )));
         }
-        mapped_as_v4(network)
+        reject_mapped_v4(network)
     }
 }
 
-/// Addresses are looked up in their IPv4 form, so a network of IPv4-mapped ones has to be written in it too.
-fn mapped_as_v4(network: Cidr) -> Result<Cidr, ParseAllowRuleError> {
+/// Rejects IPv4-mapped IPv6 networks: addresses are compared in their IPv4 form, so that such a network would never
+/// match.
+fn reject_mapped_v4(network: Cidr) -> Result<Cidr, ParseAllowRuleError> {
     match (network.base.to_canonical(), network.base) {
         (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => Err(ParseAllowRuleError(format!(
             "write `{network}` as {}",
@@ -208,21 +209,13 @@ impl FromStr for AllowRule {
     }
 }
 
-impl fmt::Display for ParseAllowRuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ParseAllowRuleError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn policy(values: &str) -> AddressPolicy {
-        let allowances: Vec<AllowRule> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
-        AddressPolicy::new(&allowances)
+        let rules: Vec<AllowRule> = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
+        AddressPolicy::new(&rules)
     }
 
     fn check(policy: &AddressPolicy, allowed: &str, blocked: &str) {
@@ -235,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_public_internet_only() {
+    fn the_default_allows_only_the_public_internet() {
         let blocked = "10.0.0.1 127.0.0.1 169.254.169.254 ::1 fd12::1 ::ffff:10.0.0.1 64:ff9b::7f00:1 100.64.0.1 \
                        168.63.129.16 0.0.0.0 255.255.255.255";
         check(&policy(""), "8.8.8.8 2606:4700::1111 64:ff9b::8.8.8.8", blocked);
@@ -243,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn private_reaches_the_home_network_but_no_metadata_service() {
+    fn private_allows_local_networks_but_no_metadata_service() {
         check(
             &policy("private"),
             "10.0.0.1 192.168.1.9 172.20.0.1 fd12::1 ::ffff:192.168.1.9",
@@ -252,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn loopback_reaches_this_machine_and_nothing_else() {
+    fn loopback_allows_this_machine_and_nothing_else() {
         check(&policy("loopback"), "127.0.0.1 127.9.9.9 ::1 ::ffff:7f00:1", "0.0.0.0 :: 10.0.0.1 8.8.8.8");
     }
 
     #[test]
-    fn a_network_allows_what_is_in_it_whatever_its_class() {
+    fn a_network_allows_its_addresses_whatever_their_class() {
         let mixed = policy("169.254.0.0/16 100.64.0.0/10 fe80::/10 10.1.2.3 fd00:ec2::254");
         check(
             &mixed,
@@ -269,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_says_what_to_write() {
+    fn an_invalid_value_error_names_the_valid_ones() {
         for (text, says) in [
-            ("", "none of public"),
-            ("Public", "none of public"),
-            ("localhost", "none of public"),
-            ("10.0/8", "none of public"),
+            ("", "not public"),
+            ("Public", "not public"),
+            ("localhost", "not public"),
+            ("10.0/8", "not public"),
             ("10.0.0.0/33", "0 to 32"),
             ("10.0.0.0/", "0 to 32"),
             ("10.0.0.0/+8", "0 to 32"),
@@ -289,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exemption_is_one_folder_of_one_host_and_port() {
+    fn the_exemption_is_one_path_prefix_of_one_host_and_port() {
         let policy = policy("public").with_exemption("Cue.example", 8000, "/v1/echo/");
         assert!(policy.exempts("cue.EXAMPLE", 8000, "/v1/echo/0123456789-DEF_123"));
         for path in [

@@ -1,92 +1,87 @@
-//! What a callback may be beside its URL: its method and headers, and the headers that a delivery carries.
+//! Callbacks: the method and the headers, and the headers of a delivery.
 //!
-//! The URL is checked in `destination`, the addresses behind it in `reach`.
-
-use std::fmt;
+//! The URL is checked in `callback_url`, its addresses in `address_policy`.
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::text::word_enum::word_enum;
 
-/// The most headers of its own that a callback may have.
+/// Custom headers of a callback.
 pub const MAX_HEADERS: usize = 32;
-/// The longest header value, in bytes: what common servers take, and half of a connection's buffer.
+/// The size of a header value, in bytes: the limit of common servers, and half of a connection's buffer.
 pub const MAX_HEADER_VALUE: usize = 4096;
-/// The longest header name, in bytes.
+/// The size of a header name, in bytes.
 pub const MAX_HEADER_NAME: usize = 256;
 
-/// Where and how a webhook is delivered.
+/// The target of a webhook delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
     /// An absolute `http` or `https` URL, as the user wrote it.
     pub url: String,
-    /// The method of the request.
     pub method: Method,
-    /// Headers of the user's own, in the user's order.
+    /// Custom headers, in the user's order.
     pub headers: Vec<(String, String)>,
 }
 
-/// The methods that a callback may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Method {
-    #[default]
-    Post,
-    Put,
-    Patch,
-    Get,
-    Delete,
+word_enum! {
+    /// The methods of callbacks.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum Method {
+        #[default]
+        Post = "POST",
+        Put = "PUT",
+        Patch = "PATCH",
+        Get = "GET",
+        Delete = "DELETE",
+    }
 }
 
-/// Why a method or a set of headers cannot be a callback's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a method or a set of headers is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
-    /// Not one of the five methods.
+    #[error("callback.method is `{0}`; use POST, PUT, PATCH, GET or DELETE")]
     Method(String),
-    /// More than 32 headers.
+    /// More than [`MAX_HEADERS`].
+    #[error("callback.headers has {0} headers; at most {MAX_HEADERS} are allowed")]
     TooManyHeaders(usize),
-    /// Empty, too long or with a character that no header name has.
+    /// Empty, too long, or with a character that is not allowed in a header name.
+    #[error(
+        "callback.headers has {0:?}, which is not a header name; \
+         use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
+    )]
     HeaderName(String),
-    /// The value of the named header is too long or holds something else than printable ASCII, blanks and tabs.
+    /// The value of the named header is too long or contains anything but printable ASCII, spaces and tabs.
+    #[error(
+        "callback.headers.{0} has a value that cannot be sent; \
+         use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
+    )]
     HeaderValue(String),
-    /// A header that the delivery sets itself.
-    OwnHeader(String),
-    /// Two names that differ in case at most.
+    #[error("callback.headers must not set {0}, which the delivery sets itself; leave it out")]
+    ReservedHeader(String),
+    /// Two names that are equal apart from case.
+    #[error("callback.headers has {0} twice, ignoring case; remove one of them")]
     DuplicateHeader(String),
 }
 
 impl Method {
-    /// The method as it stands in a request and in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Get => "GET",
-            Self::Delete => "DELETE",
-        }
-    }
-
-    /// Reads a method, in either case.
+    /// Reads the method of a request, in upper or lower case.
     ///
     /// # Errors
-    /// The text is none of the five methods.
-    pub fn parse(text: &str) -> Result<Self, CallbackError> {
-        [Self::Post, Self::Put, Self::Patch, Self::Get, Self::Delete]
-            .into_iter()
-            .find(|method| method.as_str().eq_ignore_ascii_case(text))
-            .ok_or_else(|| CallbackError::Method(text.to_owned()))
+    /// [`CallbackError::Method`] for any other text than the five methods.
+    pub fn from_request(text: &str) -> Result<Self, CallbackError> {
+        Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| CallbackError::Method(text.to_owned()))
     }
 
-    /// Whether a delivery with this method carries the payload (contract §6).
+    /// Whether a delivery with this method has a body, the payload (contract §6).
     #[must_use]
     pub fn has_body(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }
 
-/// Checks a callback's own headers (contract §4).
+/// Checks the custom headers of a callback (contract §4).
 ///
 /// # Errors
-/// Names the first header that cannot be sent.
+/// The first invalid header.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> {
     if headers.len() > MAX_HEADERS {
         return Err(CallbackError::TooManyHeaders(headers.len()));
@@ -95,8 +90,8 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> 
         if name.is_empty() || name.len() > MAX_HEADER_NAME || !name.bytes().all(is_name_byte) {
             return Err(CallbackError::HeaderName(name.clone()));
         }
-        if is_own_header(name) {
-            return Err(CallbackError::OwnHeader(name.clone()));
+        if is_reserved_header(name) {
+            return Err(CallbackError::ReservedHeader(name.clone()));
         }
         let printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
         if value.len() > MAX_HEADER_VALUE || !value.bytes().all(printable) {
@@ -109,19 +104,19 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> 
     Ok(())
 }
 
-/// The headers of a delivery: the standard ones, of which the callback's own may replace only `Content-Type` and
-/// `User-Agent` (contract §6), then the rest of its own.
+/// The headers of a delivery: the standard ones, of which custom headers may replace only `Content-Type` and
+/// `User-Agent` (contract §6), then the other custom headers.
 #[must_use]
 pub fn delivery_headers(
-    own: &[(String, String)],
+    custom: &[(String, String)],
     standard: Vec<(&'static str, String)>,
 ) -> Vec<(String, String)> {
     let mut headers: Vec<(String, String)> =
         standard.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for (name, value) in own {
+    for (name, value) in custom {
         match headers.iter_mut().find(|(standard, _)| standard.eq_ignore_ascii_case(name)) {
             None => headers.push((name.clone(), value.clone())),
-            Some(taken) if is_replaceable(name) => taken.1.clone_from(value),
+            Some(existing) if is_replaceable(name) => existing.1.clone_from(value),
             Some(_) => {}
         }
     }
@@ -132,7 +127,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn is_own_header(name: &str) -> bool {
+fn is_reserved_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("x-cueapi-")
         || name.starts_with("webhook-")
@@ -145,40 +140,6 @@ fn is_own_header(name: &str) -> bool {
 fn is_replaceable(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-type") || name.eq_ignore_ascii_case("user-agent")
 }
-
-impl fmt::Display for CallbackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Method(method) => {
-                write!(f, "callback.method is `{method}`; use POST, PUT, PATCH, GET or DELETE")
-            }
-            Self::TooManyHeaders(count) => {
-                write!(f, "callback.headers holds {count} headers; {MAX_HEADERS} is the most")
-            }
-            Self::HeaderName(name) => write!(
-                f,
-                "callback.headers holds {name:?}, which is no header name; \
-                 use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
-            ),
-            Self::HeaderValue(name) => write!(
-                f,
-                "callback.headers.{name} holds a value that cannot be sent; \
-                 use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
-            ),
-            Self::OwnHeader(name) => {
-                write!(
-                    f,
-                    "callback.headers must not set {name}, which the delivery sets itself; leave it out"
-                )
-            }
-            Self::DuplicateHeader(name) => {
-                write!(f, "callback.headers holds {name} twice, in different case perhaps; keep one of them")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CallbackError {}
 
 impl From<CallbackError> for Refusal {
     fn from(error: CallbackError) -> Self {
@@ -199,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn the_five_methods_are_read_in_either_case() {
+    fn the_five_methods_are_read_in_upper_and_lower_case() {
         for text in ["POST", "PUT", "PATCH", "GET", "DELETE"] {
-            assert_eq!(Method::parse(text).unwrap().as_str(), text);
-            assert_eq!(Method::parse(&text.to_lowercase()).unwrap().as_str(), text);
+            assert_eq!(Method::from_request(text).unwrap().as_str(), text);
+            assert_eq!(Method::from_request(&text.to_lowercase()).unwrap().as_str(), text);
         }
         for text in ["", "HEAD", "OPTIONS", "CONNECT", "TRACE", "POST ", "POST\r\n", "PÖST"] {
-            assert_eq!(Method::parse(text), Err(CallbackError::Method(text.to_owned())));
+            assert_eq!(Method::from_request(text), Err(CallbackError::Method(text.to_owned())));
         }
     }
 
@@ -237,12 +198,12 @@ mod tests {
         let list = "Host HOST content-length Transfer-Encoding Connection upgrade TE Trailer \
                     X-CueAPI-Signature x-cueapi-anything webhook-id Webhook-Signature WEBHOOK-x";
         for name in list.split_whitespace() {
-            assert_eq!(check(name, "x"), Err(CallbackError::OwnHeader(name.to_owned())));
+            assert_eq!(check(name, "x"), Err(CallbackError::ReservedHeader(name.to_owned())));
         }
     }
 
     #[test]
-    fn names_and_values_that_could_break_a_request_are_refused() {
+    fn header_names_and_values_that_could_break_a_request_are_refused() {
         for name in
             ["", " ", "a b", "a:", "a\r\nb", "a\0", "ä", "(x)", "x,y", "\u{7f}", "Host ", &"x".repeat(257)]
         {
@@ -265,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn own_headers_replace_two_of_the_standard_ones_and_no_others() {
+    fn custom_headers_replace_two_of_the_standard_ones_and_no_others() {
         let standard = || {
             let list = ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"];
             list.into_iter().map(|name| (name, "ours".to_owned())).collect()
@@ -290,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_invalid_callback_and_says_what_to_do() {
+    fn an_error_is_invalid_callback_with_a_remedy() {
         let refusal = Refusal::from(check("host", "x").unwrap_err());
         assert_eq!(refusal.code, ErrorCode::InvalidCallback);
         assert!(refusal.message.ends_with("leave it out"), "{}", refusal.message);

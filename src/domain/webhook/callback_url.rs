@@ -1,68 +1,72 @@
-//! Where a callback goes: the check of its URL when a cue is stored, and the host and port that come out of it.
+//! Callback URLs: the check when a cue is stored, and the host and port of the target.
 //!
-//! A name is only checked in form here; what it resolves to is checked at each delivery.
+//! Only the form of a name is checked here. Its addresses are checked at each delivery.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::ip_class::{AddressClass, classify, ends_in_number, literal};
 
-/// The longest URL, in bytes.
 pub const MAX_URL: usize = 2048;
 
-/// The place that a callback URL names.
+/// The target of a callback URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackTarget {
-    /// Lower-case name without a dot at the end, or an address in its usual form without brackets.
+    /// A lower-case name without a trailing dot, or an address in its usual form without brackets.
     pub host: String,
-    /// The port, written or implied by the scheme.
+    /// The port, given or implied by the scheme.
     pub port: u16,
-    /// Whether the connection is encrypted.
     pub https: bool,
     /// The path without the query, at least `/`.
     pub path: String,
 }
 
-/// Why a URL cannot be a callback's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a callback URL is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// Longer than 2,048 bytes.
+    /// Longer than [`MAX_URL`] bytes.
+    #[error("callback.url is longer than {MAX_URL} bytes")]
     TooLong,
-    /// A character that has to be percent-encoded.
+    /// A character that must be percent-encoded.
+    #[error("callback.url contains {0:?}; percent-encode it")]
     Character(char),
     /// Not `http://…` or `https://…`.
+    #[error("callback.url must be absolute and begin with http:// or https://")]
     Scheme,
     /// A user name or password before the host.
+    #[error("callback.url must not contain a user name or password; put credentials into callback.headers")]
     UserInfo,
-    /// No host at all.
+    #[error("callback.url has no host")]
     NoHost,
-    /// A host that is neither a name nor an address.
+    /// Neither a name nor an address.
+    #[error(
+        "callback.url has the host `{0}`, which is neither a name nor an address; \
+         write a name with non-ASCII letters in its xn-- form"
+    )]
     Host(String),
-    /// A port that is not 1 to 65535.
+    /// Not 1 to 65535.
+    #[error("callback.url has the port `{0}`, which is not 1 to 65535")]
     Port(String),
-    /// An address, or a name of this machine, that callbacks may not reach.
+    /// An address, or a name of this machine, that the policy blocks.
+    #[error(
+        "callback.url points to {0}, a {1} address, which callbacks may not reach; \
+         the operator can allow it with --allow-callbacks-to"
+    )]
     Blocked(String, AddressClass),
 }
 
-/// Checks a callback's URL in form, and refuses addresses written in it (and `localhost`) that the policy blocks.
-///
-/// # Errors
-/// Says what is wrong with the URL, as `invalid_callback_url`.
+/// Checks the form of a callback URL, and whether the policy allows its host if that is an address or `localhost`.
 pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<CallbackTarget, UrlError> {
-    let destination = CallbackTarget::parse(url)?;
-    if !policy.exempts(&destination.host, destination.port, &destination.path) {
-        check_reach(&destination.host, policy)?;
+    let target = CallbackTarget::parse(url)?;
+    if !policy.exempts(&target.host, target.port, &target.path) {
+        check_policy(&target.host, policy)?;
     }
-    Ok(destination)
+    Ok(target)
 }
 
 impl CallbackTarget {
-    /// Reads a URL; which addresses may be reached is not asked here.
-    ///
-    /// # Errors
-    /// Says what is wrong with the URL.
+    /// Parses a URL. Does not check its address.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         if url.len() > MAX_URL {
             return Err(UrlError::TooLong);
@@ -99,35 +103,36 @@ impl CallbackTarget {
         Ok(Self { host, port, https, path })
     }
 
-    /// `host:port`, an IPv6 address in brackets.
+    /// `host:port`, with brackets around an IPv6 address.
     #[must_use]
     pub fn authority(&self) -> String {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// A number that all callbacks to one host and port share, whatever the scheme; it is stored, so it never changes.
+    /// The fairness key: equal for all callbacks to one host and port, whatever the scheme. It is stored and must not
+    /// change.
     #[must_use]
     pub fn destination_hash(&self) -> i64 {
         // FNV-1a.
         let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        // Folded to 32 bits: it stands in an index entry of every queued execution.
+        // Folded to 32 bits, because it is part of an index entry of every queued execution.
         i64::from((hash >> 32) as u32 ^ hash as u32)
     }
 }
 
-/// Host and port of a URL that has been checked; empty for one that cannot be read.
+/// `host:port` of a stored URL; empty if it cannot be parsed.
 #[must_use]
 pub fn authority_of(url: &str) -> String {
-    CallbackTarget::parse(url).map_or_else(|_| String::new(), |destination| destination.authority())
+    CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.authority())
 }
 
-/// The lane of a URL that has been checked; all URLs that cannot be read share one.
+/// The fairness key of a stored URL; URLs that cannot be parsed share one.
 #[must_use]
 pub fn destination_hash(url: &str) -> i64 {
-    CallbackTarget::parse(url).map_or(0, |destination| destination.destination_hash())
+    CallbackTarget::parse(url).map_or(0, |target| target.destination_hash())
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
@@ -169,44 +174,16 @@ fn parse_host(host: &str) -> Result<String, UrlError> {
     Ok(name)
 }
 
-fn check_reach(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
+fn check_policy(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
     let blocked = |class| Err(UrlError::Blocked(host.to_owned(), class));
     if let Ok(address) = host.parse::<IpAddr>() {
         return if policy.allows(address) { Ok(()) } else { blocked(classify(address)) };
     }
-    let own = host == "localhost" || host.ends_with(".localhost");
-    let reachable = || policy.allows(Ipv4Addr::LOCALHOST.into()) || policy.allows(Ipv6Addr::LOCALHOST.into());
-    if own && !reachable() { blocked(AddressClass::Loopback) } else { Ok(()) }
+    let is_this_machine = host == "localhost" || host.ends_with(".localhost");
+    let is_allowed =
+        || policy.allows(Ipv4Addr::LOCALHOST.into()) || policy.allows(Ipv6Addr::LOCALHOST.into());
+    if is_this_machine && !is_allowed() { blocked(AddressClass::Loopback) } else { Ok(()) }
 }
-
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => write!(f, "callback.url is longer than {MAX_URL} bytes"),
-            Self::Character(bad) => {
-                write!(f, "callback.url holds {bad:?}, which has to be percent-encoded in a URL")
-            }
-            Self::Scheme => f.write_str("callback.url must be absolute and begin with http:// or https://"),
-            Self::UserInfo => f.write_str(
-                "callback.url must not hold a user name or password; put credentials into callback.headers",
-            ),
-            Self::NoHost => f.write_str("callback.url has no host"),
-            Self::Host(host) => write!(
-                f,
-                "callback.url has the host `{host}`, which is neither a name nor an address; \
-                 write a name with other than ASCII letters in its xn-- form"
-            ),
-            Self::Port(port) => write!(f, "callback.url has the port `{port}`, which is not 1 to 65535"),
-            Self::Blocked(host, class) => write!(
-                f,
-                "callback.url leads to {host}, a {class} address, which callbacks may not reach; \
-                 the operator can allow it with --allow-callbacks-to"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for UrlError {}
 
 impl From<UrlError> for Refusal {
     fn from(error: UrlError) -> Self {
@@ -224,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_split_into_its_parts() {
         for (url, authority, https, path) in [
             ("http://example.com", "example.com:80", false, "/"),
             ("https://example.com/", "example.com:443", true, "/"),
@@ -249,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_sent_to_is_refused() {
+    fn an_unusable_url_is_refused() {
         let host = |host: &str| UrlError::Host(host.to_owned());
         let port = |port: &str| UrlError::Port(port.to_owned());
         for (url, error) in [
@@ -310,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_held_to_the_byte() {
+    fn length_limits_are_exact() {
         let base = "http://example.com/";
         let url = format!("{base}{}", "x".repeat(MAX_URL - base.len()));
         assert!(check(&url).is_ok());
@@ -345,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_looks_like_a_local_one_passes() {
+    fn a_name_that_resembles_a_local_one_passes() {
         for host in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
             assert!(check(&format!("http://{host}/")).is_ok(), "{host}");
         }
@@ -360,18 +337,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_flag_that_helps() {
+    fn a_blocked_address_error_names_the_flag() {
         let refusal = Refusal::from(check("http://10.1/x").unwrap_err());
         assert_eq!(refusal.code, ErrorCode::InvalidCallbackUrl);
         assert_eq!(
             refusal.message,
-            "callback.url leads to 10.0.0.1, a private address, which callbacks may not reach; \
+            "callback.url points to 10.0.0.1, a private address, which callbacks may not reach; \
              the operator can allow it with --allow-callbacks-to"
         );
     }
 
     #[test]
-    fn a_lane_is_one_per_host_and_port_and_never_changes() {
+    fn a_destination_hash_is_one_per_host_and_port_and_never_changes() {
         let open = AddressPolicy::new(&[AllowRule::Public, AllowRule::Loopback]);
         let hash = |url| check_url(url, &open).unwrap().destination_hash();
         assert_eq!(hash("http://example.com/a"), hash("http://EXAMPLE.com.:80/b?c"));

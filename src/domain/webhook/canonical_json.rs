@@ -1,9 +1,9 @@
-//! The canonical JSON that is sent and signed (contract §6), byte for byte what Python's
-//! `json.dumps(json.loads(text), sort_keys=True)` writes. Not here: reading, and the compact form (`json`).
+//! The canonical JSON of sent and signed bodies (contract §6): byte for byte the output of Python's
+//! `json.dumps(json.loads(text), sort_keys=True)`. Parsing and the compact form are in `json`.
 
 use serde_json::{Map, Number, Value};
 
-/// The canonical text of a value that came from `json::read`: ASCII only, keys in code point order.
+/// The canonical text of a value parsed by `json::read`: ASCII only, keys in code point order.
 #[must_use]
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
@@ -35,8 +35,8 @@ fn write_array(out: &mut String, items: &[Value]) {
 }
 
 fn write_object(out: &mut String, fields: &Map<String, Value>) {
-    // Sorted here although the map is sorted today: a dependency that turns serde_json's `preserve_order` on
-    // would change it for the whole program. The order of UTF-8 bytes is that of code points.
+    // Sorted here although serde_json's map is sorted: a dependency that enables its feature `preserve_order` would
+    // change that for the whole program. The order of UTF-8 bytes is the order of code points.
     let mut sorted: Vec<_> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
     out.push('{');
@@ -88,17 +88,17 @@ fn write_number(out: &mut String, number: &Number) {
     }
 }
 
-/// Python's `repr` of a double, from the shortest text that reads back as it, in whatever notation that is.
+/// Python's `repr` of a double, from the shortest decimal text that parses back to it, in any notation.
 ///
-/// That text is serde_json's: where two shortest ones are equally near it takes the even digit, as Python does.
-/// The formatting of the standard library does not (1000000000000000.25 ends in .3 there).
+/// That text is serde_json's: of two equally near shortest texts it takes the one with the even digit, as Python
+/// does. The standard library's formatting does not (1000000000000000.25 ends in .3 there).
 fn write_double(out: &mut String, shortest: &str) {
     let unsigned = shortest.trim_start_matches('-');
     let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let all = format!("{whole}{fraction}");
     let digits = all.trim_start_matches('0');
-    // A double's exponent has at most three digits: the default is never taken.
+    // A double's exponent has at most three digits, so the default is never used.
     let shift = exponent.parse().unwrap_or(0) + length(whole) - (length(&all) - length(digits));
     if shortest.len() > unsigned.len() {
         out.push('-');
@@ -109,7 +109,7 @@ fn write_double(out: &mut String, shortest: &str) {
     }
 }
 
-/// Writes `0.DIGITS` times ten to the `point`: with an exponent below 1e-4 and from 1e16, else without.
+/// Writes `0.DIGITS` × 10^`point`: in exponent notation below 1e-4 and from 1e16 on, as Python does.
 fn write_digits(out: &mut String, digits: &str, point: i32) {
     let zeros = |count: i32| (0..count).map(|_| '0');
     match point {

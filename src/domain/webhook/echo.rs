@@ -1,53 +1,53 @@
-//! What was posted to the echo path: kept for five minutes, in memory, within bounds (contract §8).
+//! The echo: requests posted to the echo path, kept in memory for five minutes, within limits (contract §8).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Below what path of this server the echoes are, by their tokens.
+/// The path of echoes on this server; a token follows.
 pub const FOLDER: &str = "/v1/echo/";
-/// The longest body that is kept, in bytes.
+/// Bytes of a body.
 pub const MAX_PAYLOAD: usize = 1 << 20;
-/// How long an echo can be asked for.
+/// The lifetime of an echo.
 const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
-/// The most echoes at a time.
-const MOST: usize = 1_000;
-/// The most bytes of all echoes together.
+/// Echoes at a time. With [`MAX_BYTES`] it bounds the memory that anonymous callers can fill.
+const MAX_ECHOES: usize = 1_000;
+/// Bytes of all echoes together.
 const MAX_BYTES: usize = 16 << 20;
-/// What a header costs beside its text, and an echo beside its headers and its payload, roughly.
+/// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.
 const OVERHEAD: usize = 64;
 
-/// The name of an echo: 16 to 128 of `A-Z a-z 0-9 - _`. Who posts needs nothing else, so it should be hard to guess.
+/// The name of an echo: 16 to 128 characters of `A-Z a-z 0-9 - _`. It is the only access control of an echo, so it
+/// should be hard to guess.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EchoToken(String);
 
-/// One request to the echo path.
+/// A request to the echo path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Echo {
-    /// Its body, which is JSON.
+    /// The body, which is JSON.
     pub payload: Box<[u8]>,
-    /// Its headers, names in lower case, in the order in which they came.
+    /// The headers in the order received, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// When it came.
     pub received_at: Timestamp,
 }
 
-/// The echoes of the last five minutes, the newest of each token; above the bounds the oldest go.
+/// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped.
 ///
-/// Anyone may post, so refusing at the bounds would let one caller shut the others out for minutes.
+/// Anyone may post: rejecting requests at the limits would let one caller block the others for minutes.
 #[derive(Debug, Default)]
 pub struct EchoStore {
-    /// In the order in which they came.
+    /// In the order received.
     kept: VecDeque<(EchoToken, Arc<Echo>)>,
     bytes: usize,
 }
 
 impl EchoToken {
-    /// The longest and the shortest token, and its alphabet, as a regular expression.
+    /// The form of a token, as a regular expression.
     pub const PATTERN: &str = "^[A-Za-z0-9_-]{16,128}$";
 
-    /// The token in this text, or nothing when it has not the form of one.
+    /// `None` unless `text` has the form of a token.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -57,46 +57,46 @@ impl EchoToken {
 }
 
 impl Echo {
-    fn weight(&self, token: &EchoToken) -> usize {
+    fn size(&self, token: &EchoToken) -> usize {
         let headers: usize =
             self.headers.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD).sum();
         OVERHEAD + token.0.len() + self.payload.len() + headers
     }
 
-    /// A clock that was set back must not keep it for longer: far from its time in either direction it is over.
-    fn is_over(&self, now: Timestamp) -> bool {
+    /// Also expired when received in the future: a clock that was set back must not extend the lifetime.
+    fn is_expired(&self, now: Timestamp) -> bool {
         now.duration_since(self.received_at).abs() >= RETENTION_TIME
     }
 }
 
 impl EchoStore {
-    /// Keeps an echo in place of an earlier one of the same token.
+    /// Stores an echo, replacing an earlier one of the same token.
     pub fn put(&mut self, token: EchoToken, echo: Echo) {
         let now = echo.received_at;
-        self.retain(|known, kept| *known != token && !kept.is_over(now));
-        self.bytes += echo.weight(&token);
+        self.retain(|known, kept| *known != token && !kept.is_expired(now));
+        self.bytes += echo.size(&token);
         self.kept.push_back((token, Arc::new(echo)));
-        while self.kept.len() > MOST || self.bytes > MAX_BYTES {
+        while self.kept.len() > MAX_ECHOES || self.bytes > MAX_BYTES {
             let Some((token, oldest)) = self.kept.pop_front() else { break };
-            self.bytes -= oldest.weight(&token);
+            self.bytes -= oldest.size(&token);
         }
     }
 
-    /// The echo of a token, if it came less than five minutes ago.
+    /// The echo of a token, unless it has expired.
     #[must_use]
     pub fn find(&self, token: &EchoToken, now: Timestamp) -> Option<Arc<Echo>> {
         let (_, echo) = self.kept.iter().find(|(known, _)| known == token)?;
-        (!echo.is_over(now)).then(|| Arc::clone(echo))
+        (!echo.is_expired(now)).then(|| Arc::clone(echo))
     }
 
-    fn retain(&mut self, stays: impl Fn(&EchoToken, &Echo) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&EchoToken, &Echo) -> bool) {
         let bytes = &mut self.bytes;
         self.kept.retain(|(token, echo)| {
-            let stays = stays(token, echo);
-            if !stays {
-                *bytes -= echo.weight(token);
+            let keep = keep(token, echo);
+            if !keep {
+                *bytes -= echo.size(token);
             }
-            stays
+            keep
         });
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_there_for_five_minutes_whichever_way_the_clock_is_moved() {
+    fn an_echo_lasts_five_minutes_even_when_the_clock_moves_back() {
         let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(1, 1_000));
         assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
@@ -144,27 +144,27 @@ mod tests {
         assert!(echoes.find(&token(1), at(700)).is_none());
         assert!(echoes.find(&token(2), at(1_000)).is_none());
         echoes.put(token(2), echo(1, 1_300));
-        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(1, 0).weight(&token(2))), "it was let go");
+        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(1, 0).size(&token(2))), "it was let go");
     }
 
     #[test]
-    fn the_newest_echo_of_a_token_is_the_one_that_is_kept() {
+    fn the_newest_echo_of_a_token_replaces_the_others() {
         let mut echoes = EchoStore::default();
         echoes.put(token(1), echo(7, 1_000));
         echoes.put(token(1), echo(9, 1_200));
         assert_eq!(echoes.find(&token(1), at(1_400)).unwrap().payload.len(), 9);
-        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(9, 0).weight(&token(1))));
+        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(9, 0).size(&token(1))));
     }
 
     #[test]
-    fn the_oldest_go_when_there_are_too_many_or_too_large() {
+    fn the_oldest_echoes_are_dropped_beyond_the_limits() {
         let mut echoes = EchoStore::default();
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_ECHOES {
             echoes.put(token(number), echo(1, 1_000));
         }
-        assert_eq!(echoes.kept.len(), MOST);
-        assert!(echoes.find(&token(2 * MOST - 1), at(1_000)).is_none());
-        assert!(echoes.find(&token(2 * MOST), at(1_000)).is_some());
+        assert_eq!(echoes.kept.len(), MAX_ECHOES);
+        assert!(echoes.find(&token(2 * MAX_ECHOES - 1), at(1_000)).is_none());
+        assert!(echoes.find(&token(2 * MAX_ECHOES), at(1_000)).is_some());
         for number in 0..100 {
             let mut large = echo(MAX_PAYLOAD, 1_000);
             large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
@@ -172,7 +172,7 @@ mod tests {
             assert!(echoes.bytes <= MAX_BYTES);
             assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
         }
-        let counted: usize = echoes.kept.iter().map(|(token, echo)| echo.weight(token)).sum();
+        let counted: usize = echoes.kept.iter().map(|(token, echo)| echo.size(token)).sum();
         assert_eq!(echoes.bytes, counted);
     }
 }

@@ -1,66 +1,57 @@
-//! Network addresses: what kind of place one leads to, and which address a host written as a number means.
+//! Classes of network addresses, and the address that a host written as a number stands for.
 //!
-//! Which kinds callbacks may reach is decided in `reach`; this file only tells them apart (contract §6).
+//! The classes that callbacks may reach are decided in `address_policy` (contract §6).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of place an address leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AddressClass {
-    /// The public internet.
-    Public,
-    /// A private network: RFC 1918, or IPv6 unique local addresses.
-    Private,
-    /// This machine.
-    Loopback,
-    /// The local link, where clouds also keep their metadata service.
-    LinkLocal,
-    /// Shared addresses behind a provider's NAT.
-    CarrierNat,
-    /// Set aside for measuring networks.
-    Benchmarking,
-    /// Groups of machines.
-    Multicast,
-    /// `0.0.0.0/8` and `::`, which many systems take for this machine.
-    Unspecified,
-    /// Set aside for examples.
-    Documentation,
-    /// A cloud's own services at addresses that look private or public.
-    Metadata,
-    /// Everything else that is not the public internet, embeddings that contradict themselves included.
-    Reserved,
+use crate::domain::text::word_enum::word_enum;
+
+word_enum! {
+    /// The class of an address.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum AddressClass {
+        /// The public internet.
+        Public = "public",
+        /// A private network: RFC 1918, or IPv6 unique local addresses.
+        Private = "private",
+        /// This machine.
+        Loopback = "loopback",
+        /// The local link; clouds serve their metadata there.
+        LinkLocal = "link-local",
+        /// Shared addresses behind a provider's NAT (RFC 6598).
+        CarrierNat = "carrier-grade NAT",
+        /// Reserved for network benchmarks (RFC 2544).
+        Benchmarking = "benchmarking",
+        Multicast = "multicast",
+        /// `0.0.0.0/8` and `::`, which many systems route to this machine.
+        Unspecified = "unspecified",
+        /// Reserved for documentation.
+        Documentation = "documentation",
+        /// Services of a cloud at addresses that look private or public.
+        Metadata = "cloud metadata",
+        /// Anything else that is not the public internet, including contradictory embedded addresses.
+        Reserved = "reserved",
+    }
 }
 
 impl fmt::Display for AddressClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Public => "public",
-            Self::Private => "private",
-            Self::Loopback => "loopback",
-            Self::LinkLocal => "link-local",
-            Self::CarrierNat => "carrier-grade NAT",
-            Self::Benchmarking => "benchmarking",
-            Self::Multicast => "multicast",
-            Self::Unspecified => "unspecified",
-            Self::Documentation => "documentation",
-            Self::Metadata => "cloud metadata",
-            Self::Reserved => "reserved",
-        })
+        f.write_str(self.as_str())
     }
 }
 
-/// The class of an address; one that carries another inside is judged by both.
+/// The class of an address. An address that embeds another is judged by both.
 #[must_use]
 pub fn classify(address: IpAddr) -> AddressClass {
     match address {
-        IpAddr::V4(v4) => class_of_v4(v4),
-        IpAddr::V6(v6) => class_of_v6(v6),
+        IpAddr::V4(v4) => classify_v4(v4),
+        IpAddr::V6(v6) => classify_v6(v6),
     }
 }
 
-/// The address that a URL's host means if it is a number in any notation that resolvers take
-/// (`127.1`, `0x7f000001`, `0177.0.0.1`, `2130706433`, `[::1]`, a dot at the end); `None` for a name.
+/// The address of a host written as a number in any notation that resolvers accept (`127.1`, `0x7f000001`,
+/// `0177.0.0.1`, `2130706433`, `[::1]`, a trailing dot); `None` for a name.
 #[must_use]
 pub fn literal(host: &str) -> Option<IpAddr> {
     if let Some(inside) = host.strip_prefix('[') {
@@ -72,7 +63,7 @@ pub fn literal(host: &str) -> Option<IpAddr> {
     if leading.len() > 3 || leading.iter().any(|part| *part > 255) {
         return None;
     }
-    // The last number fills all the bytes that the leading ones leave.
+    // The last number fills all remaining bytes.
     let room = 32 - 8 * u32::try_from(leading.len()).ok()?;
     if u64::from(*last) >= 1 << room {
         return None;
@@ -81,7 +72,7 @@ pub fn literal(host: &str) -> Option<IpAddr> {
     Some(IpAddr::V4(Ipv4Addr::from_bits(high | last)))
 }
 
-/// Whether the last label of a host is a number: such a host is an address or a mistake, never a name.
+/// Whether the last label of a host is a number. Such a host is an address or a mistake, never a name.
 #[must_use]
 pub fn ends_in_number(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -99,7 +90,7 @@ fn number(text: &str) -> Option<u32> {
         [b'0', _, ..] => (&text[1..], 8),
         _ => (text, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if digits.starts_with('+') {
         return None;
     }
@@ -111,7 +102,7 @@ const V4: [(Ipv4Addr, u32, AddressClass); 16] = [
     (Ipv4Addr::new(10, 0, 0, 0), 8, AddressClass::Private),
     (Ipv4Addr::new(100, 64, 0, 0), 10, AddressClass::CarrierNat),
     (Ipv4Addr::new(127, 0, 0, 0), 8, AddressClass::Loopback),
-    // Azure's host agent; it looks public and answers only from inside.
+    // Azure's host agent: it looks public but is reachable only from inside.
     (Ipv4Addr::new(168, 63, 129, 16), 32, AddressClass::Metadata),
     (Ipv4Addr::new(169, 254, 0, 0), 16, AddressClass::LinkLocal),
     (Ipv4Addr::new(172, 16, 0, 0), 12, AddressClass::Private),
@@ -126,7 +117,7 @@ const V4: [(Ipv4Addr, u32, AddressClass); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, AddressClass::Reserved),
 ];
 
-/// The first row that matches counts; what no row matches (discard-only, SRv6, site-local …) is reserved.
+/// The first matching row counts. Addresses without a row (discard-only, SRv6, site-local …) are reserved.
 const V6: [(Ipv6Addr, u32, AddressClass); 12] = [
     (Ipv6Addr::UNSPECIFIED, 128, AddressClass::Unspecified),
     (Ipv6Addr::LOCALHOST, 128, AddressClass::Loopback),
@@ -144,58 +135,58 @@ const V6: [(Ipv6Addr, u32, AddressClass); 12] = [
     (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, AddressClass::Public),
 ];
 
-fn class_of_v4(address: Ipv4Addr) -> AddressClass {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     let bits = address.to_bits();
     V4.iter()
         .find(|(base, length, _)| (bits ^ base.to_bits()) >> (32 - length) == 0)
         .map_or(AddressClass::Public, |row| row.2)
 }
 
-fn class_of_v6(address: Ipv6Addr) -> AddressClass {
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
     let o = address.octets();
-    let prefix = embedded_in_prefix(address).unwrap_or_else(|| class_by_table(address));
+    let prefix = classify_embedded(address).unwrap_or_else(|| classify_by_table(address));
     match o[8..12] {
-        // ISATAP hides an IPv4 address in the second half, behind any prefix.
-        [0 | 2, 0, 0x5e, 0xfe] => both(prefix, class_of_v4(Ipv4Addr::new(o[12], o[13], o[14], o[15]))),
+        // ISATAP embeds an IPv4 address in the second half, behind any prefix.
+        [0 | 2, 0, 0x5e, 0xfe] => stricter(prefix, classify_v4(Ipv4Addr::new(o[12], o[13], o[14], o[15]))),
         _ => prefix,
     }
 }
 
-fn class_by_table(address: Ipv6Addr) -> AddressClass {
+fn classify_by_table(address: Ipv6Addr) -> AddressClass {
     let bits = address.to_bits();
     V6.iter()
         .find(|(base, length, _)| (bits ^ base.to_bits()) >> (128 - length) == 0)
         .map_or(AddressClass::Reserved, |row| row.2)
 }
 
-/// The class by the IPv4 addresses that the prefix says are inside, if it says so.
-fn embedded_in_prefix(address: Ipv6Addr) -> Option<AddressClass> {
+/// The class of the IPv4 addresses that the prefix says are embedded; `None` if it says nothing.
+fn classify_embedded(address: Ipv6Addr) -> Option<AddressClass> {
     let o = address.octets();
-    let v4 = |a: usize, b: usize, c: usize, d: usize| class_of_v4(Ipv4Addr::new(o[a], o[b], o[c], o[d]));
+    let v4 = |a: usize, b: usize, c: usize, d: usize| classify_v4(Ipv4Addr::new(o[a], o[b], o[c], o[d]));
     let class = match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
-        // IPv4-mapped; NAT64 by the well-known prefix and by the local one. Where the local one is cut elsewhere,
-        // only that network knows where the address stands (RFC 6052): those stay reserved.
+        // IPv4-mapped; NAT64 with the well-known prefix and with the local one. A local prefix of another length puts
+        // the address where only that network knows (RFC 6052): those stay reserved.
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0 | 1, 0, 0, 0, ..] => v4(12, 13, 14, 15),
         // 6to4.
         [0x2002, ..] => v4(2, 3, 4, 5),
-        // IPv4-compatible: nothing public can be reached this way any more.
+        // IPv4-compatible: deprecated, so nothing public is reachable this way.
         [0, 0, 0, 0, 0, 0, ..] => match v4(12, 13, 14, 15) {
             AddressClass::Public => AddressClass::Reserved,
             class => class,
         },
-        // Teredo: the server, and the client with all bits turned over.
+        // Teredo: the server, and the client with all bits inverted.
         [0x2001, 0, ..] => {
             let client = u32::from_be_bytes([o[12], o[13], o[14], o[15]]);
-            both(v4(4, 5, 6, 7), class_of_v4(Ipv4Addr::from_bits(!client)))
+            stricter(v4(4, 5, 6, 7), classify_v4(Ipv4Addr::from_bits(!client)))
         }
         _ => return None,
     };
     Some(class)
 }
 
-/// One class for an address that can be read in two ways: only what both readings permit stays permitted.
-fn both(one: AddressClass, other: AddressClass) -> AddressClass {
+/// One class for an address with two readings: public only if both are.
+fn stricter(one: AddressClass, other: AddressClass) -> AddressClass {
     match (one, other) {
         (AddressClass::Public, class) | (class, AddressClass::Public) => class,
         (one, other) if one == other => one,
@@ -237,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_inside_another_is_judged_too() {
+    fn an_embedded_address_is_classified_too() {
         let table: &[(&str, AddressClass)] = &[
             ("::ffff:127.0.0.1 ::ffff:7f00:1 ::127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::", Loopback),
             ("::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2002:c0a8:101::c0a8:101", Private),
@@ -245,7 +236,7 @@ mod tests {
             ("::ffff:0.0.0.0 64:ff9b:: 2002::1 ::0.0.0.2", Unspecified),
             ("::ffff:8.8.8.8 64:ff9b::8.8.8.8 2002:808:808::1 64:ff9b:1::8.8.8.8", Public),
             ("::8.8.8.8 ::ffff:0:8.8.8.8 ::ffff:0:127.0.0.1", Reserved),
-            // Teredo: server, then client turned over (80ff:fffe is 127.0.0.1, f5ff:fffe is 10.0.0.1).
+            // Teredo: server, then client with all bits inverted (80ff:fffe is 127.0.0.1, f5ff:fffe is 10.0.0.1).
             ("2001:0:808:808:0:0:80ff:fffe 2001:0:7f00:1:0:0:f7f7:f7f7", Loopback),
             ("2001:0:808:808:0:0:f5ff:fffe 2001:0:a00:1::f5ff:fffe", Private),
             ("2001:0:808:808:0:0:f7f7:f7f7", Public),
@@ -272,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_an_address_in_every_notation() {
+    fn every_numeric_notation_is_an_address() {
         let list = "127.0.0.1 127.1 127.0.1 2130706433 0x7f000001 0X7F000001 0x7f.1 0x7f.0.0.0x1 \
                     0177.0.0.1 0177.1 017700000001 127.0.0.1. 2130706433. 0000177.0.0.01 127.0x1";
         for text in list.split_whitespace() {
@@ -287,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_literal() {
+    fn other_hosts_are_not_literals() {
         for text in [
             "example.com",
             "",
@@ -319,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_ends_in_a_number_is_no_name() {
+    fn a_host_that_ends_in_a_number_is_not_a_name() {
         for text in ["1", "1.2.3.4.5", "256.1.1.1", "a.0x1", "a.0x", "a.b.09.", "08.0.0.1"] {
             assert!(ends_in_number(text), "{text}");
         }

@@ -1,23 +1,22 @@
-//! Both signatures of a webhook delivery (contract §6). Not here: making and storing secrets.
+//! The two signatures of a webhook delivery (contract §6). Creating and storing secrets is not part of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ring::hmac;
 
-use crate::domain::ids::hex;
+use crate::domain::text::hex;
 
-/// The secrets that sign now: two for 24 hours after a rotation.
+/// The secrets that sign: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]
 pub struct SigningSecrets<'a> {
-    /// The user's secret.
     pub current: &'a str,
-    /// The one before, while it still counts.
+    /// The previous secret, until it expires.
     pub previous: Option<&'a str>,
 }
 
 impl<'a> SigningSecrets<'a> {
-    /// Those that sign at `now`: the previous secret until it expires.
+    /// The secrets that sign at `now`.
     #[must_use]
     pub fn at(
         now: Timestamp,
@@ -29,7 +28,7 @@ impl<'a> SigningSecrets<'a> {
     }
 }
 
-/// The headers that sign a message in both ways, under the id that Standard Webhooks gives it.
+/// The headers of both signatures; `id` is the message id of Standard Webhooks.
 #[must_use]
 pub fn signature_headers(
     secrets: SigningSecrets<'_>,
@@ -46,18 +45,19 @@ pub fn signature_headers(
     ]
 }
 
-/// `X-CueAPI-Signature`: `v1=HEX` over `TIMESTAMP.BODY`, keyed with the whole text of the secret.
+/// `X-CueAPI-Signature`: `v1=HEX` over `TIMESTAMP.BODY`, with the whole text of the secret as the key.
 #[must_use]
 pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let tag = hmac_sha256(secret.as_bytes(), &[timestamp.as_bytes(), b".", body]);
-    format!("v1={}", hex(&tag))
+    format!("v1={}", hex::encode(&tag))
 }
 
-/// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, current one first.
+/// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, the current one
+/// first.
 ///
-/// The key is the base64 after `whsec_`, decoded. A secret that is not base64 signs with its bytes as they stand, so
-/// that a delivery is never unsigned; none that is made here is such.
+/// The key is the decoded base64 after `whsec_`. A secret that is not base64 signs with its bytes, so that no
+/// delivery is unsigned; secrets generated here are base64.
 #[must_use]
 pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
@@ -69,7 +69,7 @@ pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs:
     }
 }
 
-/// HMAC-SHA256 over the parts of a message, one after the other.
+/// HMAC-SHA256 over the concatenated parts of a message.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));

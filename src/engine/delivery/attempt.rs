@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, after_attempt};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, message};
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
@@ -53,7 +53,7 @@ impl SendResult {
 /// Sends a claimed execution, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: Timestamp) -> SendResult {
     let build = || match &claimed.spec {
-        Ok(spec) => Ok(request(&claimed.attempt_ref, spec, now)),
+        Ok((spec, _)) => Ok(request(&claimed.attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
     send_guarded(webhook_client, build, &claimed.attempt_ref.id)
@@ -91,7 +91,7 @@ pub fn send_guarded(
 pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -> FinishedAttempt {
     let timed_out = result.timed_out();
     let next = match &claimed.spec {
-        Ok(spec) => after_attempt(&spec.retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
+        Ok((_, retry)) => after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
         Err(_) => NextStep::Failed,
     };
     let cause = cause(&result);
@@ -125,7 +125,7 @@ pub fn log(
 ) {
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
-        cue_id = claimed.spec.as_ref().ok().map(|spec| spec.cue_id.as_str()),
+        cue_id = claimed.spec.as_ref().ok().map(|(spec, _)| spec.cue_id.as_str()),
         attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
         cause,
@@ -151,7 +151,7 @@ fn cause(result: &SendResult) -> &'static str {
 }
 
 fn request(attempt_ref: &AttemptRef, spec: &DeliverySpec, now: Timestamp) -> WebhookRequest {
-    let SignedRequest { headers, body } = message(attempt_ref, spec, now);
+    let SignedRequest { headers, body } = signed_request(attempt_ref, spec, now);
     WebhookRequest { method: spec.callback.method, url: spec.callback.url.clone(), headers, body }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_of_a_failure_is_counted_from_the_start() {
+    fn every_failure_cause_has_a_counter_from_the_start() {
         let why = || "why".to_owned();
         let errors = [
             DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },

@@ -156,7 +156,7 @@ fn start_pool(
         if let Some((now, monotonic, app)) = read_clock() {
             let attempt = classify(&claimed, outcome, now);
             let took = monotonic.saturating_sub(started.1);
-            app.engine_stats.deliveries.durations.note_time(took);
+            app.engine_stats.deliveries.durations.observe_duration(took);
             log(&claimed, &attempt, took);
             // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
             if push(&inbox, attempt) {
@@ -170,7 +170,10 @@ fn start_pool(
 fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
     if claimed.attempt_ref.attempt == 1 {
         let late = now.duration_since(claimed.attempt_ref.scheduled_for);
-        app.engine_stats.deliveries.lateness.note_time(Duration::try_from(late).unwrap_or(Duration::ZERO));
+        app.engine_stats
+            .deliveries
+            .lateness
+            .observe_duration(Duration::try_from(late).unwrap_or(Duration::ZERO));
     }
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::domain::execution::NextStep;
 use crate::domain::notification::failure_report::FailureMail;
-use crate::domain::notification::{NotificationKind, after_mail, after_post, is_stale, post};
+use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
@@ -57,10 +57,10 @@ pub fn result_of_post(
 
 /// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.
 pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification) -> Result<(), SmtpError> {
-    let mail =
-        write_mail(base, notification).ok_or(SmtpError::lasting("the stored notification cannot be read"))?;
+    let mail = write_mail(base, notification)
+        .ok_or(SmtpError::permanent("the stored notification cannot be read"))?;
     panics::catch("the mail transport", || Ok(route.send(&mail)))
-        .unwrap_or_else(|error| Err(SmtpError::lasting(&error.to_string())))
+        .unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
 }
 
 /// The next step of a notification whose mail was accepted or refused at `now`.
@@ -73,7 +73,7 @@ pub fn result_of_mail(
     let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
-        Err(error) if error.passes => after_mail(attempt, notification.created_at, now),
+        Err(error) if error.is_transient => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
     if let Err(error) = sent {
@@ -112,7 +112,7 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
         ),
     };
     let SignedRequest { headers, body } =
-        post(notification.kind, &notification.id, &notification.body, secrets, now);
+        signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
     Ok(WebhookRequest { method: Method::Post, url, headers, body })
 }
 
@@ -122,9 +122,9 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
         to: notification.email.clone(),
         subject: mail.subject(),
         text: mail.text(base),
-        gist: format!("{}: {}", mail.subject(), mail.link(base)),
+        log_line: format!("{}: {}", mail.subject(), mail.link(base)),
         at: notification.created_at,
-        stays: false,
+        log_only: false,
     })
 }
 
@@ -132,7 +132,7 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
 pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
     if notification.disabled_at.is_some() {
         give_up(notification, "the account is disabled");
-    } else if is_stale(notification.created_at, now) {
+    } else if is_expired(notification.created_at, now) {
         give_up(notification, "it is over a day old");
     } else {
         return true;

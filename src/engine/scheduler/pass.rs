@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::schedule::catch_up::{MissReason, Outage, jumped};
+use crate::domain::schedule::catch_up::{MissReason, Outage, is_clock_jump};
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::error::Result;
 use crate::lifecycle::fire::{CueFirer, FireSummary};
@@ -72,7 +72,7 @@ impl Scheduler {
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(app.clock.now()),
-            turned: ended,
+            ended,
             ..SchedulerPass::default()
         });
     }
@@ -116,7 +116,7 @@ impl Scheduler {
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
             last_run: Some(now),
-            turned: ended,
+            ended,
             cues: fired.cues,
             took: ended - started,
         });
@@ -136,7 +136,7 @@ impl Scheduler {
         let monotonic = app.clock.monotonic();
         let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock moves on purpose, from instant to instant, and every cue that it passes fires.
-        if !app.clock.is_test() && jumped(now.duration_since(self.wall), real) {
+        if !app.clock.is_test() && is_clock_jump(now.duration_since(self.wall), real) {
             tracing::warn!(from = %self.wall, to = %now, "the wall clock jumped forward; missed runs catch up");
             self.outage = Outage::before(now, MissReason::Clock);
         } else if self.wall < self.last_seen && self.last_seen <= now {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::domain::account::device_login::RATE_WINDOW;
 use crate::domain::execution::{ExecutionStatus, after_lost_claim};
 use crate::domain::notification::alert::NewAlert;
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
@@ -34,7 +35,7 @@ pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
 
 /// Deletes stored responses of idempotent requests that have expired at `now`.
 pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
-    let expired = now.checked_sub(RETENTION_TIME).unwrap_or(Timestamp::MIN);
+    let expired = saturating_sub(now, RETENTION_TIME);
     while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
         store.write(move |tx| idempotency::delete_expired(tx, expired, FORGET_BATCH)).wait()?;
     }
@@ -43,7 +44,7 @@ pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
 
 /// Deletes device logins and their mails once no limit counts them.
 pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
-    let over = now.checked_sub(RATE_WINDOW).unwrap_or(Timestamp::MIN);
+    let over = saturating_sub(now, RATE_WINDOW);
     while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
         store.write(move |tx| device_logins::delete_expired(tx, over, FORGET_BATCH)).wait()?;
     }

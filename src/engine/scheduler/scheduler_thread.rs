@@ -37,7 +37,7 @@ impl SchedulerThread {
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
             .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &deliveries, &stopped))
-            .map_err(|error| Error::Fault(format!("the scheduler cannot start: {error}")))?;
+            .map_err(|error| Error::fault_from("the scheduler cannot start", error))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thiserror::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -35,9 +36,13 @@ pub struct AddressGuard {
 }
 
 /// Why the guard returned no address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// The host leads to this address only, or to others that are blocked too.
+    #[error(
+        "{}, which callbacks may not reach (see --allow-callbacks-to)",
+        describe_blocked(host, *address)
+    )]
     Blocked {
         /// The host as it stands in the URL.
         host: String,
@@ -45,6 +50,7 @@ pub enum ResolveError {
         address: IpAddr,
     },
     /// The name has no address now, and what the system says about it.
+    #[error("the name {name} could not be looked up: {why}")]
     Unknown {
         /// The name as it stands in the URL.
         name: String,
@@ -161,28 +167,17 @@ fn plain(host: &str) -> String {
     }
 }
 
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blocked { host, address } => {
-                let class = classify(*address);
-                if literal(host).is_some() {
-                    write!(f, "{address} is a {class} address")?;
-                } else {
-                    write!(f, "the name {host} resolves to {address}")?;
-                    // "public" would read as if that were the fault.
-                    if class != AddressClass::Public {
-                        write!(f, " ({class})")?;
-                    }
-                }
-                f.write_str(", which callbacks may not reach (see --allow-callbacks-to)")
-            }
-            Self::Unknown { name, why } => write!(f, "the name {name} could not be looked up: {why}"),
-        }
+fn describe_blocked(host: &str, address: IpAddr) -> String {
+    let class = classify(address);
+    if literal(host).is_some() {
+        return format!("{address} is a {class} address");
+    }
+    match class {
+        // The name of the class would read as the reason for the refusal.
+        AddressClass::Public => format!("the name {host} resolves to {address}"),
+        _ => format!("the name {host} resolves to {address} ({class})"),
     }
 }
-
-impl std::error::Error for ResolveError {}
 
 impl fmt::Debug for AddressGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,17 +1,18 @@
 //! Why an attempt brought back no answer, in words for the person who asks why a cue did not run.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use thiserror::Error as ThisError;
 use ureq::Error;
 
 use crate::engine::webhook_client::address_guard::ResolveError;
 
 /// Why an attempt brought back no complete answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum DeliveryError {
     /// The exchange was not over in time.
+    #[error("{}", describe_timeout(*within, *status))]
     Timeout {
         /// The time that it had.
         within: Duration,
@@ -19,14 +20,19 @@ pub enum DeliveryError {
         status: Option<u16>,
     },
     /// The host leads to an address that callbacks may not reach. Nothing was sent.
+    #[error("{0}")]
     Refused(String),
     /// The name could not be looked up. Nothing was sent.
+    #[error("{0}")]
     Unresolved(String),
     /// No connection, a broken one, or an answer that is no HTTP.
+    #[error("{0}")]
     Connection(String),
     /// No encrypted connection that can be trusted.
+    #[error("{0}")]
     Tls(String),
     /// The URL or a header cannot be put into a request. Nothing was sent.
+    #[error("{0}")]
     Unsendable(String),
 }
 
@@ -97,22 +103,10 @@ fn after(status: Option<u16>, what: &str) -> String {
     }
 }
 
-impl fmt::Display for DeliveryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout { within, status: None } => {
-                write!(f, "no answer within {} s", within.as_secs_f64())
-            }
-            Self::Timeout { within, status: Some(status) } => {
-                write!(f, "answered {status}, but the body did not end within {} s", within.as_secs_f64())
-            }
-            Self::Refused(what)
-            | Self::Unresolved(what)
-            | Self::Connection(what)
-            | Self::Tls(what)
-            | Self::Unsendable(what) => f.write_str(what),
-        }
+fn describe_timeout(within: Duration, status: Option<u16>) -> String {
+    let seconds = within.as_secs_f64();
+    match status {
+        None => format!("no answer within {seconds} s"),
+        Some(status) => format!("answered {status}, but the body did not end within {seconds} s"),
     }
 }
-
-impl std::error::Error for DeliveryError {}

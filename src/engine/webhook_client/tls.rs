@@ -4,10 +4,10 @@
 //! The HTTP library trusts one set or the other, so there is an agent for each; a failed handshake has sent nothing.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use thiserror::Error as ThisError;
 use ureq::config::AutoHeaderValue;
 use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -24,9 +24,14 @@ const OUTPUT_BUFFER: usize = 8 * 1024;
 /// The most hosts whose agent is remembered.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Certificates in PEM that cannot be trusted, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateError(String);
+/// The certificates of `--callback-ca` are not usable.
+#[derive(Debug, ThisError)]
+pub enum CertificateError {
+    #[error("not a certificate authority in PEM: the PEM text cannot be read: {0}")]
+    Pem(#[from] ureq::Error),
+    #[error("not a certificate authority in PEM: there is no `BEGIN CERTIFICATE` block in it")]
+    Empty,
+}
 
 pub(in crate::engine) struct TlsAgents {
     web: Agent,
@@ -129,22 +134,14 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, CertificateErro
         match item {
             Ok(PemItem::Certificate(certificate)) => found.push(certificate),
             Ok(_) => {}
-            Err(error) => return Err(CertificateError(format!("the PEM text cannot be read: {error}"))),
+            Err(error) => return Err(error.into()),
         }
     }
     if found.is_empty() {
-        return Err(CertificateError("there is no `BEGIN CERTIFICATE` block in it".to_owned()));
+        return Err(CertificateError::Empty);
     }
     Ok(found)
 }
-
-impl fmt::Display for CertificateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a certificate authority in PEM: {}", self.0)
-    }
-}
-
-impl std::error::Error for CertificateError {}
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_certificate_is_refused() {
+    fn a_file_without_certificates_is_refused() {
         let broken = CERTIFICATE.replace('M', "!");
         for pem in ["", "not PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", &broken]
         {

@@ -16,7 +16,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
     let plan = fields.required_string("plan", 0..=255);
     let interval = fields.required_string("interval", 0..=255);
     fields.finish()?;
-    let offer = Offer::asked_for(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
+    let offer = Offer::from_request(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
     let app = request.app;
     let url = run_blocking(move || actions::checkout(&app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))
@@ -39,5 +39,5 @@ pub async fn webhook(request: Request) -> Result<Response> {
 /// Runs a job on a thread that may block: a call to the payment provider waits for its response.
 async fn run_blocking(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| Error::Fault(format!("the job that calls the payment provider failed: {error}")))?
+    done.map_err(|error| Error::fault_from("the job that calls the payment provider failed", error))?
 }

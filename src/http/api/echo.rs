@@ -26,8 +26,8 @@ pub async fn show(request: Request) -> Result<Response> {
     let token = token(&request)?;
     let found = echoes(&request).find(&token, request.now);
     let Some(echo) = found else { return Ok(Response::ok(&json!({"status": "waiting"}))) };
-    let payload = json::read(&echo.payload)
-        .map_err(|fault| Error::Fault(format!("a stored echo is not JSON: {fault}")))?;
+    let payload =
+        json::read(&echo.payload).map_err(|fault| Error::fault_from("a stored echo is not JSON", fault))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     Ok(Response::ok(&json!({

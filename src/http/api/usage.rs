@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::user::month_around;
+use crate::domain::account::user::month_bounds;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
@@ -18,9 +18,9 @@ pub async fn usage(request: Request) -> Result<Response> {
         .store
         .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
-    let user = user.ok_or_else(|| Error::Fault("the user of a request does not exist".to_owned()))?;
+    let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let limits = request.app.config.plans.limits(&user.plan);
-    let (start, end) = month_around(now);
+    let (start, end) = month_bounds(now);
     Ok(Response::ok(&json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},
         "cues": render_quota("active", user.active_cues, limits.cues),

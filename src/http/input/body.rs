@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_at_the_limit_is_read_and_one_above_is_refused() {
+    async fn a_body_at_the_limit_is_read_and_a_larger_one_is_refused() {
         let budget = Arc::new(Semaphore::new(100));
         let body = read(Full::from("12345"), 5, &budget).await.unwrap();
         assert_eq!(&body.bytes[..], b"12345");

@@ -3,6 +3,8 @@
 
 use std::ops::RangeInclusive;
 
+use url::form_urlencoded;
+
 use crate::domain::api_error::LocSegment;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
@@ -39,14 +41,7 @@ impl Query {
     }
 
     fn decode(part: &'static str, text: &str) -> Self {
-        let decoded =
-            |text: &str| String::from_utf8_lossy(&percent_decoded(&text.replace('+', " "))).into_owned();
-        let pairs = text
-            .split('&')
-            .filter(|pair| !pair.is_empty())
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .map(|(name, value)| (decoded(name), decoded(value)))
-            .collect();
+        let pairs = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         Self { part, pairs, errors: ValidationErrors::default() }
     }
 
@@ -157,25 +152,6 @@ impl Query {
         let loc: Vec<LocSegment> = vec![self.part.into(), name.into()];
         self.errors.add(kind, loc, msg, truncated(input).into());
     }
-}
-
-/// Decodes percent-encoding. An incomplete escape is kept unchanged.
-pub fn percent_decoded(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        if let [b'%', high, low, behind @ ..] = rest
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            bytes.push(high << 4 | low);
-            rest = behind;
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

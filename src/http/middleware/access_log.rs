@@ -28,7 +28,7 @@ pub struct AccessLogEntry<'a> {
 pub fn record(server: &ServerState, entry: &AccessLogEntry<'_>) {
     // `HEAD` counts as the `GET` that handles it.
     let (method, route) = entry.route.map_or((NONE, NONE), |route| (route.method.as_str(), route.path));
-    server.app.requests.with([method, route, status_class(entry.status)]).note_time(entry.duration);
+    server.app.requests.with([method, route, status_class(entry.status)]).observe_duration(entry.duration);
     tracing::debug!(
         request_id = entry.request_id,
         method = entry.method.map(method_name),

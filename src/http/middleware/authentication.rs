@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
-use crate::domain::account::quota::is_near;
+use crate::domain::account::quota::is_nearly_used_up;
 use crate::domain::account::user::Caller;
 use crate::error::Result;
 use crate::http::middleware::context::RequestContext;
@@ -35,7 +35,7 @@ pub async fn authenticate(
     let caller = found?;
     context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
     context.near_quota =
-        caller.as_ref().is_some_and(|caller| is_near(caller.limits.executions, caller.executions));
+        caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
     Ok(caller)
 }
 
@@ -44,11 +44,11 @@ pub async fn authenticate(
 /// Reads the usage only if one more execution can make the difference.
 pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: &RequestContext) -> bool {
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, context.now);
-    if !is_near(limit, caller.executions + 1) {
+    if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
     }
     match server.app.store.read_inline_single(move |read| usage::find(read, user_key, now)).await {
-        Ok(month) => is_near(limit, month.executions),
+        Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // The handler has finished its work; the next response carries the header instead.
             tracing::warn!(request_id = context.id, error = %error, "could not read the monthly usage");

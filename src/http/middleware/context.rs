@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::domain::account::client_ip::client_address;
-use crate::domain::account::credentials::may_hold_a_secret;
+use crate::domain::account::credentials::may_contain_secret;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::error::Error;
 use crate::http::middleware::access_log::{self, AccessLogEntry};
@@ -78,7 +78,7 @@ pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) ->
 pub fn request_id(headers: &HeaderMap) -> String {
     let is_safe = |id: &&str| {
         // Clients do send API keys in the wrong header; the log must not store them.
-        !may_hold_a_secret(id)
+        !may_contain_secret(id)
             && (1..=128).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };

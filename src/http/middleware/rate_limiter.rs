@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::domain::account::client_ip::shared;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 
 /// Requests per minute and address without a valid key, whatever the plans say (contract §2).
@@ -57,7 +57,7 @@ impl RateLimiter {
             RateLimitKey::User(_, None) => RateLimitStatus::unused(None, now),
             RateLimitKey::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
             RateLimitKey::Address(address) => {
-                let address = shared(address);
+                let address = rate_limit_address(address);
                 self.addresses.shard(&address).admit(address, RATE_WITHOUT_KEY, now)
             }
         }
@@ -65,7 +65,7 @@ impl RateLimiter {
 
     /// Returns the status of a client without a key, without counting a request.
     pub fn status(&self, address: IpAddr, now: Timestamp) -> RateLimitStatus {
-        let address = shared(address);
+        let address = rate_limit_address(address);
         self.addresses.shard(&address).status(&address, RATE_WITHOUT_KEY, now)
     }
 }
@@ -109,7 +109,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 
     fn status(&mut self, key: &K, limit: u32, now: Timestamp) -> RateLimitStatus {
         let window = self.windows.get_mut(key);
-        window.map_or_else(|| RateLimitStatus::unused(Some(limit), now), |window| window.look(limit, now))
+        window.map_or_else(|| RateLimitStatus::unused(Some(limit), now), |window| window.status(limit, now))
     }
 
     /// Drops, once a minute, the windows without a request in the last minute.
@@ -119,7 +119,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
         let now_ms = now.as_millisecond();
         if now_ms.saturating_sub(self.swept_at_ms).saturating_abs() >= SWEEP_INTERVAL_MS {
             self.swept_at_ms = now_ms;
-            self.windows.retain(|_, window| !window.is_over(now));
+            self.windows.retain(|_, window| !window.is_empty_at(now));
             self.windows.shrink_to(self.windows.len() * 2);
         }
     }
@@ -160,7 +160,7 @@ mod tests {
                 // A hash table has one control byte per slot and fills at most seven of eight slots.
                 let slots = shard.windows.capacity() * 8 / 7 + 16;
                 // 24 bytes for the header and the rounding of the allocator.
-                let heap: usize = shard.windows.values().map(|window| window.heap() + 24).sum();
+                let heap: usize = shard.windows.values().map(|window| window.heap_bytes() + 24).sum();
                 slots * (size_of::<(K, SlidingWindow)>() + 1) + heap
             })
             .sum()

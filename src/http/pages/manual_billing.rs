@@ -20,7 +20,7 @@ const PORTAL: &str = "/billing/portal";
 pub async fn checkout(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let plan_request = actions::look_at_request(&request.app, token)?.await?;
+    let plan_request = actions::find_request_by_link(&request.app, token)?.await?;
     Ok(request_page(&request, &plan_request, token))
 }
 
@@ -36,7 +36,7 @@ pub async fn confirm(request: Request) -> Result<Response> {
 pub async fn portal(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let overview = actions::look_at_plan(&request.app, token)?.await?;
+    let overview = actions::find_plan_by_link(&request.app, token)?.await?;
     Ok(plan_page(&request, &overview, token))
 }
 
@@ -45,7 +45,7 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
     if form.raw("confirmed") != Some("yes") {
-        let overview = actions::look_at_plan(&request.app, token)?.await?;
+        let overview = actions::find_plan_by_link(&request.app, token)?.await?;
         return Ok(confirmation_page(&request, &overview, token));
     }
     let paused = actions::cancel_plan(&request.app, token)?.await?;

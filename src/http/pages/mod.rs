@@ -255,13 +255,13 @@ mod tests {
             (429, &"7".parse().unwrap())
         );
         assert!(body(&response).contains("Too many &lt;b&gt;"));
-        let fault = error_response(Error::Fault("the reason".to_owned()), "id");
+        let fault = error_response(Error::fault("the reason"), "id");
         assert_eq!(fault.status, 500);
         assert!(!body(&fault).contains("the reason"));
     }
 
     #[test]
-    fn a_form_posts_below_the_path_of_the_public_url() {
+    fn forms_post_below_the_path_of_the_public_url() {
         for (url, expected) in [
             ("http://127.0.0.1:8000", "/x"),
             ("https://example.com/", "/x"),

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use crate::app::HttpLimits;
+use crate::config::HttpLimits;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::http::middleware;
 use crate::http::middleware::state::ServerState;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::app::HttpLimits;
+use crate::config::HttpLimits;
 
 /// Renders the response that replaces an error response of hyper with the given status.
 pub type ErrorRenderer = Box<dyn Fn(u16) -> Vec<u8> + Send>;

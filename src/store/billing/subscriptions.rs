@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::billing::subscription::{Subscription, SubscriptionState};
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::billing::requests::read_offer;
 use crate::store::db::columns::{millis, word};
@@ -16,7 +17,7 @@ const EXPIRED_EVENT_BATCH: u32 = 10;
 
 /// Records an event as processed. Returns `false` if it was processed before.
 pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
-    let expired = now.checked_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
+    let expired = saturating_sub(now, EVENT_RETENTION);
     tx.prepare_cached(
         "DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)",
     )?

@@ -291,5 +291,6 @@ fn backoff(cue: &Cue) -> String {
 }
 
 fn on_failure(cue: &Cue) -> Result<String> {
-    serde_json::to_string(&cue.on_failure).map_err(|error| crate::error::Error::Fault(error.to_string()))
+    serde_json::to_string(&cue.on_failure)
+        .map_err(|error| crate::error::Error::fault_from("on_failure", error))
 }

@@ -151,7 +151,7 @@ pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> 
 /// # Errors
 /// When they hold what this program never writes.
 pub(in crate::store) fn callback(url: String, method: &str, headers: &str) -> Result<Callback> {
-    let method = Method::parse(method).map_err(|_| broken(&format!("callback_method holds {method:?}")))?;
+    let method = Method::parse(method).ok_or_else(|| broken(&format!("callback_method holds {method:?}")))?;
     let headers = serde_json::from_str(headers).map_err(|error| broken(&error.to_string()))?;
     Ok(Callback { url, method, headers })
 }

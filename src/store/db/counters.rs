@@ -7,27 +7,20 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
+use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::store::WriteTx;
 
-/// What an execution may wait for, of which health shows how many there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum QueueName {
-    /// For a delivery thread.
-    Send,
-    /// For a worker.
-    Claim,
-    /// For another attempt.
-    Retry,
-}
-
-impl QueueName {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Claim => "claim",
-            Self::Retry => "retry",
-        }
+word_enum! {
+    /// What an execution may wait for, of which health shows how many there are.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum QueueName {
+        /// For a delivery thread.
+        Send = "send",
+        /// For a worker.
+        Claim = "claim",
+        /// For another attempt.
+        Retry = "retry",
     }
 }
 

@@ -71,7 +71,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn what_is_overdue_is_counted_without_a_look_at_the_history() {
+    fn overdue_work_is_counted_without_reading_the_history() {
         for step in plan(OVERDUE).iter().filter(|step| step.starts_with("SEARCH") || step.starts_with("SCAN"))
         {
             let fits =

@@ -91,7 +91,7 @@ impl<T> Future for Pending<T> {
 }
 
 pub(in crate::store) fn ended() -> Error {
-    Error::Storage("the store has been closed".to_owned())
+    Error::storage("the store has been closed")
 }
 
 /// The pool of read-only connections.

@@ -101,7 +101,7 @@ impl WriteStats {
     }
 
     pub(in crate::store) fn committed(&self, writes: usize, took: Duration) {
-        self.batches.note(u64::try_from(writes).unwrap_or(u64::MAX));
-        self.commits.note_time(took);
+        self.batches.observe(u64::try_from(writes).unwrap_or(u64::MAX));
+        self.commits.observe_duration(took);
     }
 }

@@ -193,10 +193,12 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
             // Nothing of a faulty job was to be written, whatever became of the others.
             (Some(Err(error @ (Error::Fault(_) | Error::Damaged(_) | Error::Storage(_)))), _) => Err(error),
             // A refusal too: what the job was refused for (a claim, a report) may have gone with the commit.
-            (_, Some(Error::Storage(what))) => Err(Error::Storage(what.clone())),
-            (_, Some(fault)) => Err(Error::Storage(fault.to_string())),
+            (_, Some(Error::Storage(fault) | Error::Fault(fault) | Error::Damaged(fault))) => {
+                Err(Error::Storage(fault.clone()))
+            }
+            (_, Some(Error::Refused(refusal))) => Err(Error::storage(refusal.to_string())),
             (Some(result), None) => result,
-            (None, None) => Err(Error::Fault("a write was not run".to_owned())),
+            (None, None) => Err(Error::fault("a write was not run")),
         };
         // Nobody waits any more when the caller hung up; the write stands all the same.
         drop(self.answer.send(result));
@@ -325,7 +327,7 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
         let keep = job.run(&tx);
         // SQLite ends the whole transaction by itself after some faults (a full disk): the batch is lost then.
         if connection.is_autocommit() {
-            return Err(Error::Storage("the transaction was ended by a fault of the disk".to_owned()));
+            return Err(Error::storage("the transaction was ended by a fault of the disk"));
         }
         if keep {
             counters::flush(&tx)?;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::user::ACCOUNT_DISABLED;
-use crate::domain::execution::NextStep;
+use crate::domain::execution::{NextStep, RetryPolicy};
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
@@ -25,9 +25,9 @@ const MAX_PER_DESTINATION: usize = 64;
 /// A claimed attempt: stored as `delivering`, not sent yet.
 pub struct ClaimedDelivery {
     pub attempt_ref: AttemptRef,
-    /// The request to send, or an error message if the rows cannot be read. The attempt then fails with that message,
-    /// so that a broken row does not hold up the others.
-    pub spec: std::result::Result<DeliverySpec, String>,
+    /// The request and the rules for a failure. An error if the rows cannot be read: that execution fails, and the others
+    /// are sent.
+    pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
 }
 
 /// The record of an attempt that has ended.
@@ -279,7 +279,9 @@ fn claim_first(
     let Some(key) = keys.pop_front() else { return Ok(None) };
     let claimed = tx.prepare_cached(FIND_DELIVERY)?.query_row([key], |row| {
         let spec = match row.get::<_, Option<i64>>(7)? {
-            None => read_spec(row).map_err(|error| error.to_string()),
+            None => read_spec(row)
+                .and_then(|spec| Ok((spec, retry(row.get(12)?, row.get_ref(13)?.as_str()?)?)))
+                .map_err(|error| error.to_string()),
             // Disabling an account fails its queued executions. This one was in flight then, and its attempt failed
             // since.
             Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
@@ -309,7 +311,6 @@ fn read_spec(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
         cue_id: row.get(8)?,
         callback: callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
         payload: row.get(14)?,
-        retry: retry(row.get(12)?, row.get_ref(13)?.as_str()?)?,
         secret: row.get(15)?,
         previous_secret: row.get(16)?,
         previous_secret_expires: row.get::<_, Option<i64>>(17)?.map(read_instant).transpose()?,

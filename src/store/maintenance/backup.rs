@@ -2,7 +2,6 @@
 //! held (see `hold`) and of one instant: SQLite reads it in one transaction, while its backup interface would begin
 //! again with every write of another process.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use thiserror::Error;
 
 use crate::store::db::columns::millis;
-use crate::store::db::open::error::OpenError;
+use crate::store::db::open::error::{Cause, OpenError};
 use crate::store::db::open::open_to_read;
 use crate::store::db::open::paths::beside;
 use crate::store::db::open::server_lock::ServerLock;
@@ -23,61 +23,26 @@ const STEPS: i32 = 20_000;
 /// What SQLite keeps beside a file, and plays into whatever file it finds under that name.
 const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Why there is no copy. What was there is as it was, and no half copy is left.
-#[derive(Debug)]
+/// A file was not copied. The target is unchanged, and no partial copy is left.
+#[derive(Debug, Error)]
 pub enum CopyError {
-    /// The file to be copied, or the one to be replaced, is not to be used.
-    File(OpenError),
-    /// There is a file already.
+    /// The source, or the file to be replaced, cannot be opened.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    #[error("{0} exists already")]
     Exists(PathBuf),
-    /// There is no file, but what a database that was there has left behind.
+    /// The target does not exist, but files of a database that was there do.
+    #[error("{0} is left over from a database of this name and would become part of the copy. Move it away")]
     LeftoverFiles(PathBuf),
-    /// The copy would take its own original's place.
+    #[error("{0} cannot be restored from itself")]
     SourceIsTarget(PathBuf),
-    /// The disk is full.
-    Full {
-        /// What was to be written.
-        path: PathBuf,
-        /// About how many bytes it takes.
-        bytes: u64,
-    },
-    /// The copy cannot be written.
-    Failed {
-        /// What was to be written.
-        path: PathBuf,
-        /// What the system said.
-        reason: String,
-    },
-}
-
-impl fmt::Display for CopyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::Exists(path) => write!(f, "{} exists already", path.display()),
-            Self::LeftoverFiles(path) => write!(
-                f,
-                "{} is there, left behind by a database that had this name: it would get into the copy. Move it away",
-                path.display()
-            ),
-            Self::SourceIsTarget(path) => write!(f, "{} cannot be restored from itself", path.display()),
-            Self::Full { path, bytes } => write!(
-                f,
-                "the disk is full: {} takes about {} MB; nothing of it is left behind",
-                path.display(),
-                bytes.div_ceil(1_000_000)
-            ),
-            Self::Failed { path, reason } => write!(f, "{} cannot be written: {reason}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for CopyError {}
-
-impl From<OpenError> for CopyError {
-    fn from(error: OpenError) -> Self {
-        Self::File(error)
-    }
+    /// `bytes` is the estimated size of the copy.
+    #[error("the disk is full: {path} needs about {} MB; nothing of it is left behind", .bytes.div_ceil(1_000_000))]
+    Full { path: PathBuf, bytes: u64 },
+    #[error("{path} cannot be written: the file to copy is damaged: {source}")]
+    SourceDamaged { path: PathBuf, source: rusqlite::Error },
+    #[error("{path} cannot be written: {source}")]
+    Failed { path: PathBuf, source: Cause },
 }
 
 /// Told how many of how many bytes are written, about.
@@ -121,23 +86,28 @@ pub fn restore(
     }
     let source = open_to_read(backup)?;
     let partial = PartialCopy::fill(&source, to, now, progress)?;
-    let kept = move_aside(to).map_err(|error| failed(to, &error))?;
+    let kept = move_aside(to).map_err(|error| failed(to, error))?;
     partial.publish()?;
     Ok(kept)
 }
 
-/// A copy of the connection's file beside it, as it is now, held since `now`; answers where it is.
+/// Copies the connection's file, as it is now, to `to`, which nobody else uses. The copy is held since `now`, or for
+/// longer where the file is.
 ///
 /// # Errors
 /// See [`CopyError`].
-pub(in crate::store) fn snapshot(
-    source: &Connection,
-    path: &Path,
-    suffix: &str,
-    now: Timestamp,
-) -> Result<PathBuf, CopyError> {
+pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp) -> Result<(), CopyError> {
+    refuse_taken(to)?;
+    PartialCopy::fill(source, to, now, Box::new(|_, _| ()))?.publish()?;
+    Ok(())
+}
+
+/// Renames `from` to `path` with `suffix`, and a number where that name is taken, in a way that outlives a power cut.
+/// Returns the new name.
+pub(in crate::store) fn rename_beside(from: &Path, path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let to = free_name(path, suffix);
-    PartialCopy::fill(source, &to, now, Box::new(|_, _| ()))?.publish()?;
+    std::fs::rename(from, &to)?;
+    sync_folder(&to)?;
     Ok(to)
 }
 
@@ -157,12 +127,12 @@ impl<'a> PartialCopy<'a> {
         progress: Progress,
     ) -> Result<Self, CopyError> {
         let partial = Self::open(to)?;
-        let bytes = expected_bytes(source).map_err(|error| partial.failed(&error, 0))?;
+        let bytes = expected_bytes(source).map_err(|error| partial.failed(error, 0))?;
         let filled = vacuum_into(source, &partial.path, bytes, progress)
             .and_then(|()| hold(&partial.path, held_since))
-            .map_err(|error| partial.failed(&error, bytes));
+            .map_err(|error| partial.failed(error, bytes));
         filled?;
-        partial.file.sync_all().map_err(|error| failed(to, &error))?;
+        partial.file.sync_all().map_err(|error| failed(to, error))?;
         Ok(partial)
     }
 
@@ -173,7 +143,7 @@ impl<'a> PartialCopy<'a> {
             match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => return Ok(Self { to, path, file, is_published: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(to, &error)),
+                Err(error) => return Err(failed(to, error)),
             }
         }
     }
@@ -185,18 +155,15 @@ impl<'a> PartialCopy<'a> {
             sync_folder(self.to)?;
             Ok(self.file.metadata()?.len())
         });
-        moved.map_err(|error| failed(self.to, &error))
+        moved.map_err(|error| failed(self.to, error))
     }
 
-    fn failed(&self, error: &rusqlite::Error, bytes: u64) -> CopyError {
+    fn failed(&self, error: rusqlite::Error, bytes: u64) -> CopyError {
         let path = self.to.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => CopyError::Full { path, bytes },
-            Some(ErrorCode::DatabaseCorrupt) => {
-                let reason = format!("what is to be copied is damaged: {error}");
-                CopyError::Failed { path, reason }
-            }
-            _ => CopyError::Failed { path, reason: error.to_string() },
+            Some(ErrorCode::DatabaseCorrupt) => CopyError::SourceDamaged { path, source: error },
+            _ => CopyError::Failed { path, source: error.into() },
         }
     }
 }
@@ -308,6 +275,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn failed(path: &Path, error: &io::Error) -> CopyError {
-    CopyError::Failed { path: path.to_owned(), reason: error.to_string() }
+fn failed(path: &Path, error: io::Error) -> CopyError {
+    CopyError::Failed { path: path.to_owned(), source: error.into() }
 }

@@ -20,7 +20,8 @@ pub fn single_commits(
     payload: &Value,
     next: &mut dyn FnMut() -> Result<Option<Cue>>,
 ) -> Result<u32> {
-    let connection = open::open_writer(path).map_err(|error| Error::Storage(error.to_string()))?;
+    let connection = open::open_writer(path)
+        .map_err(|error| Error::storage_from("the database file cannot be used now", error))?;
     let mut done = 0;
     while let Some(cue) = next()? {
         commit_alone(&connection, |tx| cues::insert(tx, cue, Some(payload)))?;

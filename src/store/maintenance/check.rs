@@ -60,7 +60,7 @@ pub struct DatabaseSummary {
 /// [`OpenError`] where it is no file of ours, or of a later version.
 pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, OpenError> {
     let connection = open_to_read(path)?;
-    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     // One picture for all that is compared.
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
     let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;

@@ -76,7 +76,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn what_a_cue_leaves_behind_is_found_by_its_index() {
+    fn rows_of_a_deleted_cue_are_found_by_index() {
         let executions = "SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)";
         assert_eq!(plan(EXECUTIONS), [executions]);
         assert_eq!(plan(MISSED), ["SEARCH missed_runs USING COVERING INDEX missed_runs_by_cue (cue_key=?)"]);

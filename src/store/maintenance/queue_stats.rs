@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
-use crate::domain::execution::worker::FRESH;
+use crate::domain::execution::worker::ACTIVE_FOR;
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::millis;
@@ -42,8 +43,8 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
 /// # Errors
 /// When the file cannot be read.
 pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
-    let before = |age| millis(now.checked_sub(age).unwrap_or(Timestamp::MIN));
-    Ok(read.prepare_cached(QUEUE)?.query_row(params![before(STALE_AFTER), before(FRESH)], |row| {
+    let before = |age| millis(saturating_sub(now, age));
+    Ok(read.prepare_cached(QUEUE)?.query_row(params![before(STALE_AFTER), before(ACTIVE_FOR)], |row| {
         Ok(QueueStats {
             pending_outbox: row.get(0)?,
             stale_executions: row.get(1)?,

@@ -16,9 +16,9 @@ const READ_WHOLE: i64 = 64 << 20;
 /// # Errors
 /// [`OpenError::Damaged`], among others; the file stays untouched.
 pub fn check(path: &Path) -> Result<(), OpenError> {
-    match look(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, &error))?.as_str() {
+    match look(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
         "ok" => Ok(()),
-        damage => Err(OpenError::Damaged { path: path.to_owned(), reason: damage.replace('\n', " ") }),
+        damage => Err(OpenError::Damaged { path: path.to_owned(), source: damage.replace('\n', " ").into() }),
     }
 }
 

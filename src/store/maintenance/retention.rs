@@ -242,7 +242,7 @@ mod tests {
     use crate::store::test_support::plan;
 
     #[test]
-    fn the_oldest_are_found_by_their_keys_and_those_of_a_cue_by_its_index() {
+    fn the_oldest_executions_are_found_by_key_or_index() {
         for (sql, steps) in [
             (BY_AGE, &["SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)"][..]),
             (SURPLUS, &["SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)"]),

@@ -31,15 +31,18 @@ const PARTS: &str = "
 /// # Errors
 /// [`OpenError::SchemaMismatch`], among others; the file stays untouched.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
-    let file = open_to_look(path)?;
-    let compared = parts(&file).and_then(|there| Ok((there, wanted()?)));
-    let (there, wanted) = compared.map_err(|error| OpenError::from_sqlite(path, &error))?;
-    let lacking = wanted.difference(&there).next().map(|part| lacks(part));
-    let asking = || there.difference(&wanted).find(|part| asks_more(part, &wanted)).map(|part| is_more(part));
-    match lacking.or_else(asking) {
+    match mismatch(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
         Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),
         None => Ok(()),
     }
+}
+
+/// The first difference for which a server refuses the file.
+pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
+    let (there, wanted) = (parts(file)?, wanted()?);
+    let lacking = wanted.difference(&there).next().map(|part| lacks(part));
+    let asking = || there.difference(&wanted).find(|part| asks_more(part, &wanted)).map(|part| is_more(part));
+    Ok(lacking.or_else(asking))
 }
 
 /// Whether a part is a column of one of our tables that every new row would have to fill.

@@ -1,24 +1,23 @@
-//! `cued user` and `cued key`: the built program, before, beside and without a server.
+//! `cued user` and `cued key`: the built program, before the first server, next to one and without one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::server::{ALONE, Server, cued, until};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
 
-/// Runs a command on `db`, with `--db` behind it.
+/// Runs a command with `--db`.
 pub fn on(db: &Path, arguments: &[&str]) -> Output {
     cued(arguments).arg("--db").arg(db).output().unwrap()
 }
 
-/// What a command that must end well prints.
+/// The output of a command that must succeed.
 #[track_caller]
 pub fn ok(db: &Path, arguments: &[&str]) -> String {
     let output = on(db, arguments);
@@ -26,7 +25,7 @@ pub fn ok(db: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command that must end with `code` complains of.
+/// The error message of a command that must exit with `code`.
 #[track_caller]
 pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
@@ -38,13 +37,13 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The value on the line that begins with `name`.
+/// The value on the line that starts with `name`.
 #[track_caller]
 fn value<'a>(printed: &'a str, name: &str) -> &'a str {
     printed.lines().find_map(|line| line.strip_prefix(name)).expect(printed).trim()
 }
 
-/// The rows of a table, split at its blanks, without its head.
+/// The rows of a table without its head, split at white space.
 fn rows(printed: &str) -> Vec<Vec<String>> {
     printed.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
@@ -72,11 +71,11 @@ fn the_first_user_can_be_added_before_the_first_start() {
 }
 
 #[test]
-fn the_file_and_what_lies_beside_it_are_for_their_owner_only() {
+fn the_database_and_its_side_files_are_readable_by_their_owner_only() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     assert_eq!(mode(&db), 0o600);
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     server.user();
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let path = PathBuf::from(format!("{}{suffix}", server.db().display()));
@@ -85,7 +84,7 @@ fn the_file_and_what_lies_beside_it_are_for_their_owner_only() {
 }
 
 #[test]
-fn commands_on_a_file_that_does_not_exist_say_so_and_make_none() {
+fn commands_on_a_missing_file_report_it_and_create_none() {
     let (_folder, db) = new_file();
     for arguments in [
         &["user", "list"][..],
@@ -102,7 +101,7 @@ fn commands_on_a_file_that_does_not_exist_say_so_and_make_none() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2_and_makes_no_file() {
+fn wrong_usage_exits_with_2_and_creates_no_file() {
     let (folder, db) = new_file();
     let plans = folder.path().join("plans.json");
     fs::write(&plans, "{}").unwrap();
@@ -128,7 +127,7 @@ fn wrong_usage_ends_with_2_and_makes_no_file() {
 }
 
 #[test]
-fn an_unknown_address_or_key_is_told_where_to_look() {
+fn an_unknown_address_or_key_error_names_the_list_command() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     for arguments in [
@@ -143,11 +142,11 @@ fn an_unknown_address_or_key_is_told_where_to_look() {
     let said = fails(&db, &["key", "revoke", "no-such-key"], 1);
     assert!(said.contains("no-such-key") && said.contains("cued key list"), "{said}");
     let said = fails(&db, &["user", "add", "ann@example.com"], 1);
-    assert!(said.contains("registered already"), "{said}");
+    assert!(said.contains("already registered"), "{said}");
 }
 
 #[test]
-fn users_are_listed_with_plan_and_state_one_a_line() {
+fn users_are_listed_with_plan_and_state_one_per_line() {
     let (_folder, db) = new_file();
     ok(&db, &["user", "add", "ann@example.com"]);
     ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
@@ -164,7 +163,7 @@ fn users_are_listed_with_plan_and_state_one_a_line() {
 }
 
 #[test]
-fn a_plan_that_is_set_beside_the_server_counts_at_once() {
+fn a_plan_set_while_the_server_runs_applies_at_once() {
     let server = Server::start(&["--dev"]);
     let user = server.client().register("ann@example.com");
     ok(&server.db(), &["user", "set-plan", "ann@example.com", "scale"]);
@@ -181,27 +180,27 @@ fn a_plan_that_is_set_beside_the_server_counts_at_once() {
 }
 
 #[test]
-fn a_disabled_users_keys_answer_401_at_once_and_its_cues_stop() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
+fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let (ann, bob) = (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
     let hourly = json!({"name": "work", "transport": "worker",
                         "schedule": {"type": "recurring", "cron": "0 * * * *"}});
     ann.create(&hourly);
     bob.create(&hourly);
     ok(&server.db(), &["user", "disable", "ann@example.com"]);
-    ann.get("/v1/auth/me").refused(401, "invalid_api_key");
+    ann.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     server
         .client()
         .post("/v1/auth/register", &json!({"email": "ann@example.com"}))
-        .refused(409, "duplicate_email");
+        .expect_error(409, "duplicate_email");
     assert_eq!(bob.advance("PT2H")["fired"], 2, "bob's two runs and none of ann's");
     let said = fails(&server.db(), &["key", "add", "ann@example.com"], 1);
     assert!(said.contains("disabled"), "{said}");
 }
 
 #[test]
-fn keys_are_added_listed_and_revoked_beside_the_server() {
-    let server = Server::start(ALONE);
+fn keys_are_added_listed_and_revoked_while_the_server_runs() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     let printed = ok(&server.db(), &["key", "add", "ann@example.com", "--name", "backup"]);
     let (id, key) = (value(&printed, "id"), value(&printed, "api key"));
@@ -214,16 +213,16 @@ fn keys_are_added_listed_and_revoked_beside_the_server() {
     assert!(!listed.contains(key));
 
     ok(&server.db(), &["key", "revoke", id]);
-    backup.get("/v1/auth/me").refused(401, "invalid_api_key");
+    backup.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     user.get("/v1/auth/me").expect(200);
     let said = fails(&server.db(), &["key", "revoke", &shown[0][0]], 1);
-    assert!(said.contains("last key"), "{said}");
+    assert!(said.contains("last API key"), "{said}");
     user.get("/v1/auth/me").expect(200);
 }
 
 #[test]
-fn a_users_text_cannot_command_the_operators_terminal() {
-    let server = Server::start(ALONE);
+fn user_text_cannot_send_control_characters_to_the_terminal() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
     let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
@@ -245,8 +244,24 @@ fn many_commands_at_once_on_a_new_file_all_succeed() {
     }
 }
 
+/// Whether a process has a file open.
+fn has_open(pid: u32, file: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == file)
+}
+
+/// The number of times that the threads of a process have slept.
+fn sleeps(pid: u32) -> u64 {
+    let of = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.map_or(0, |count| count.trim().parse::<u64>().unwrap())
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).map(of).sum()
+}
+
 #[test]
-fn a_new_file_that_another_process_writes_is_waited_for() {
+fn a_command_waits_for_another_process_that_creates_the_file() {
     let (_folder, db) = new_file();
     fs::write(&db, b"").unwrap();
     let other = Connection::open(&db).unwrap();
@@ -257,18 +272,22 @@ fn a_new_file_that_another_process_writes_is_waited_for() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Longer than the command takes to come to the lock; were it slower, it would only find the lock free.
-    let begun = Instant::now();
-    until("it has met the lock", || {
-        (adding.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_millis(500)).then_some(())
-    });
+    let pid = adding.id();
+    let mut is_waiting = |condition: bool| {
+        assert_eq!(adding.try_wait().unwrap(), None, "the command ended without the lock");
+        condition.then_some(())
+    };
+    until("the command opens the file", || is_waiting(has_open(pid, &db)));
+    // SQLite tries the lock again and again, and sleeps in between.
+    let before = sleeps(pid);
+    until("the command waits for the lock", || is_waiting(sleeps(pid) >= before + 8));
     other.execute_batch("COMMIT").unwrap();
     let output = adding.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
 }
 
 #[test]
-fn a_full_or_closed_standard_output_is_no_crash() {
+fn a_full_or_closed_standard_output_does_not_crash() {
     let (_folder, db) = new_file();
     let to = |arguments: &[&str], stdout: Stdio| {
         let child = cued(arguments).arg("--db").arg(&db).stdout(stdout).stderr(Stdio::piped()).spawn();
@@ -290,7 +309,7 @@ fn a_full_or_closed_standard_output_is_no_crash() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
+fn an_unusable_file_is_refused_and_left_unchanged() {
     let (folder, newer) = new_file();
     ok(&newer, &["user", "add", "ann@example.com"]);
     let connection = Connection::open(&newer).unwrap();
@@ -312,7 +331,7 @@ fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
             assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
         }
     }
-    // Folders in which nobody, not even root, can make a file.
+    // Folders in which no process, not even one of root, can create a file.
     for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
         let said = fails(&db, &["user", "add", "bob@example.com"], 1);
         assert!(said.contains("cannot be used") && said.contains("folder"), "{said}");

@@ -1,4 +1,4 @@
-//! `cued bench`, in its shortest form.
+//! `cued bench` in its shortest form.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +16,10 @@ const FIGURES: [&str; 30] = [
     "fsyncs",
     "single_commits",
     "group_commits",
-    "bare_answers",
-    "bare_reads",
-    "bare_inserts_16",
-    "bare_inserts_64",
+    "baseline_responses",
+    "baseline_reads",
+    "baseline_inserts_16",
+    "baseline_inserts_64",
     "creates_1",
     "create_bytes_1",
     "creates_16",
@@ -27,26 +27,26 @@ const FIGURES: [&str; 30] = [
     "creates_64",
     "create_bytes_64",
     "gets",
-    "bare_lists",
+    "baseline_lists",
     "lists",
-    "bare_cycles",
-    "cycles",
-    "bare_posts",
-    "herd",
-    "herd_p50",
-    "herd_p99",
-    "herd_drain",
+    "baseline_claims",
+    "claims",
+    "baseline_posts",
+    "herd_deliveries",
+    "herd_lateness_p50",
+    "herd_lateness_p99",
+    "herd_duration",
     "herd_bytes",
     "memory_start",
     "memory_peak",
-    "trickle_p50",
-    "trickle_p99",
-    "trickle_max",
-    "lone_bytes",
+    "trickle_lateness_p50",
+    "trickle_lateness_p99",
+    "trickle_lateness_max",
+    "trickle_bytes",
 ];
 
 #[test]
-fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind() {
+fn every_result_has_a_baseline_and_no_file_is_left() {
     let folder = TempDir::new().unwrap();
     let run = cued(&SHORT).arg("--json").arg("--dir").arg(folder.path()).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -56,31 +56,31 @@ fn every_figure_is_measured_beside_the_machines_own_and_nothing_is_left_behind()
     assert!(report["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{report}");
     let conditions = [&report["seconds"], &report["herd"], &report["trickle"]];
     assert_eq!(conditions, [&json!(0.1), &json!(40), &json!(3)]);
-    let figures = report["figures"].as_array().unwrap();
+    let figures = report["results"].as_array().unwrap();
     let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().unwrap()).collect();
     assert_eq!(names, FIGURES);
     for figure in figures {
-        assert!(figure["figure"].as_f64().unwrap() >= 0.0, "{figure}");
+        assert!(figure["value"].as_f64().unwrap() >= 0.0, "{figure}");
         let is_rate_of_service = figure["unit"] == "per_second"
-            && ["creates_", "gets", "lists", "cycles", "herd"]
+            && ["creates_", "gets", "lists", "claims", "herd"]
                 .iter()
                 .any(|it| figure["name"].as_str().unwrap().starts_with(it));
-        assert_eq!(is_rate_of_service, !figure["limit"].is_null(), "{figure}");
+        assert_eq!(is_rate_of_service, !figure["baseline"].is_null(), "{figure}");
         let ratio =
-            figure["limit"]["figure"].as_f64().map(|limit| figure["figure"].as_f64().unwrap() / limit);
+            figure["baseline"]["value"].as_f64().map(|limit| figure["value"].as_f64().unwrap() / limit);
         let close = |ratio: f64| (figure["ratio"].as_f64().unwrap() - ratio).abs() < 0.001;
         assert!(ratio.is_none_or(close), "{figure}");
     }
     let limit = |name: &str| {
         let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
-        figure["limit"]["what"].as_str().unwrap()
+        figure["baseline"]["description"].as_str().unwrap()
     };
-    assert!(limit("lists").contains("with a list"), "{}", limit("lists"));
+    assert!(limit("lists").contains("lists of 20"), "{}", limit("lists"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn a_benchmark_that_cannot_run_reports_why() {
     let nowhere = cued(&SHORT).args(["--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
@@ -92,7 +92,7 @@ fn what_cannot_be_measured_is_said() {
 }
 
 #[test]
-fn a_disk_without_room_is_named_with_the_flag_that_chooses_another() {
+fn a_full_disk_error_names_the_folder_and_the_flag_to_change_it() {
     let Some(disk) = Disk::mount("2m") else { return };
     let run = cued(&SHORT).arg("--dir").arg(disk.path()).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -101,22 +101,22 @@ fn a_disk_without_room_is_named_with_the_flag_that_chooses_another() {
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
-/// Whether a server runs on a file of a measuring in this folder.
+/// Whether a server runs on a benchmark file in this folder.
 fn server_in(folder: &Path) -> bool {
     let mark = format!("{}/cued-bench-", folder.display());
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    // One that has just ended has nothing to be read.
+    // A process that has just ended has no readable entry.
     processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
 }
 
-/// Whether the server in this folder serves: what it stands beside is opened after that.
+/// Whether the server in this folder serves requests: it opens the files next to the database before.
 fn is_measured_in(folder: &Path) -> bool {
     let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-    server_in(folder) && inside.any(|it| it.join("bare.db").exists())
+    server_in(folder) && inside.any(|it| it.join("baseline.db").exists())
 }
 
 #[test]
-fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
+fn an_interrupted_benchmark_leaves_no_process_and_no_file() {
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let folder = TempDir::new().unwrap();
         let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
@@ -133,7 +133,7 @@ fn a_measuring_that_is_cut_short_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn the_program_that_is_measured_ends_with_the_measuring_however_that_ends() {
+fn the_measured_server_ends_with_the_benchmark() {
     let folder = TempDir::new().unwrap();
     let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
     let mut bench = Process(command.arg(folder.path()).stderr(Stdio::null()).spawn().unwrap());

@@ -1,4 +1,4 @@
-//! The flags of `cued serve` and their environment variables: what is given counts, and what cannot be is said.
+//! The flags of `cued serve` and their environment variables.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::support::client::Client;
 use crate::support::server::{Server, cued, run};
 
-/// A server of its own flags and environment, in a folder that goes away with it.
+/// A server with the given flags and environment, in a temporary folder.
 struct Started {
     child: Child,
     line: String,
@@ -28,7 +28,6 @@ impl Started {
         Self { child, line, _folder: folder }
     }
 
-    /// Where it listens.
     #[track_caller]
     fn addr(&self) -> SocketAddr {
         self.line.trim_end().strip_prefix("cued listening on http://").expect("a start").parse().unwrap()
@@ -38,7 +37,7 @@ impl Started {
         Client::new(self.addr())
     }
 
-    /// The status of the second registration: 201 only where it is open.
+    /// The status of the second registration: 201 only with open registration.
     fn second_registration(&self) -> u16 {
         let client = self.client();
         client.register("first@example.com");
@@ -48,7 +47,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -57,7 +56,7 @@ impl Drop for Started {
 const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 #[test]
-fn a_switch_in_the_environment_is_on_or_off_as_people_write_it() {
+fn environment_switches_accept_the_usual_spellings() {
     for (value, second) in [("1", 201), ("true", 201), ("yes", 201), ("0", 403), ("false", 403), ("off", 403)]
     {
         let server = Started::new(&FREE_PORT, &[("CUED_DEV", value)]);
@@ -66,17 +65,17 @@ fn a_switch_in_the_environment_is_on_or_off_as_people_write_it() {
 }
 
 #[test]
-fn a_switch_that_is_off_conflicts_with_nothing() {
+fn a_switch_turned_off_conflicts_with_no_flag() {
     let server =
         Started::new(&[&FREE_PORT[..], &["--db", "mine.db"]].concat(), &[("CUED_EPHEMERAL", "false")]);
     assert_eq!(server.second_registration(), 403);
 }
 
 #[test]
-fn an_ephemeral_server_listens_where_it_is_told_even_if_that_is_the_default() {
+fn an_ephemeral_server_uses_an_explicit_listen_address() {
     let mut server = Started::new(&["--ephemeral", "--listen", "127.0.0.1:8000"], &[]);
     if server.line.is_empty() {
-        // Another program of this machine has the port: the complaint shows that it was tried.
+        // Another program uses the port: the error shows that the server tried to bind it.
         assert_eq!(server.child.wait().unwrap().code(), Some(1));
         let complaint = std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap();
         assert!(complaint.contains("127.0.0.1:8000"), "{complaint}");
@@ -86,12 +85,12 @@ fn an_ephemeral_server_listens_where_it_is_told_even_if_that_is_the_default() {
 }
 
 #[test]
-fn localhost_is_an_address_to_listen_on() {
+fn localhost_is_a_valid_listen_address() {
     assert!(Started::new(&["--listen", "localhost:0"], &[]).addr().ip().is_loopback());
 }
 
 #[test]
-fn dev_opens_only_what_is_not_said_otherwise() {
+fn explicit_flags_override_dev() {
     let hook = json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "0 9 * * *"},
@@ -100,15 +99,19 @@ fn dev_opens_only_what_is_not_said_otherwise() {
     let open = Started::new(&["--ephemeral"], &[]);
     open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
     let public = Started::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
-    public.client().register("a@example.com").post("/v1/cues", &hook).refused(400, "invalid_callback_url");
+    public
+        .client()
+        .register("a@example.com")
+        .post("/v1/cues", &hook)
+        .expect_error(400, "invalid_callback_url");
     let closed = Started::new(&["--ephemeral", "--registration", "closed"], &[]);
-    let answer = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
-    answer.refused(403, "registration_disabled");
+    let response = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
+    response.expect_error(403, "registration_disabled");
 }
 
 #[test]
-fn a_file_that_has_seen_a_later_time_is_warned_of() {
-    let mut server = Server::on_clock("2030-01-01T00:00:00Z");
+fn a_file_with_a_later_last_seen_time_logs_a_warning() {
+    let mut server = Server::with_test_clock("2030-01-01T00:00:00Z");
     let cue =
         json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let user = server.user();
@@ -121,7 +124,7 @@ fn a_file_that_has_seen_a_later_time_is_warned_of() {
 }
 
 #[test]
-fn what_cannot_work_is_wrong_usage_and_says_what_to_write() {
+fn impossible_flags_are_wrong_usage_with_a_remedy() {
     for (flags, hint) in [
         (["--listen", "127.0.0.1"], "127.0.0.1:8000"),
         (["--listen", "cue.example.com:80"], "127.0.0.1:8000"),

@@ -1,109 +1,226 @@
-//! The specification as a table: each of its rows and sentences, and the tests that hold it.
+//! The contract as a table: its sections, the promises of each, and the tests that hold them. The contract itself,
+//! `contract.md`, is the project's reference; source and tests cite it as `contract §n` or `contract §n.m`.
 
-mod endpoints_of_accounts;
-mod endpoints_of_work;
-mod gaps;
-mod purpose;
-mod resources;
-mod rules;
-mod states;
+mod accounts;
+mod bounds;
+mod cues;
+mod delivery;
+mod executions;
+mod http;
+mod pages;
+mod plans_billing_operation;
+mod program;
+mod test_clock;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A place in the specification, what it says in a few words, and the tests that hold it.
+use cued::http::router::{Access, Route};
+use cued::http::routes::ROUTES;
+
+const CONTRACT: &str = include_str!("contract.md");
+
+/// A section of the contract, one of its promises in a few words, and the tests that hold it.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
-/// The chapters, by their numbers.
-const TABLE: [(u8, &[Row]); 10] = [
-    (1, purpose::PURPOSE),
-    (2, resources::RESOURCES),
-    (3, states::STATES),
-    (4, endpoints_of_work::ENDPOINTS),
-    (4, endpoints_of_accounts::ENDPOINTS),
-    (5, rules::AUTHENTICATION),
-    (6, rules::EVENTS),
-    (7, rules::ERRORS),
-    (8, rules::LIMITS),
-    (9, rules::VERSIONING),
+/// The chapters in order.
+const TABLE: [&[Row]; 11] = [
+    program::ROWS,
+    http::ROWS,
+    accounts::ROWS,
+    cues::ROWS,
+    executions::ROWS,
+    delivery::ROWS,
+    workers::ROWS,
+    plans_billing_operation::ROWS,
+    pages::ROWS,
+    test_clock::ROWS,
+    bounds::ROWS,
 ];
 
+/// Files and folders that may cite the contract. Not all of them exist in every checkout.
+const CITING: [&str; 8] =
+    ["src", "tests", "benches", "examples", "README.md", "schema.sql", "Cargo.toml", ".github"];
+
 fn rows() -> impl Iterator<Item = &'static Row> {
-    TABLE.into_iter().flat_map(|(_, rows)| rows)
+    TABLE.into_iter().flatten()
 }
 
-/// Adds the names of the tests in the sources below a folder.
-fn gather(folder: &Path, tests: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            gather(&path, tests);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            tests.extend(tests_of(&fs::read_to_string(path).unwrap()));
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The numbers of all headings: `4` of `## 4. Cues`, `4.3` of `### 4.3 Schedule`.
+fn headings() -> BTreeSet<&'static str> {
+    let titles = CONTRACT.lines().filter_map(|line| line.strip_prefix("### ").or(line.strip_prefix("## ")));
+    titles.map(|title| title.split(' ').next().unwrap().trim_end_matches('.')).collect()
+}
+
+/// The headings that need a row: all but chapters with sections of their own.
+fn sections() -> BTreeSet<&'static str> {
+    let headings = headings();
+    let is_divided = |number: &str| headings.iter().any(|other| other.starts_with(&format!("{number}.")));
+    headings.iter().copied().filter(|number| !is_divided(number)).collect()
+}
+
+/// The numbers of the sections that a text cites: each `§` with a number, except that of an RFC.
+fn cited(text: &str) -> Vec<&str> {
+    let of_an_rfc = |before: &str| {
+        let mut words = before.split_whitespace().rev();
+        words.next().is_some_and(|word| word.parse::<u32>().is_ok()) && words.next() == Some("RFC")
+    };
+    let parts: Vec<&str> = text.split('§').collect();
+    let signs = parts.windows(2).filter(|pair| !of_an_rfc(pair[0])).map(|pair| pair[1]);
+    let numbers = signs.map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.')
+    });
+    numbers.filter(|number| !number.is_empty()).collect()
+}
+
+/// The text files below a path.
+fn files(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            files(&entry.unwrap().path(), found);
         }
+    } else if path.is_file() {
+        found.push(path.to_owned());
     }
 }
 
-/// The names of the functions that stand under `#[test]` or `#[tokio::test]`, other attributes between or not.
+fn below(places: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for place in places {
+        files(&root().join(place), &mut found);
+    }
+    found.into_iter().filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text))).collect()
+}
+
+/// The names of the functions with a `#[test]` or `#[tokio::test]`, with or without other attributes in between.
 fn tests_of(text: &str) -> Vec<String> {
-    let (mut found, mut marked) = (Vec::new(), false);
+    let (mut found, mut is_test) = (Vec::new(), false);
     for line in text.lines().map(str::trim_start) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            marked = true;
+            is_test = true;
         } else if let Some(rest) = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ") {
-            if marked {
+            if is_test {
                 found.extend(rest.split('(').next().map(str::to_owned));
             }
-            marked = false;
+            is_test = false;
         } else if !line.starts_with("#[") && !line.starts_with("//") {
-            marked = false;
+            is_test = false;
         }
     }
     found
 }
 
 #[test]
-fn every_place_has_a_test_that_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut tests = BTreeSet::new();
-    for folder in ["src", "tests"] {
-        gather(&root.join(folder), &mut tests);
-    }
+fn every_row_names_existing_tests() {
+    let sources = below(&["src", "tests"]);
+    let tests: BTreeSet<String> = sources.iter().flat_map(|(_, text)| tests_of(text)).collect();
     let mut faults = Vec::new();
-    for (place, says, held_by) in rows() {
-        if says.is_empty() || held_by.is_empty() {
-            faults.push(format!("{place}: {says}: no test"));
+    for (section, promise, held_by) in rows() {
+        if promise.is_empty() || held_by.is_empty() {
+            faults.push(format!("{section} {promise}: no test"));
         }
-        let gone = held_by.iter().filter(|name| !tests.contains(**name));
-        faults.extend(gone.map(|name| format!("{place}: there is no test {name}")));
+        let missing = held_by.iter().filter(|name| !tests.contains(**name));
+        faults.extend(missing.map(|name| format!("{section} {promise}: there is no test {name}")));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
-fn every_place_stands_once_and_names_each_test_once() {
-    let mut places = BTreeSet::new();
-    for (place, _, held_by) in rows() {
-        assert!(places.insert(place), "{place} stands twice");
+fn every_row_is_unique_and_names_each_test_once() {
+    let mut seen = BTreeSet::new();
+    for (section, promise, held_by) in rows() {
+        assert!(seen.insert((section, promise)), "{section} {promise} appears twice");
         let names: BTreeSet<_> = held_by.iter().collect();
-        assert_eq!(names.len(), held_by.len(), "{place}");
+        assert_eq!(names.len(), held_by.len(), "{section} {promise}");
     }
 }
 
 #[test]
-fn every_chapter_is_there_under_its_own_number() {
-    for (chapter, rows) in TABLE {
-        let begin = format!("§{chapter} ");
-        assert!(!rows.is_empty());
-        for (place, ..) in rows {
-            assert!(place.starts_with(&begin), "{place} in chapter {chapter}");
+fn every_section_has_a_row_and_every_row_a_section() {
+    let number = |row: &'static Row| row.0.strip_prefix('§').expect("a § before the number");
+    let in_table: BTreeSet<&str> = rows().map(number).collect();
+    assert_eq!(in_table, sections());
+    for (index, chapter) in TABLE.into_iter().enumerate() {
+        for row in chapter {
+            let first = number(row).split('.').next();
+            assert_eq!(first, Some((index + 1).to_string().as_str()), "{} is in another chapter", row.0);
         }
     }
 }
 
 #[test]
-fn only_what_stands_under_the_mark_of_a_test_counts_as_one() {
+fn every_cited_section_exists() {
+    let headings = headings();
+    let mut faults = Vec::new();
+    for (path, text) in below(&CITING) {
+        let unknown = cited(&text).into_iter().filter(|number| !headings.contains(number));
+        faults.extend(unknown.map(|number| format!("{}: there is no §{number}", path.display())));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_other_specification_is_cited() {
+    let home = root().join("tests/it/conformance");
+    for (path, text) in below(&CITING).into_iter().filter(|(path, _)| !path.starts_with(&home)) {
+        for (line, number) in text.lines().zip(1..) {
+            // The path of the file is fine, its bare name is not a citation.
+            let rest = line.replace("conformance/contract.md", "");
+            let found = ["spec §", "spec.md", "contract.md"].into_iter().find(|other| rest.contains(other));
+            assert!(found.is_none(), "{}:{number}: {line}", path.display());
+        }
+    }
+}
+
+/// The endpoints of §2.12: a method and a path, or the end of a path after `…`.
+fn endpoints() -> Vec<(&'static str, &'static str)> {
+    let (_, section) = CONTRACT.split_once("### 2.12 Endpoints").unwrap();
+    let table = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    let cells = table.flat_map(|line| line.split('|')).map(str::trim).filter(|cell| cell.starts_with('`'));
+    let mut found = Vec::new();
+    for cell in cells {
+        // "`GET`, `POST /v1/auth/keys`": the path belongs to each of the methods.
+        let (first, path) = cell.trim_matches('`').rsplit_once(' ').unwrap();
+        let methods = first.split("`, `").map(|method| method.trim_matches('`'));
+        found.extend(methods.map(|method| (method, path)));
+    }
+    found
+}
+
+#[test]
+fn the_endpoints_of_the_contract_are_the_routes() {
+    let is = |route: &Route, (method, path): (&str, &str)| {
+        route.method == method
+            && match path.strip_prefix('…') {
+                Some(end) => route.path.ends_with(end),
+                None => route.path == path,
+            }
+    };
+    let endpoints = endpoints();
+    for endpoint in &endpoints {
+        assert_eq!(ROUTES.iter().filter(|route| is(route, *endpoint)).count(), 1, "{endpoint:?}");
+    }
+    for route in ROUTES.iter().filter(|route| route.access != Access::Page) {
+        let is_listed = endpoints.iter().any(|endpoint| is(route, *endpoint));
+        assert!(is_listed, "{} {} is not in contract §2.12", route.method, route.path);
+    }
+}
+
+#[test]
+fn only_functions_with_a_test_attribute_count_as_tests() {
     let text = "fn a() {}\n#[test]\nfn b() {}\n#[tokio::test]\n#[ignore]\nasync fn c() {}\n#[test]\nstruct D;\nfn e() {}";
     assert_eq!(tests_of(text), ["b", "c"]);
+}
+
+#[test]
+fn citations_are_read_with_their_numbers() {
+    assert_eq!(cited("contract §4.3, §10 and §2.7. Also `contract §n`, RFC 5321 §4.5"), ["4.3", "10", "2.7"]);
+    assert!(headings().contains("10") && headings().contains("4.14") && !sections().contains("4"));
 }

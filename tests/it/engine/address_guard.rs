@@ -1,4 +1,4 @@
-//! The address guard on the courier: blocked addresses are never connected to, however they are come by.
+//! The address guard on the webhook client: no connection to a blocked address, whatever its source.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,19 +18,19 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::support::scripted_receiver::Receiver;
+use crate::support::receiver::Receiver;
 
-/// A resolver that gives one list of addresses after another, the last one again and again.
+/// A resolver with a list of results; the last one repeats.
 #[derive(Debug, Clone)]
 struct Script {
-    answers: Arc<Mutex<Vec<&'static str>>>,
+    results: Arc<Mutex<Vec<&'static str>>>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Script {
-    fn new(answers: &[&'static str]) -> Self {
-        let answers = Arc::new(Mutex::new(answers.iter().rev().copied().collect()));
-        Self { answers, asked: Arc::default() }
+    fn new(results: &[&'static str]) -> Self {
+        let results = Arc::new(Mutex::new(results.iter().rev().copied().collect()));
+        Self { results, asked: Arc::default() }
     }
 
     fn asked(&self) -> usize {
@@ -41,17 +41,17 @@ impl Script {
 impl Resolver for Script {
     fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop() } else { answers.last().copied() };
+        let mut results = self.results.lock().unwrap();
+        let result = if results.len() > 1 { results.pop() } else { results.last().copied() };
         let mut found = self.empty();
-        for address in answer.unwrap().split_whitespace() {
+        for address in result.unwrap().split_whitespace() {
             found.push(SocketAddr::new(address.parse().unwrap(), uri.port_u16().unwrap_or(80)));
         }
         if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
     }
 }
 
-/// A resolver that never answers.
+/// A resolver that never returns.
 #[derive(Debug)]
 struct Deaf;
 
@@ -63,7 +63,7 @@ impl Resolver for Deaf {
     }
 }
 
-/// A monotonic clock that a test moves, in seconds.
+/// A monotonic clock in seconds, advanced by a test.
 #[derive(Clone, Default)]
 struct Seconds(Arc<AtomicU64>);
 
@@ -104,7 +104,7 @@ fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
     }
 }
 
-/// What the guard hands to the connector for a URL.
+/// The addresses that the guard passes to the connector for a URL.
 fn resolve(guard: &AddressGuard, url: &str) -> Result<Vec<String>, String> {
     let found = guard.resolve(&url.parse().unwrap(), &Config::default(), a_while());
     found.map(|found| found.iter().map(ToString::to_string).collect()).map_err(|error| error.to_string())
@@ -118,13 +118,12 @@ fn a_while() -> NextTimeout {
 }
 
 #[test]
-fn the_name_of_this_machine_is_refused_without_a_connection() {
-    let receiver = Receiver::everywhere();
+fn the_local_host_name_is_refused_without_a_connection() {
+    let receiver = Receiver::on_all_addresses();
     let options = ClientOptions::default();
     let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
-        let text =
-            refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
         assert!(
             text.ends_with(" (loopback), which callbacks may not reach (see --allow-callbacks-to)"),
@@ -135,8 +134,8 @@ fn the_name_of_this_machine_is_refused_without_a_connection() {
 }
 
 #[test]
-fn a_number_is_refused_in_every_notation_without_a_look_up() {
-    let receiver = Receiver::everywhere();
+fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script.clone());
     for host in "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. 127.9.9.9 0.0.0.0 0 \
@@ -144,31 +143,31 @@ fn a_number_is_refused_in_every_notation_without_a_look_up() {
                  169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
         .split_whitespace()
     {
-        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.address.port()))));
+        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.contains(" address, which callbacks may not reach"), "{text}");
     }
     assert_eq!((receiver.connections(), script.asked()), (0, 0));
 }
 
 #[test]
-fn an_allowed_number_needs_no_look_up_either() {
-    let receiver = Receiver::everywhere();
+fn an_allowed_ip_literal_needs_no_lookup() {
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["8.8.8.8"]);
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script.clone());
     for host in ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1"] {
-        let url = format!("http://{host}:{}/", receiver.address.port());
+        let url = format!("http://{host}:{}/", receiver.addr.port());
         assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     }
     assert_eq!(script.asked(), 0);
 }
 
 #[test]
-fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
-    let receiver = Receiver::everywhere();
+fn a_name_that_changes_to_a_blocked_address_gets_no_connection() {
+    let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["127.0.0.1", "127.0.0.2"]);
     let seconds = Seconds::default();
     let webhook_client = webhook_client(policy("127.0.0.1/32"), &seconds, script.clone());
-    let url = format!("http://rebind.example:{}/", receiver.address.port());
+    let url = format!("http://rebind.example:{}/", receiver.addr.port());
     assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
     seconds.advance(CACHE_TIME);
     let text = refused(webhook_client.send(&parcel(&url)));
@@ -181,7 +180,7 @@ fn a_name_that_changes_to_a_blocked_address_is_not_connected_to() {
 }
 
 #[test]
-fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
+fn a_name_that_changes_from_public_to_loopback_yields_no_address() {
     let seconds = Seconds::default();
     let script = Script::new(&["93.184.216.34", "127.0.0.1"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), seconds.clock());
@@ -191,7 +190,7 @@ fn a_name_that_turns_from_public_to_loopback_yields_no_address() {
 }
 
 #[test]
-fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
+fn only_the_allowed_addresses_of_a_mixed_dns_result_are_used() {
     let script = Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), Seconds::default().clock());
     let found = resolve(&guard, "https://mixed.example:8443/").unwrap();
@@ -199,7 +198,7 @@ fn of_a_mixed_answer_only_the_allowed_addresses_are_handed_on() {
 }
 
 #[test]
-fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
+fn dns_results_are_cached_but_checked_on_every_use() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
@@ -216,7 +215,7 @@ fn a_name_is_looked_up_once_in_a_while_but_checked_each_time() {
 }
 
 #[test]
-fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
+fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
     let seconds = Seconds::default();
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
@@ -226,7 +225,7 @@ fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
     }
     assert!(resolve(&guard, &url(0)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 1);
-    // The one beyond the bound was not kept, until the others are too old.
+    // The entry beyond the limit is not kept until others have expired.
     assert!(resolve(&guard, &url(MAX_KEPT)).is_ok());
     assert_eq!(script.asked(), MAX_KEPT + 2);
     seconds.advance(CACHE_TIME);
@@ -235,11 +234,11 @@ fn names_are_kept_up_to_a_bound_and_served_beyond_it() {
 }
 
 #[test]
-fn a_name_without_address_is_told_so_and_asked_again() {
+fn an_unknown_name_is_reported_and_resolved_again() {
     let script = Script::new(&["", "127.0.0.1"]);
-    let receiver = Receiver::everywhere();
+    let receiver = Receiver::on_all_addresses();
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script);
-    let url = format!("http://late.example:{}/", receiver.address.port());
+    let url = format!("http://late.example:{}/", receiver.addr.port());
     let delivery_error = webhook_client.send(&parcel(&url)).unwrap_err();
     assert_eq!(
         delivery_error,
@@ -251,7 +250,7 @@ fn a_name_without_address_is_told_so_and_asked_again() {
 }
 
 #[test]
-fn the_look_up_counts_into_the_timeout() {
+fn the_dns_lookup_counts_toward_the_timeout() {
     let within = Duration::from_millis(200);
     let options = ClientOptions { timeout: within, ..ClientOptions::default() };
     let webhook_client =
@@ -261,9 +260,9 @@ fn the_look_up_counts_into_the_timeout() {
 }
 
 #[test]
-fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connection() {
-    let receiver = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let port = receiver.address.port();
+fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
+    let receiver = Receiver::start();
+    let port = receiver.addr.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
     let webhook_client = webhook_client(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
     let send = |path: &str| webhook_client.send(&parcel(&format!("http://Cue.example:{port}{path}")));
@@ -271,13 +270,13 @@ fn the_exempt_folder_is_reached_and_nothing_beside_it_not_even_on_an_open_connec
     for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
         refused(send(path));
     }
-    assert_eq!(receiver.requests.try_iter().count(), 1);
+    assert_eq!(receiver.count(), 1);
 }
 
 proptest! {
-    /// What the check at create lets through is read by the HTTP library as the same host, port and path.
+    /// The HTTP library reads every URL accepted at creation as the same host, port and path.
     #[test]
-    fn a_url_means_the_same_to_the_check_and_to_the_courier(
+    fn the_url_check_and_the_webhook_client_agree_on_the_host(
         scheme in "(http|https|HTTP|hTTps)",
         host in r"([a-c0-9_.\-]{1,12}|0x[0-9a-f]{1,8}|[0-9]{1,3}(\.[0-9]{1,3}){0,3}|\[[0-9a-f:]{2,12}\])[.]?",
         port in r"(:[0-9]{0,5})?",

@@ -1,4 +1,4 @@
-//! Who waits for whom: the order of taking, receivers that hang, and the threads' start and stop.
+//! Fair shares: the order of claims, hanging receivers, start and stop of the threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,9 +11,9 @@ use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_queue;
 
-use crate::support::delivery_fixture::{Recorder, World, answer};
+use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
 
-/// A courier whose deliveries to hosts named `hang…` take until it lets them go.
+/// A webhook client whose deliveries to hosts named `hang…` block until it is opened.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -33,87 +33,87 @@ impl Gate {
 }
 
 impl WebhookClient for Gate {
-    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        *self.sent.lock().unwrap().entry(parcel.url.clone()).or_default() += 1;
-        if parcel.url.contains("//hang") {
+    fn send(&self, request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
+        *self.sent.lock().unwrap().entry(request.url.clone()).or_default() += 1;
+        if request.url.contains("//hang") {
             drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
         }
-        answer(200)
+        response(200)
     }
 }
 
-/// Waits for `condition` on real time; how long it took.
-fn until(world: &World, condition: impl Fn() -> bool) -> Duration {
+/// Waits for `condition` in real time; returns the duration.
+fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
     let real = Clock::system();
     while !condition() {
         assert!(real.monotonic() < Duration::from_secs(20), "it never came");
-        let seen = world.app.notifiers.progress.generation();
+        let seen = fixture.app.notifiers.progress.generation();
         if !condition() {
             let soon = real.now() + jiff::SignedDuration::from_millis(50);
-            real.wait(&world.app.notifiers.progress, seen, Some(soon));
+            real.wait(&fixture.app.notifiers.progress, seen, Some(soon));
         }
     }
     real.monotonic()
 }
 
 #[test]
-fn lanes_take_turns_and_each_sends_its_oldest_first() {
-    let world = World::new(64);
-    let cues = ["a", "b", "c"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET destination_hash = key * 10");
+fn destinations_alternate_and_each_sends_its_oldest_first() {
+    let fixture = DeliveryFixture::new(64);
+    let cues = ["a", "b", "c"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[0], cues[1], cues[2], cues[2]] {
-        world.run(cue);
+        fixture.due(cue);
     }
-    let taken = world.take(&mut Dispatcher::new(64));
+    let taken = fixture.claim_deliveries(&mut Dispatcher::new(64));
     let order: Vec<_> =
         taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
     assert_eq!(order, [(10, 1), (20, 4), (30, 5), (10, 2), (30, 6), (10, 3)]);
 }
 
 #[test]
-fn a_lane_that_may_take_no_more_ends_nobody_elses_turns() {
-    let world = World::new(64);
-    let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET destination_hash = key * 10");
+fn a_destination_at_its_limit_does_not_stop_the_others() {
+    let fixture = DeliveryFixture::new(64);
+    let cues = ["a", "b"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in cues {
-        world.runs(cue, 3);
+        fixture.due_times(cue, 3);
     }
-    let now = world.app.clock.now();
-    let taken = world.write(move |tx| {
-        delivery_queue::claim_batch(tx, now, 64, &mut 0, |destination| destination == 20).unwrap()
-    });
+    let now = fixture.app.clock.now();
+    let taken =
+        fixture.write(move |tx| delivery_queue::claim_batch(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
     let order: Vec<_> =
         taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
     assert_eq!(order, [(20, 4), (20, 5), (20, 6)]);
 }
 
 #[test]
-fn the_next_pass_goes_on_behind_the_lane_of_the_last() {
-    let world = World::new(1);
-    let cues = ["a", "b"].map(|host| world.cue(&format!("https://{host}.example/")));
-    world.sql("UPDATE cues SET destination_hash = key * 10");
+fn the_next_pass_continues_after_the_last_destination() {
+    let fixture = DeliveryFixture::new(1);
+    let cues = ["a", "b"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
+    fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[1]] {
-        world.run(cue);
+        fixture.due(cue);
     }
-    let webhook_client = Recorder::default();
-    assert_eq!(world.deliver(&webhook_client), 3);
-    let urls: Vec<_> = webhook_client.parcels().into_iter().map(|parcel| parcel.url).collect();
+    let webhook_client = RecordingClient::default();
+    assert_eq!(fixture.deliver(&webhook_client), 3);
+    let urls: Vec<_> = webhook_client.requests().into_iter().map(|request| request.url).collect();
     assert_eq!(urls, ["https://a.example/", "https://b.example/", "https://a.example/"]);
 }
 
 #[test]
-fn a_receiver_that_hangs_does_not_hold_up_another() {
-    let world = World::new(16);
-    let (hanging, quick) = (world.cue("https://hang.example/"), world.cue("https://quick.example/"));
-    world.runs(hanging, 100);
+fn a_hanging_receiver_does_not_delay_another() {
+    let fixture = DeliveryFixture::new(16);
+    let (hanging, quick) =
+        (fixture.webhook_cue("https://hang.example/"), fixture.webhook_cue("https://quick.example/"));
+    fixture.due_times(hanging, 100);
     let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || webhook_client.sent("https://hang.example/") > 0);
+        DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&fixture, || webhook_client.sent("https://hang.example/") > 0);
 
-    world.runs(quick, 200);
-    let took = until(&world, || {
-        webhook_client.sent("https://quick.example/") == 200 && world.app.engine_stats.delivered() == 200
+    fixture.due_times(quick, 200);
+    let took = until(&fixture, || {
+        webhook_client.sent("https://quick.example/") == 200 && fixture.app.engine_stats.delivered() == 200
     });
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert!(
@@ -122,47 +122,47 @@ fn a_receiver_that_hangs_does_not_hold_up_another() {
         webhook_client.sent("https://hang.example/")
     );
     webhook_client.open();
-    until(&world, || world.app.engine_stats.delivered() == 300);
+    until(&fixture, || fixture.app.engine_stats.delivered() == 300);
     delivery.stop();
 }
 
 #[test]
-fn many_receivers_that_hang_leave_room_for_another() {
-    let world = World::new(16);
+fn many_hanging_receivers_leave_a_thread_for_another() {
+    let fixture = DeliveryFixture::new(16);
     for host in 0..8 {
-        let cue = world.cue(&format!("https://hang{host}.example/"));
-        world.runs(cue, 20);
+        let cue = fixture.webhook_cue(&format!("https://hang{host}.example/"));
+        fixture.due_times(cue, 20);
     }
     let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || (0..8).all(|host| webhook_client.sent(&format!("https://hang{host}.example/")) > 0));
-    let cue = world.cue("https://quick.example/");
-    world.run(cue);
-    let took = until(&world, || world.app.engine_stats.delivered() == 1);
+        DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&fixture, || (0..8).all(|host| webhook_client.sent(&format!("https://hang{host}.example/")) > 0));
+    let cue = fixture.webhook_cue("https://quick.example/");
+    fixture.due(cue);
+    let took = until(&fixture, || fixture.app.engine_stats.delivered() == 1);
     assert!(took < Duration::from_secs(2), "{took:?}");
     webhook_client.open();
     delivery.stop();
 }
 
 #[test]
-fn stopping_takes_nothing_more_and_records_what_is_under_way() {
-    let world = World::new(16);
-    let cue = world.cue("https://hang.example/");
-    let (first, second) = (world.run(cue), world.run(cue));
+fn a_stop_claims_nothing_more_and_records_running_deliveries() {
+    let fixture = DeliveryFixture::new(16);
+    let cue = fixture.webhook_cue("https://hang.example/");
+    let (first, second) = (fixture.due(cue), fixture.due(cue));
     let webhook_client = Arc::new(Gate::default());
     let delivery =
-        DeliveryService::start(&world.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
-    until(&world, || webhook_client.sent("https://hang.example/") == 1);
+        DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
+    until(&fixture, || webhook_client.sent("https://hang.example/") == 1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| delivery.stop());
         webhook_client.open();
         stopping.join().unwrap();
     });
-    assert_eq!(world.state(first), ("success".to_owned(), 1));
-    // It was taken up before the stop was seen, or it waits for the next start; never is it left in between.
-    let state = world.state(second);
+    assert_eq!(fixture.state(first), ("success".to_owned(), 1));
+    // The execution was claimed before the stop, or it waits for the next start; it is never left in between.
+    let state = fixture.state(second);
     assert!(state == ("pending".to_owned(), 0) || state == ("success".to_owned(), 1), "{state:?}");
-    let world = world.restart();
-    assert_eq!(world.state(first).0, "success");
+    let fixture = fixture.restart();
+    assert_eq!(fixture.state(first).0, "success");
 }

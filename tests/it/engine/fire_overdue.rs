@@ -1,42 +1,42 @@
-//! A change of a cue that comes between an instant at which it was due and the scheduler's look at it.
+//! Changes to a cue between a due instant and the pass of the scheduler.
 
 use cued::clock::Clock;
 use cued::engine::scheduler::pass::Scheduler;
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};
-use crate::support::fixture::{BEGIN, World};
+use crate::support::fixture::{BEGIN, Fixture};
 
-/// A server whose scheduler does not run, and a user.
+/// A server without a scheduler, and a user.
 fn behind() -> (Api, User) {
-    // A machine's clock, not a test's: what a test moves on purpose is never late.
-    let api = Api::of(World::with_clock(Clock::manual(BEGIN.parse().unwrap())));
+    // A manual system clock, not a test clock: time passed by a test clock is never a gap.
+    let api = Api::of(Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap())));
     let user = api.user("a");
     (api, user)
 }
 
-fn create(api: &Api, user: &User, schedule: Value) -> String {
+fn create(user: &User, schedule: Value) -> String {
     let cue = json!({"name": "work", "transport": "worker", "schedule": schedule});
-    let created = api.post(user, "/v1/cues", &cue);
-    assert_eq!(created.status, 201, "{}", created.body);
+    let created = user.post("/v1/cues", &cue);
+    assert_eq!(created.status, 201, "{}", created.text());
     format!("/v1/cues/{}", created.json()["id"].as_str().unwrap())
 }
 
-/// An instant so many seconds from now, as a cue writes it.
+/// The instant `seconds` from now, in the format of a cue.
 fn in_seconds(api: &Api, seconds: i64) -> String {
-    (api.world.now() + jiff::SignedDuration::from_secs(seconds)).to_string()
+    (api.fixture.now() + jiff::SignedDuration::from_secs(seconds)).to_string()
 }
 
-fn patched(api: &Api, user: &User, path: &str, change: &Value) -> Value {
-    let changed = api.patch(user, path, change);
-    assert_eq!(changed.status, 200, "{}", changed.body);
+fn patched(user: &User, path: &str, change: &Value) -> Value {
+    let changed = user.patch(path, change);
+    assert_eq!(changed.status, 200, "{}", changed.text());
     changed.json()
 }
 
-/// The instants of a cue's executions, newest first, and of its missed runs the counts and reasons.
-fn accounts(api: &Api, user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Value)>) {
-    let shown = api.get(user, path).json();
-    let missed = api.get(user, &format!("{path}/missed")).json();
+/// The instants of the executions of a cue, newest first, and the counts and reasons of its missed runs.
+fn accounts(user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Value)>) {
+    let shown = user.get(path).json();
+    let missed = user.get(&format!("{path}/missed")).json();
     let column = |rows: &Value, name: &str| -> Vec<Value> {
         rows.as_array().unwrap().iter().map(|row| row[name].clone()).collect()
     };
@@ -45,59 +45,59 @@ fn accounts(api: &Api, user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Valu
 }
 
 #[test]
-fn a_once_cue_that_is_moved_after_its_instant_has_run_for_it_and_runs_again() {
+fn a_once_cue_rescheduled_after_its_instant_runs_for_both_instants() {
     let (api, user) = behind();
     let (first, second) = (in_seconds(&api, 10), in_seconds(&api, 600));
-    let path = create(&api, &user, json!({"type": "once", "at": first}));
-    api.world.advance(11);
-    let moved = patched(&api, &user, &path, &json!({"schedule": {"at": second}}));
+    let path = create(&user, json!({"type": "once", "at": first}));
+    api.fixture.advance(11);
+    let moved = patched(&user, &path, &json!({"schedule": {"at": second}}));
     assert_eq!((&moved["status"], &moved["run_count"]), (&json!("active"), &json!(1)));
     assert_eq!(moved["next_run"], second.replace('Z', "+00:00"));
-    assert_eq!(accounts(&api, &user, &path), (vec![json!(first)], vec![]));
-    api.world.advance(600);
-    Scheduler::start(&api.world.app).unwrap().run_once(&api.world.app).unwrap();
-    assert_eq!(accounts(&api, &user, &path), (vec![json!(second), json!(first)], vec![]));
+    assert_eq!(accounts(&user, &path), (vec![json!(first)], vec![]));
+    api.fixture.advance(600);
+    Scheduler::start(&api.fixture.app).unwrap().run_once(&api.fixture.app).unwrap();
+    assert_eq!(accounts(&user, &path), (vec![json!(second), json!(first)], vec![]));
 }
 
 #[test]
-fn a_cue_that_is_paused_after_it_was_due_has_run() {
+fn a_cue_paused_after_its_due_instant_has_run() {
     let (api, user) = behind();
-    let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
-    let due = api.get(&user, &path).json()["next_run"].as_str().unwrap().replace("+00:00", "Z");
-    api.world.advance(70);
-    let paused = patched(&api, &user, &path, &json!({"status": "paused"}));
+    let path = create(&user, json!({"type": "recurring", "cron": "* * * * *"}));
+    let due = user.get(&path).json()["next_run"].as_str().unwrap().replace("+00:00", "Z");
+    api.fixture.advance(70);
+    let paused = patched(&user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["next_run"], &paused["missed_count"]), (&Value::Null, &json!(0)));
-    assert_eq!(accounts(&api, &user, &path), (vec![json!(due)], vec![]));
+    assert_eq!(accounts(&user, &path), (vec![json!(due)], vec![]));
 }
 
 #[test]
-fn what_a_changed_cue_is_late_for_by_more_than_a_minute_catches_up() {
+fn a_changed_cue_late_by_over_a_minute_catches_up() {
     let (api, user) = behind();
-    let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
-    api.world.advance(5 * 60 + 30);
-    let changed = patched(&api, &user, &path, &json!({"schedule": {"cron": "0 0 1 1 *"}}));
+    let path = create(&user, json!({"type": "recurring", "cron": "* * * * *"}));
+    api.fixture.advance(5 * 60 + 30);
+    let changed = patched(&user, &path, &json!({"schedule": {"cron": "0 0 1 1 *"}}));
     assert_eq!((&changed["run_count"], &changed["missed_count"]), (&json!(1), &json!(4)));
-    let (runs, missed) = accounts(&api, &user, &path);
+    let (runs, missed) = accounts(&user, &path);
     assert_eq!((runs.len(), missed), (1, vec![(json!(4), json!("clock"))]));
 }
 
 #[test]
-fn a_change_that_leaves_the_schedule_alone_leaves_the_run_to_the_scheduler() {
+fn a_patch_without_a_schedule_leaves_the_due_run_to_the_scheduler() {
     let (api, user) = behind();
-    let path = create(&api, &user, json!({"type": "once", "at": in_seconds(&api, 10)}));
-    api.world.advance(11);
-    patched(&api, &user, &path, &json!({"name": "renamed"}));
-    assert_eq!(accounts(&api, &user, &path), (vec![], vec![]));
-    let fired = Scheduler::start(&api.world.app).unwrap().run_once(&api.world.app).unwrap();
+    let path = create(&user, json!({"type": "once", "at": in_seconds(&api, 10)}));
+    api.fixture.advance(11);
+    patched(&user, &path, &json!({"name": "renamed"}));
+    assert_eq!(accounts(&user, &path), (vec![], vec![]));
+    let fired = Scheduler::start(&api.fixture.app).unwrap().run_once(&api.fixture.app).unwrap();
     assert_eq!(fired.executions, 1);
 }
 
 #[test]
-fn while_the_clock_stands_behind_the_file_a_change_fires_nothing() {
+fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
     let (api, user) = behind();
-    let path = create(&api, &user, json!({"type": "recurring", "cron": "* * * * *"}));
-    api.world.app.engine_stats.record_last_seen(api.world.now() + jiff::SignedDuration::from_hours(1));
-    api.world.advance(70);
-    let paused = patched(&api, &user, &path, &json!({"status": "paused"}));
+    let path = create(&user, json!({"type": "recurring", "cron": "* * * * *"}));
+    api.fixture.app.engine_stats.record_last_seen(api.fixture.now() + jiff::SignedDuration::from_hours(1));
+    api.fixture.advance(70);
+    let paused = patched(&user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["run_count"], &paused["missed_count"]), (&json!(0), &json!(1)));
 }

@@ -1,9 +1,10 @@
-//! What becomes of a claim whose worker vanishes, and of a report that comes too late.
+//! Claims of workers that vanish, and late reports.
 
 use cued::actions::executions::{claim, claim_next, extend};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
+use cued::domain::ids::ExecutionId;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
@@ -12,169 +13,169 @@ use cued::store::executions::execution_list;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::support::fixture::World;
-use crate::support::worker_fixture::{after_begin, claimable, code, heartbeat, take, tell};
+use crate::support::fixture::{Fixture, after_begin, code};
 
-fn return_lost(world: &World) -> usize {
-    release_expired_claims(&world.app.store, world.now()).unwrap()
+fn release_expired(fixture: &Fixture) -> usize {
+    release_expired_claims(&fixture.app.store, fixture.now()).unwrap()
 }
 
 #[test]
-fn a_claim_without_heartbeats_is_lost_with_its_lease() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(900)));
-    world.advance(899);
-    assert_eq!(return_lost(&world), 0);
-    world.advance(1);
-    let rung = world.app.notifiers.claim.generation();
-    assert_eq!(return_lost(&world), 1);
-    // The bell rings after the answer has come.
-    world.app.clock.wait(&world.app.notifiers.claim, rung, None);
-    assert!(world.app.notifiers.claim.generation() > rung, "whoever waits for work is woken");
-    let back = world.execution(user, id).execution;
+fn a_claim_without_heartbeats_expires_with_its_lease() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(900)));
+    fixture.advance(899);
+    assert_eq!(release_expired(&fixture), 0);
+    fixture.advance(1);
+    let before = fixture.app.notifiers.claim.generation();
+    assert_eq!(release_expired(&fixture), 1);
+    // The notification follows the commit.
+    fixture.app.clock.wait(&fixture.app.notifiers.claim, before, None);
+    assert!(fixture.app.notifiers.claim.generation() > before, "waiting polls are notified");
+    let released = fixture.execution(user, id).execution;
     assert_eq!(
-        (back.status, back.claimed_by_worker, back.lease_expires_at),
+        (released.status, released.claimed_by_worker, released.lease_expires_at),
         (ExecutionStatus::Pending, None, None)
     );
-    assert!(back.error_message.unwrap().contains("w1"));
-    assert_eq!(claimable(&world, user, None, None, 10)[0].attempt, 2);
-    assert_eq!(take(&world, user, id, "w2"), 2);
-    assert_eq!(world.execution(user, id).execution.started_at, Some(after_begin(0)));
+    assert!(released.error_message.unwrap().contains("w1"));
+    assert_eq!(fixture.claimable(user, None, None, 10)[0].attempt, 2);
+    assert_eq!(fixture.claim(user, id, "w2"), 2);
+    assert_eq!(fixture.execution(user, id).execution.started_at, Some(after_begin(0)));
 }
 
 #[test]
-fn a_claim_is_held_beyond_its_lease_while_its_worker_shows_life() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
-    let (held, other) = (world.run(&cue, json!({})), world.run(&cue, json!({})));
-    take(&world, user, held, "alive");
-    world.advance(1);
-    take(&world, user, other, "silent");
-    world.advance(849);
-    heartbeat(&world, user, "alive");
-    // 850 s + 180 s: the worker that lives loses its claim later than the one that took its own later.
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(after_begin(901)));
-    world.advance(51);
-    assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, other).execution.status, ExecutionStatus::Pending);
+fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    let (held, other) = (fixture.run(&cue, json!({})), fixture.run(&cue, json!({})));
+    fixture.claim(user, held, "alive");
+    fixture.advance(1);
+    fixture.claim(user, other, "silent");
+    fixture.advance(849);
+    fixture.heartbeat(user, "alive");
+    // 850 s + 180 s: the claim of the worker with heartbeats expires after the later claim of the other.
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(901)));
+    fixture.advance(51);
+    assert_eq!(release_expired(&fixture), 1);
+    assert_eq!(fixture.execution(user, other).execution.status, ExecutionStatus::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
-    assert_eq!(reaper::next(&world.app.store).unwrap(), Some(lost_at));
-    world.app.clock.set(after_begin(1_030));
-    assert_eq!(return_lost(&world), 0);
-    world.app.clock.set(lost_at);
-    assert_eq!(return_lost(&world), 1);
-    assert_eq!(world.execution(user, held).execution.status, ExecutionStatus::Pending);
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(lost_at));
+    fixture.app.clock.set(after_begin(1_030));
+    assert_eq!(release_expired(&fixture), 0);
+    fixture.app.clock.set(lost_at);
+    assert_eq!(release_expired(&fixture), 1);
+    assert_eq!(fixture.execution(user, held).execution.status, ExecutionStatus::Pending);
 }
 
 #[test]
-fn an_extended_lease_holds_from_then_on() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    assert_eq!(code(extend(&world.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
-    take(&world, user, id, "w1");
-    world.advance(800);
+fn an_extended_lease_runs_from_the_extension() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    assert_eq!(code(extend(&fixture.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
+    fixture.claim(user, id, "w1");
+    fixture.advance(800);
     assert_eq!(
-        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        code(extend(&fixture.app, user, id, Some("w2".to_owned())).wait()),
         ErrorCode::NotExecutionOwner
     );
-    let until = extend(&world.app, user, id, Some("w1".to_owned())).wait().unwrap();
+    let until = extend(&fixture.app, user, id, Some("w1".to_owned())).wait().unwrap();
     assert_eq!(until, after_begin(1_700));
-    world.advance(899);
-    assert_eq!(return_lost(&world), 0);
-    assert_eq!(extend(&world.app, user, id, None).wait().unwrap(), after_begin(2_599));
+    fixture.advance(899);
+    assert_eq!(release_expired(&fixture), 0);
+    assert_eq!(extend(&fixture.app, user, id, None).wait().unwrap(), after_begin(2_599));
 }
 
 #[test]
-fn the_last_lost_claim_fails_the_execution_and_what_hangs_on_it() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |new| {
+fn the_last_expired_claim_fails_the_execution_and_its_cue() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |new| {
         new.retry.max_attempts = 2;
         new.on_failure.pause = true;
     });
-    let id = world.run(&cue, json!({}));
+    let id = fixture.run(&cue, json!({}));
     for expected in [ExecutionStatus::Pending, ExecutionStatus::Failed] {
-        take(&world, user, id, "w1");
-        world.advance(900);
-        assert_eq!(return_lost(&world), 1);
-        assert_eq!(world.execution(user, id).execution.status, expected);
+        fixture.claim(user, id, "w1");
+        fixture.advance(900);
+        assert_eq!(release_expired(&fixture), 1);
+        assert_eq!(fixture.execution(user, id).execution.status, expected);
     }
-    let failed = world.execution(user, id).execution;
+    let failed = fixture.execution(user, id).execution;
     assert_eq!((failed.attempts, failed.claimed_by_worker.as_deref()), (2, Some("w1")));
-    assert_eq!(world.cue(cue.key).status, cue::CueStatus::Paused);
-    assert!(claimable(&world, user, None, None, 10).is_empty());
+    assert_eq!(fixture.cue(cue.key).status, cue::CueStatus::Paused);
+    assert!(fixture.claimable(user, None, None, 10).is_empty());
 }
 
 #[test]
-fn more_lost_claims_than_one_pass_takes_all_come_back() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
-    world.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> = (0..450).map(|_| claim_next(&world.app, user, None, "w1".to_owned())).collect();
+fn more_expired_claims_than_one_batch_are_all_released() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    fixture.runs(&cue, (0..450).map(|_| json!({})));
+    let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
     assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
-    world.advance(900);
-    let passes: Vec<usize> = (0..4).map(|_| return_lost(&world)).collect();
+    fixture.advance(900);
+    let passes: Vec<usize> = (0..4).map(|_| release_expired(&fixture)).collect();
     assert_eq!(passes, [200, 200, 50, 0]);
 }
 
-#[test]
-fn a_late_report_ends_an_execution_that_waits_again() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    world.advance(900);
-    return_lost(&world);
-    tell(&world, user, id, true).unwrap();
-    let over = world.execution(user, id).execution;
-    assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
-    assert!(claimable(&world, user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(tell(&world, user, id, false)), ErrorCode::OutcomeAlreadyReported);
+/// An execution whose claim by `w1` has expired and been released, and its user.
+fn with_expired_claim() -> (Fixture, i64, ExecutionId) {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    fixture.advance(900);
+    assert_eq!(release_expired(&fixture), 1);
+    (fixture, user, id)
 }
 
 #[test]
-fn a_late_report_ends_an_execution_that_another_worker_holds() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({}));
-    take(&world, user, id, "w1");
-    world.advance(900);
-    return_lost(&world);
-    take(&world, user, id, "w2");
-    tell(&world, user, id, false).unwrap();
-    assert_eq!(code(tell(&world, user, id, true)), ErrorCode::OutcomeAlreadyReported);
+fn a_late_report_ends_a_released_execution() {
+    let (fixture, user, id) = with_expired_claim();
+    fixture.report(user, id, true).unwrap();
+    let over = fixture.execution(user, id).execution;
+    assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
+    assert!(fixture.claimable(user, None, None, 10).is_empty());
+    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(fixture.report(user, id, false)), ErrorCode::OutcomeAlreadyReported);
+}
+
+#[test]
+fn a_late_report_ends_an_execution_claimed_by_another_worker() {
+    let (fixture, user, id) = with_expired_claim();
+    fixture.claim(user, id, "w2");
+    fixture.report(user, id, false).unwrap();
+    assert_eq!(code(fixture.report(user, id, true)), ErrorCode::OutcomeAlreadyReported);
     assert_eq!(
-        code(extend(&world.app, user, id, Some("w2".to_owned())).wait()),
+        code(extend(&fixture.app, user, id, Some("w2".to_owned())).wait()),
         ErrorCode::ExecutionNotClaiming
     );
-    assert_eq!(world.execution(user, id).execution.status, ExecutionStatus::Failed);
-    world.advance(2_000);
-    assert_eq!(return_lost(&world), 0);
+    assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Failed);
+    fixture.advance(2_000);
+    assert_eq!(release_expired(&fixture), 0);
 }
 
 #[test]
-fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
-    let world = World::new();
-    let user = world.user("ada");
+fn a_once_cue_takes_the_outcome_of_a_late_report() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
     let ends = [true, false].map(|success| {
-        let cue = world.worker_cue(user, |new| {
+        let cue = fixture.worker_cue(user, |new| {
             new.schedule = Schedule::once("2026-01-01T10:00:10Z", "UTC").unwrap();
             new.retry.max_attempts = 1;
         });
         (cue.key, success)
     });
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(10);
-    assert_eq!(scheduler.run_once(&world.app).unwrap().executions, 2);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(10);
+    assert_eq!(scheduler.run_once(&fixture.app).unwrap().executions, 2);
     for (cue_key, success) in ends {
-        let (runs, total) = world
+        let (runs, total) = fixture
             .app
             .store
             .read(move |read| execution_list::list_by_cue(read, cue_key, 10, 0))
@@ -182,15 +183,15 @@ fn a_once_cue_ends_as_its_only_run_does_even_when_the_report_is_late() {
             .unwrap();
         assert_eq!((runs.len(), total), (1, 1));
         let id = runs[0].execution.id;
-        take(&world, user, id, "w");
+        fixture.claim(user, id, "w");
         if success {
-            // Lost at its only attempt first: the report that comes after all tells the truth.
-            world.advance(900);
-            assert_eq!(return_lost(&world), 1);
-            assert_eq!(world.cue(cue_key).status, cue::CueStatus::Failed);
+            // The claim expires at the only attempt first; the late report then counts.
+            fixture.advance(900);
+            assert_eq!(release_expired(&fixture), 1);
+            assert_eq!(fixture.cue(cue_key).status, cue::CueStatus::Failed);
         }
-        tell(&world, user, id, success).unwrap();
+        fixture.report(user, id, success).unwrap();
         let expected = if success { cue::CueStatus::Completed } else { cue::CueStatus::Failed };
-        assert_eq!(world.cue(cue_key).status, expected);
+        assert_eq!(fixture.cue(cue_key).status, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The scheduler, deliveries, the webhook client, the notifier.
+//! The engine: scheduler, delivery, webhook client, notifications.
 
 mod address_guard;
 mod delivery;

@@ -1,8 +1,9 @@
-//! The scheduler's pass on a clock that is set by hand: gaps, jumps, poison, and the plans of its queries.
+//! Passes of the scheduler on a manual clock: gaps, jumps, unusable rows, and the query plans.
 
 use cued::actions::cues::update;
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::Caller;
 use cued::domain::cue::CueStatus;
@@ -14,7 +15,7 @@ use cued::store::cues::due_cues::MissedRuns;
 use cued::store::executions::execution_list;
 use jiff::Timestamp;
 
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 
 const NOON: &str = "2026-03-01T12:00:00Z";
 
@@ -22,119 +23,123 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A world whose clock jumps, and the key of an hourly cue made at `start`.
-fn adrift(start: &str, catch_up: CatchUp) -> (World, i64) {
-    let world = World::with_clock(Clock::manual(at(start)));
-    let user = world.user("u");
-    let cue = world.worker_cue(user, |new| {
+/// A fixture with a clock that can jump, and the key of an hourly cue created at `start`.
+fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, i64) {
+    let fixture = Fixture::with_clock(Clock::manual(at(start)));
+    let user = fixture.user("u");
+    let cue = fixture.worker_cue(user, |new| {
         new.schedule = Schedule::recurring("0 * * * *", "UTC", catch_up).unwrap();
     });
-    (world, cue.key)
+    (fixture, cue.key)
 }
 
-/// The instants for which the cue has executions, oldest first.
-fn runs(world: &World, cue_key: i64) -> Vec<String> {
-    let (page, total) =
-        world.app.store.read(move |read| execution_list::list_by_cue(read, cue_key, 100, 0)).wait().unwrap();
+/// The instants of the executions of a cue, oldest first.
+fn runs(fixture: &Fixture, cue_key: i64) -> Vec<String> {
+    let (page, total) = fixture
+        .app
+        .store
+        .read(move |read| execution_list::list_by_cue(read, cue_key, 100, 0))
+        .wait()
+        .unwrap();
     assert_eq!(usize::try_from(total).unwrap(), page.len());
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
 
-fn missed(world: &World, cue_key: i64) -> Vec<MissedRuns> {
-    world.app.store.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
+fn missed(fixture: &Fixture, cue_key: i64) -> Vec<MissedRuns> {
+    fixture.app.store.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
 }
 
 #[test]
-fn a_server_that_is_late_runs_every_instant_in_turn() {
-    // A test clock: time has passed and no pass came, but nothing jumped.
-    let world = World::new();
-    let user = world.user("u");
-    let cue = world.worker_cue(user, |_| ()).key;
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(3 * 3_600);
-    let fired = scheduler.run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, cue), ["2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"]);
+fn a_late_server_runs_every_instant_in_order() {
+    // On a test clock, time passes without a pass and without a jump.
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let cue = fixture.worker_cue(user, |_| ()).key;
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(3 * 3_600);
+    let fired = scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), ["2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"]);
     assert_eq!(fired.executions, 3);
-    assert_eq!(missed(&world, cue), []);
+    assert_eq!(missed(&fixture, cue), []);
 }
 
 #[test]
-fn a_jump_forward_fires_the_newest_run_and_accounts_for_the_others() {
-    let (world, cue) = adrift(NOON, CatchUp::Latest);
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(12 * 3_600 + 60);
-    scheduler.run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, cue), ["2026-03-02T00:00:00Z"]);
+fn a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed() {
+    let (fixture, cue) = adrift(NOON, CatchUp::Latest);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(12 * 3_600 + 60);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), ["2026-03-02T00:00:00Z"]);
     let row = MissedRuns {
         first: at("2026-03-01T13:00:00Z"),
         last: at("2026-03-01T23:00:00Z"),
         count: 11,
         reason: "clock".to_owned(),
     };
-    assert_eq!(missed(&world, cue), [row]);
-    assert_eq!(world.cue(cue).missed_count, 11);
+    assert_eq!(missed(&fixture, cue), [row]);
+    assert_eq!(fixture.cue(cue).missed_count, 11);
 }
 
 #[test]
-fn while_the_clock_stands_before_what_was_seen_nothing_fires() {
-    let (world, cue) = adrift(NOON, CatchUp::Latest);
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(59);
-    scheduler.run_once(&world.app).unwrap();
-    world.app.clock.set(at("2026-03-01T00:00:30Z"));
-    scheduler.run_once(&world.app).unwrap();
-    // A cue made while the clock is wrong is due at 01:00 on it, and must wait as well.
-    let user = world.user("v");
-    let early = world.worker_cue(user, |_| ());
+fn nothing_fires_while_the_clock_is_before_the_last_seen_instant() {
+    let (fixture, cue) = adrift(NOON, CatchUp::Latest);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(59);
+    scheduler.run_once(&fixture.app).unwrap();
+    fixture.app.clock.set(at("2026-03-01T00:00:30Z"));
+    scheduler.run_once(&fixture.app).unwrap();
+    // A cue created while the clock is wrong is due at 01:00 by that clock, and must wait as well.
+    let user = fixture.user("v");
+    let early = fixture.worker_cue(user, |_| ());
     assert_eq!(early.next_run, Some(at("2026-03-01T01:00:00Z")));
-    world.app.clock.set(at("2026-03-01T01:00:00Z"));
-    assert_eq!(scheduler.run_once(&world.app).unwrap().cues, 0);
-    assert_eq!(scheduler.deadline(&world.app).unwrap(), Some(at("2026-03-01T12:00:59Z")));
-    assert_eq!(runs(&world, cue), [""; 0]);
-    world.app.clock.set(at("2026-03-01T13:00:00Z"));
-    scheduler.run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, cue), ["2026-03-01T13:00:00Z"]);
+    fixture.app.clock.set(at("2026-03-01T01:00:00Z"));
+    assert_eq!(scheduler.run_once(&fixture.app).unwrap().cues, 0);
+    assert_eq!(scheduler.deadline(&fixture.app).unwrap(), Some(at("2026-03-01T12:00:59Z")));
+    assert_eq!(runs(&fixture, cue), [""; 0]);
+    fixture.app.clock.set(at("2026-03-01T13:00:00Z"));
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), ["2026-03-01T13:00:00Z"]);
 }
 
 #[test]
 fn a_machine_that_boots_in_1970_waits_for_its_clock_and_then_catches_up() {
-    let (world, cue) = adrift(NOON, CatchUp::None);
-    Scheduler::start(&world.app).unwrap();
-    world.app.clock.set(at("1970-01-01T00:00:05Z"));
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    assert_eq!(scheduler.run_once(&world.app).unwrap().cues, 0);
-    world.app.clock.set(at("2026-03-01T14:30:00Z"));
-    scheduler.run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, cue), [""; 0]);
-    assert_eq!(missed(&world, cue)[0].count, 2);
+    let (fixture, cue) = adrift(NOON, CatchUp::None);
+    Scheduler::start(&fixture.app).unwrap();
+    fixture.app.clock.set(at("1970-01-01T00:00:05Z"));
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    assert_eq!(scheduler.run_once(&fixture.app).unwrap().cues, 0);
+    fixture.app.clock.set(at("2026-03-01T14:30:00Z"));
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), [""; 0]);
+    assert_eq!(missed(&fixture, cue)[0].count, 2);
 }
 
 #[test]
-fn a_cue_whose_schedule_cannot_be_computed_fails_with_its_reason_and_stops_nobody() {
-    let (world, cue) = adrift(NOON, CatchUp::Latest);
-    let user = world.user("v");
-    let sound = world.worker_cue(user, |_| ());
-    let spoil = world
+fn a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone() {
+    let (fixture, cue) = adrift(NOON, CatchUp::Latest);
+    let user = fixture.user("v");
+    let sound = fixture.worker_cue(user, |_| ());
+    let spoil = fixture
         .app
         .store
         .write(move |tx| Ok(tx.execute("UPDATE cues SET timezone = 'Mars/Olympus' WHERE key = ?1", [cue])?));
     spoil.wait().unwrap();
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(3_600);
-    scheduler.run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, sound.key), ["2026-03-01T13:00:00Z"]);
-    let failed = world.cue(cue);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(3_600);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, sound.key), ["2026-03-01T13:00:00Z"]);
+    let failed = fixture.cue(cue);
     assert_eq!((failed.status, failed.next_run), (CueStatus::Failed, None));
     assert!(failed.warning.unwrap().contains("Mars/Olympus"));
 }
 
 #[test]
-fn what_fires_is_counted_in_the_users_month() {
-    let (world, _) = adrift(NOON, CatchUp::Latest);
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    world.advance(3_600);
-    scheduler.run_once(&world.app).unwrap();
-    let executions: i64 = world
+fn fired_executions_count_in_the_month_of_the_user() {
+    let (fixture, _) = adrift(NOON, CatchUp::Latest);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(3_600);
+    scheduler.run_once(&fixture.app).unwrap();
+    let executions: i64 = fixture
         .app
         .store
         .read(|read| Ok(read.query_row("SELECT executions FROM monthly_usage", [], |row| row.get(0))?))
@@ -145,34 +150,34 @@ fn what_fires_is_counted_in_the_users_month() {
 
 #[test]
 fn an_idle_pass_writes_nothing() {
-    let (world, _) = adrift(NOON, CatchUp::Latest);
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
+    let (fixture, _) = adrift(NOON, CatchUp::Latest);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
     let changes = || {
         let count =
-            world.app.store.write(|tx| Ok(tx.query_row("SELECT total_changes()", [], |row| row.get(0))?));
+            fixture.app.store.write(|tx| Ok(tx.query_row("SELECT total_changes()", [], |row| row.get(0))?));
         count.wait().unwrap()
     };
     let before: i64 = changes();
-    world.advance(30);
-    scheduler.run_once(&world.app).unwrap();
+    fixture.advance(30);
+    scheduler.run_once(&fixture.app).unwrap();
     assert_eq!(changes(), before);
 }
 
 #[test]
-fn a_changed_schedule_runs_from_now_in_its_own_zone() {
-    let (world, key) = adrift(NOON, CatchUp::Latest);
-    let mut cue = world.cue(key);
+fn a_changed_schedule_starts_now_in_its_own_zone() {
+    let (fixture, key) = adrift(NOON, CatchUp::Latest);
+    let mut cue = fixture.cue(key);
     let schedule = SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
-    cue.apply(&CuePatch { schedule, ..CuePatch::default() }, world.now()).unwrap();
+    cue.apply(&CuePatch { schedule, ..CuePatch::default() }, fixture.now()).unwrap();
     // Kathmandu is 5 hours 45 minutes ahead.
     assert_eq!(cue.next_run, Some(at("2026-03-01T12:15:00Z")));
 }
 
 #[test]
-fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
-    let (world, _) = adrift(NOON, CatchUp::Latest);
+fn the_queries_of_a_pass_use_an_index_and_never_scan() {
+    let (fixture, _) = adrift(NOON, CatchUp::Latest);
     let plan = |sql: &'static str| -> Vec<String> {
-        let read = world.app.store.read(move |read| {
+        let read = fixture.app.store.read(move |read| {
             let mut statement = read.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
             let mut rows = statement.raw_query();
             let mut steps = Vec::new();
@@ -197,36 +202,36 @@ fn the_queries_of_a_pass_walk_an_index_and_never_scan() {
 }
 
 #[test]
-fn a_restart_fires_what_was_due_in_between_and_says_why_the_rest_did_not() {
+fn a_restart_fires_due_runs_and_records_why_others_were_missed() {
     let folder = tempfile::tempdir().unwrap();
     let open =
         |now: &str| App::open(Clock::manual(at(now)), Config::new(folder.path().join("cued.db"))).unwrap();
     let key = {
-        let world = World::of(open(NOON));
-        let user = world.user("u");
-        world.worker_cue(user, |_| ()).key
+        let fixture = Fixture::of(open(NOON));
+        let user = fixture.user("u");
+        fixture.worker_cue(user, |_| ()).key
     };
-    let world = World::of(open("2026-03-01T15:30:00Z"));
-    Scheduler::start(&world.app).unwrap().run_once(&world.app).unwrap();
-    assert_eq!(runs(&world, key), ["2026-03-01T15:00:00Z"]);
-    let rows = missed(&world, key);
+    let fixture = Fixture::of(open("2026-03-01T15:30:00Z"));
+    Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, key), ["2026-03-01T15:00:00Z"]);
+    let rows = missed(&fixture, key);
     assert_eq!((rows.len(), rows[0].count, rows[0].reason.as_str()), (1, 2, "downtime"));
-    assert_eq!(world.cue(key).next_run, Some(at("2026-03-01T16:00:00Z")));
-    assert_eq!(world.cue(key).last_run, Some(world.now()));
+    assert_eq!(fixture.cue(key).next_run, Some(at("2026-03-01T16:00:00Z")));
+    assert_eq!(fixture.cue(key).last_run, Some(fixture.now()));
 }
 
 #[test]
-fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
+fn a_due_run_fires_before_a_patch_applies() {
     let at_nine = SchedulePatch { cron: Some("0 9 * * *".to_owned()), ..SchedulePatch::default() };
     let paused = CuePatch { status: Some(RequestedStatus::Paused), ..CuePatch::default() };
     let moved = CuePatch { schedule: at_nine, ..CuePatch::default() };
     let named = CuePatch { name: Some("another".to_owned()), ..CuePatch::default() };
     for change in [paused, moved, named] {
-        let world = World::new();
-        let user = world.user("u");
-        let cue = world.worker_cue(user, |_| ());
-        let mut scheduler = Scheduler::start(&world.app).unwrap();
-        world.advance(2 * 3_600);
+        let fixture = Fixture::new();
+        let user = fixture.user("u");
+        let cue = fixture.worker_cue(user, |_| ());
+        let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+        fixture.advance(2 * 3_600);
         let caller = Caller {
             user_key: user,
             user_id: "u".to_owned(),
@@ -236,31 +241,31 @@ fn what_is_due_and_not_yet_fired_runs_when_a_change_comes_first() {
             limits: PlanLimits::NONE,
             executions: 0,
         };
-        let changed = update(&world.app, &caller, cue.id, change).unwrap().wait().unwrap();
+        let changed = update(&fixture.app, &caller, cue.id, change).unwrap().wait().unwrap();
         assert_eq!(changed.cue.missed_count, 0);
-        scheduler.run_once(&world.app).unwrap();
-        assert_eq!((missed(&world, cue.key).len(), world.cue(cue.key).missed_count), (0, 0));
-        assert_eq!(runs(&world, cue.key).len(), 2);
+        scheduler.run_once(&fixture.app).unwrap();
+        assert_eq!((missed(&fixture, cue.key).len(), fixture.cue(cue.key).missed_count), (0, 0));
+        assert_eq!(runs(&fixture, cue.key).len(), 2);
     }
 }
 
 #[test]
-fn what_came_due_while_the_clock_was_behind_catches_up_when_it_arrives() {
-    let (world, _) = adrift(NOON, CatchUp::Latest);
-    let mut scheduler = Scheduler::start(&world.app).unwrap();
-    scheduler.run_once(&world.app).unwrap();
-    world.app.clock.set(at("2026-03-01T09:30:10Z"));
-    scheduler.run_once(&world.app).unwrap();
-    let user = world.user("v");
-    let cue = world.worker_cue(user, |new| {
+fn runs_due_while_the_clock_was_behind_catch_up_later() {
+    let (fixture, _) = adrift(NOON, CatchUp::Latest);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    scheduler.run_once(&fixture.app).unwrap();
+    fixture.app.clock.set(at("2026-03-01T09:30:10Z"));
+    scheduler.run_once(&fixture.app).unwrap();
+    let user = fixture.user("v");
+    let cue = fixture.worker_cue(user, |new| {
         new.schedule = Schedule::recurring("*/10 * * * *", "UTC", CatchUp::Latest).unwrap();
     });
-    // Less than a minute each, as a clock runs: no jump.
-    while world.now() < at("2026-03-01T12:00:20Z") {
-        world.advance(50);
-        scheduler.run_once(&world.app).unwrap();
+    // Steps of less than a minute, as of a running clock: no jump.
+    while fixture.now() < at("2026-03-01T12:00:20Z") {
+        fixture.advance(50);
+        scheduler.run_once(&fixture.app).unwrap();
     }
-    assert_eq!(runs(&world, cue.key), ["2026-03-01T12:00:00Z"]);
-    let rows = missed(&world, cue.key);
+    assert_eq!(runs(&fixture, cue.key), ["2026-03-01T12:00:00Z"]);
+    let rows = missed(&fixture, cue.key);
     assert_eq!((rows.len(), rows[0].count, rows[0].reason.as_str()), (1, 14, "clock"));
 }

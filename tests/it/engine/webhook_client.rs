@@ -1,4 +1,4 @@
-//! The courier against real sockets: what it sends, what it brings back, and how it ends what does not end.
+//! The webhook client against real sockets: requests, responses, errors and timeouts.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -12,29 +12,29 @@ use cued::engine::webhook_client::{
     ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest, WebhookResponse,
 };
 
-use crate::support::scripted_receiver::{Receiver, Request, Then, drip, hang};
+use crate::support::receiver::{Delivery, Reaction, Receiver, drip};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
-/// Long enough for a busy machine to begin, short enough to wait for.
+/// Long enough for a busy machine to start the exchange, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(400);
 
-fn courier_with(timeout: Duration) -> HttpWebhookClient {
+fn client_with(timeout: Duration) -> HttpWebhookClient {
     let policy = AddressPolicy::new(&[AllowRule::Loopback]);
     let options = ClientOptions { policy, timeout, ..ClientOptions::default() };
     HttpWebhookClient::new(&options, Arc::new(|| Duration::ZERO)).unwrap()
 }
 
-fn parcel(url: String) -> WebhookRequest {
+fn request(url: String) -> WebhookRequest {
     WebhookRequest { method: Method::Post, url, headers: Vec::new(), body: Some(b"{}".to_vec()) }
 }
 
 fn send(url: String) -> Result<WebhookResponse, DeliveryError> {
-    courier_with(Duration::from_secs(30)).send(&parcel(url))
+    client_with(Duration::from_secs(30)).send(&request(url))
 }
 
-fn answered(answer: &str) -> Result<WebhookResponse, DeliveryError> {
-    send(Receiver::always(answer).url("/"))
+fn respond_with(response: &str) -> Result<WebhookResponse, DeliveryError> {
+    send(Receiver::with(Reaction::bytes(response)).url())
 }
 
 fn connection_fault(result: &Result<WebhookResponse, DeliveryError>) -> String {
@@ -44,22 +44,23 @@ fn connection_fault(result: &Result<WebhookResponse, DeliveryError>) -> String {
     }
 }
 
-fn sent(parcel: &WebhookRequest) -> Request {
-    let receiver = Receiver::always(OK);
-    let parcel = WebhookRequest { url: receiver.url(&parcel.url), ..parcel.clone() };
-    let receipt = courier_with(Duration::from_secs(30)).send(&parcel).unwrap();
-    assert_eq!(receipt, WebhookResponse { http_status: 200, retry_after: None, body: b"hi".to_vec() });
-    receiver.requests.recv().unwrap()
+/// Sends a request to a path; returns the received one.
+fn sent(request: &WebhookRequest) -> Delivery {
+    let receiver = Receiver::with(Reaction::bytes(OK));
+    let request = WebhookRequest { url: receiver.url_of(&request.url), ..request.clone() };
+    let response = client_with(Duration::from_secs(30)).send(&request).unwrap();
+    assert_eq!(response, WebhookResponse { http_status: 200, retry_after: None, body: b"hi".to_vec() });
+    receiver.deliveries().remove(0)
 }
 
 #[test]
-fn the_request_carries_what_the_parcel_holds_and_nothing_else() {
+fn the_request_has_exactly_the_given_headers_and_body() {
     let headers = [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Some(b"{\"a\": 1}".to_vec());
     let request =
         sent(&WebhookRequest { method: Method::Put, url: "/a/b?c=d&e#f".to_owned(), headers, body });
-    assert_eq!(request.line, "PUT /a/b?c=d&e HTTP/1.1");
+    assert_eq!(request.line(), "PUT /a/b?c=d&e HTTP/1.1");
     assert_eq!(request.body, b"{\"a\": 1}");
     assert_eq!(request.header("content-type"), Some("application/json"));
     assert_eq!(request.header("x-cueapi-attempt"), Some("2"));
@@ -71,26 +72,26 @@ fn the_request_carries_what_the_parcel_holds_and_nothing_else() {
 }
 
 #[test]
-fn a_user_agent_is_sent_where_the_parcel_has_none() {
-    let request = sent(&parcel("/".to_owned()));
+fn a_default_user_agent_is_sent_if_the_request_has_none() {
+    let request = sent(&request("/".to_owned()));
     assert!(request.header("user-agent").unwrap().starts_with("cued/"));
 }
 
 #[test]
 fn get_and_delete_carry_no_body_and_the_others_at_least_an_empty_one() {
     for method in [Method::Get, Method::Delete] {
-        let request = sent(&WebhookRequest { method, ..parcel("/".to_owned()) });
-        assert_eq!(request.line, format!("{} / HTTP/1.1", method.as_str()));
+        let request = sent(&WebhookRequest { method, ..request("/".to_owned()) });
+        assert_eq!(request.line(), format!("{} / HTTP/1.1", method.as_str()));
         assert_eq!((request.header("content-length"), request.body.len()), (None, 0));
     }
     for method in [Method::Post, Method::Put, Method::Patch] {
-        let request = sent(&WebhookRequest { method, body: None, ..parcel("/".to_owned()) });
+        let request = sent(&WebhookRequest { method, body: None, ..request("/".to_owned()) });
         assert_eq!((request.header("content-length"), request.body.len()), (Some("0"), 0));
     }
 }
 
 #[test]
-fn the_most_and_longest_headers_and_a_large_body_arrive() {
+fn the_largest_allowed_headers_and_a_large_body_arrive() {
     let headers: Vec<_> = (0..40).map(|n| (format!("X-{n}"), "v".repeat(4096))).collect();
     let body = Some(vec![b'x'; 1024 * 1024]);
     let url = format!("/{}", "p".repeat(2000));
@@ -100,96 +101,91 @@ fn the_most_and_longest_headers_and_a_large_body_arrive() {
 }
 
 #[test]
-fn every_status_comes_back_as_a_receipt() {
+fn every_status_is_returned_as_a_response() {
     for status in [200, 201, 299, 304, 400, 404, 410, 500, 503, 599, 700] {
-        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nRetry-After: 120\r\n\r\n");
-        let receipt = answered(&answer).unwrap();
-        assert_eq!((receipt.http_status, receipt.retry_after.as_deref()), (status, Some("120")));
+        let bytes = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nRetry-After: 120\r\n\r\n");
+        let response = respond_with(&bytes).unwrap();
+        assert_eq!((response.http_status, response.retry_after.as_deref()), (status, Some("120")));
     }
-    assert_eq!(answered("HTTP/1.1 204 No Content\r\n\r\n").unwrap().http_status, 204);
+    assert_eq!(respond_with("HTTP/1.1 204 No Content\r\n\r\n").unwrap().http_status, 204);
 }
 
 #[test]
-fn a_redirect_is_an_answer_and_is_not_followed() {
+fn a_redirect_is_a_response_and_is_not_followed() {
     for status in [301, 302, 303, 307, 308] {
-        let other = Receiver::always(OK);
-        let answer =
-            format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url("/"));
-        assert_eq!(answered(&answer).unwrap().http_status, status);
+        let other = Receiver::with(Reaction::bytes(OK));
+        let bytes = format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url());
+        assert_eq!(respond_with(&bytes).unwrap().http_status, status);
         assert_eq!(other.connections(), 0);
     }
 }
 
 #[test]
-fn early_answers_are_passed_over_and_a_switch_of_protocols_is_an_answer() {
-    let answer = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
-    assert_eq!(answered(&answer).unwrap().http_status, 200);
+fn interim_responses_are_skipped_and_101_is_a_final_response() {
+    let bytes = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
+    assert_eq!(respond_with(&bytes).unwrap().http_status, 200);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
-    assert_eq!(answered(switch).unwrap().http_status, 101);
+    assert_eq!(respond_with(switch).unwrap().http_status, 101);
 }
 
 #[test]
-fn a_server_that_only_hangs_is_cut_by_the_timeout() {
-    let receiver = Receiver::untouched(hang);
-    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+fn a_silent_server_is_cut_by_the_timeout() {
+    let receiver = Receiver::with(Reaction::Hang);
+    let delivery_error = client_with(SHORT).send(&request(receiver.url())).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
     assert_eq!(delivery_error.to_string(), "no answer within 0.4 s");
 }
 
 #[test]
-fn a_server_that_drips_its_headers_is_cut_by_the_timeout() {
-    let receiver = Receiver::start(|stream| {
+fn slowly_sent_headers_are_cut_by_the_timeout() {
+    let receiver = Receiver::with(Reaction::script(|stream| {
         drip(stream, format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200)).as_bytes());
-        Then::Close
-    });
-    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+    }));
+    let delivery_error = client_with(SHORT).send(&request(receiver.url())).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
 }
 
 #[test]
-fn a_server_that_drips_its_body_is_cut_by_the_timeout() {
-    let receiver = Receiver::start(|stream| {
+fn a_slowly_sent_body_is_cut_by_the_timeout() {
+    let receiver = Receiver::with(Reaction::script(|stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n").unwrap();
         drip(stream, &[b'x'; 200]);
-        Then::Close
-    });
-    let delivery_error = courier_with(SHORT).send(&parcel(receiver.url("/"))).unwrap_err();
+    }));
+    let delivery_error = client_with(SHORT).send(&request(receiver.url())).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: Some(200) });
     assert_eq!(delivery_error.to_string(), "answered 200, but the body did not end within 0.4 s");
 }
 
 #[test]
-fn a_body_without_end_is_cut_and_its_beginning_kept() {
+fn an_endless_response_body_is_cut_and_its_start_kept() {
     for framing in ["Content-Length: 1073741824", "Connection: close"] {
-        let receiver = Receiver::start(move |stream| {
+        let receiver = Receiver::with(Reaction::script(move |stream| {
             stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).unwrap();
             while stream.write_all(&[b'x'; 8192]).is_ok() {}
-            Then::Close
-        });
-        let receipt = send(receiver.url("/")).unwrap();
-        assert_eq!((receipt.http_status, receipt.body), (200, vec![b'x'; 2000]));
-        // The receiver's write failed: the connection was closed, not read on.
-        receiver.closed.recv().unwrap();
+        }));
+        let response = send(receiver.url()).unwrap();
+        assert_eq!((response.http_status, response.body), (200, vec![b'x'; 2000]));
+        // The write of the receiver failed because the client closed the connection.
+        receiver.wait_closed(1);
     }
 }
 
 #[test]
-fn a_body_that_breaks_off_is_no_complete_answer() {
-    let receiver = Receiver::start(|stream| {
+fn a_truncated_response_body_is_an_error() {
+    let receiver = Receiver::with(Reaction::script(|stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
-        Then::Close
-    });
-    let text = connection_fault(&send(receiver.url("/")));
+    }));
+    let text = connection_fault(&send(receiver.url()));
     assert_eq!(text, "answered 200, but the connection was closed before the answer was complete");
 }
 
 #[test]
-fn a_reset_and_a_close_without_an_answer_are_told_alike() {
-    // Closing with a byte unread makes the kernel send a reset.
-    let reset = Receiver::untouched(|stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
-    let close = Receiver::start(|_| Then::Close);
+fn a_reset_and_a_close_without_a_response_are_the_same_error() {
+    // Closing a socket with an unread byte makes the kernel send a reset.
+    let reset = Receiver::on_accept(|stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
+    let close = Receiver::with(Reaction::HangUp);
     for receiver in [reset, close] {
-        let text = connection_fault(&send(receiver.url("/")));
+        let text = connection_fault(&send(receiver.url()));
         assert_eq!(text, "the connection was closed before the answer was complete");
     }
 }
@@ -202,8 +198,8 @@ fn a_closed_port_refuses_the_connection() {
 }
 
 #[test]
-fn an_answer_that_is_no_http_is_told_so() {
-    for answer in [
+fn a_response_that_is_not_http_is_reported() {
+    for bytes in [
         "SSH-2.0-OpenSSH_9.6\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\r\n\r\n",
         "HTTP/1.1 abc OK\r\n\r\n",
@@ -211,40 +207,40 @@ fn an_answer_that_is_no_http_is_told_so() {
         "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ] {
-        let text = connection_fault(&answered(answer));
-        assert!(text.contains("not proper HTTP"), "{answer:?}: {text}");
+        let text = connection_fault(&respond_with(bytes));
+        assert!(text.contains("not proper HTTP"), "{bytes:?}: {text}");
     }
 }
 
 #[test]
-fn large_headers_of_an_answer_are_read_up_to_a_bound() {
-    let answer = |size: usize| {
+fn response_headers_are_read_up_to_a_limit() {
+    let bytes = |size: usize| {
         let header = format!("X: {}\r\n", "x".repeat(990)).repeat(size / 1000);
         format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 0\r\n\r\n")
     };
-    assert_eq!(answered(&answer(7_000)).unwrap().http_status, 200);
-    assert_eq!(answered(&answer(15_000)).unwrap().http_status, 200);
+    assert_eq!(respond_with(&bytes(7_000)).unwrap().http_status, 200);
+    assert_eq!(respond_with(&bytes(15_000)).unwrap().http_status, 200);
     for size in [17_000, 100_000] {
-        let text = connection_fault(&answered(&answer(size)));
+        let text = connection_fault(&respond_with(&bytes(size)));
         assert_eq!(text, "the headers of the answer are too large");
     }
 }
 
 #[test]
-fn a_plain_server_behind_https_is_a_tls_fault() {
-    let receiver = Receiver::untouched(|stream| stream.write_all(OK.as_bytes()).unwrap());
-    let delivery_error = send(receiver.url("/").replace("http:", "https:")).unwrap_err();
+fn plain_http_behind_an_https_url_is_a_tls_error() {
+    let receiver = Receiver::on_accept(|stream| stream.write_all(OK.as_bytes()).unwrap());
+    let delivery_error = send(receiver.url().replace("http:", "https:")).unwrap_err();
     assert!(matches!(&delivery_error, DeliveryError::Tls(_)), "{delivery_error:?}");
     assert!(delivery_error.to_string().starts_with("no encrypted connection"), "{delivery_error}");
 }
 
 #[test]
-fn what_cannot_be_put_into_a_request_is_not_sent() {
-    let receiver = Receiver::always(OK);
+fn an_invalid_request_is_not_sent() {
+    let receiver = Receiver::with(Reaction::bytes(OK));
     let bad_header =
-        WebhookRequest { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..parcel(receiver.url("/")) };
-    for parcel in [bad_header, parcel("http://exa mple/".to_owned()), parcel("/only/a/path".to_owned())] {
-        let result = courier_with(Duration::from_secs(30)).send(&parcel);
+        WebhookRequest { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..request(receiver.url()) };
+    for request in [bad_header, request("http://exa mple/".to_owned()), request("/only/a/path".to_owned())] {
+        let result = client_with(Duration::from_secs(30)).send(&request);
         assert!(matches!(result, Err(DeliveryError::Unsendable(_))), "{result:?}");
     }
     assert_eq!(receiver.connections(), 0);
@@ -252,25 +248,23 @@ fn what_cannot_be_put_into_a_request_is_not_sent() {
 
 #[test]
 fn one_connection_serves_many_deliveries() {
-    let receiver =
-        Receiver::always(&format!("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{}", "x".repeat(60_000)));
-    let webhook_client = courier_with(Duration::from_secs(30));
+    let receiver = Receiver::with(Reaction::Full(200, Vec::new(), "x".repeat(60_000)));
+    let webhook_client = client_with(Duration::from_secs(30));
     for _ in 0..5 {
-        assert_eq!(webhook_client.send(&parcel(receiver.url("/"))).unwrap().body.len(), 2000);
+        assert_eq!(webhook_client.send(&request(receiver.url())).unwrap().body.len(), 2000);
     }
     assert_eq!(receiver.connections(), 1);
 }
 
 #[test]
-fn an_idle_connection_that_was_closed_is_replaced() {
-    let receiver = Receiver::start(|stream| {
+fn a_closed_idle_connection_is_replaced() {
+    let receiver = Receiver::with(Reaction::script(|stream| {
         stream.write_all(OK.as_bytes()).unwrap();
-        Then::Close
-    });
-    let webhook_client = courier_with(Duration::from_secs(30));
-    for _ in 0..3 {
-        assert_eq!(webhook_client.send(&parcel(receiver.url("/"))).unwrap().http_status, 200);
-        receiver.closed.recv().unwrap();
+    }));
+    let webhook_client = client_with(Duration::from_secs(30));
+    for connection in 1..=3 {
+        assert_eq!(webhook_client.send(&request(receiver.url())).unwrap().http_status, 200);
+        receiver.wait_closed(connection);
     }
     assert_eq!(receiver.connections(), 3);
 }

@@ -1,9 +1,10 @@
-//! A wall clock that is wrong, and what the user sees meanwhile. The scheduler's own passes are held by `scheduler`.
+//! A wrong wall clock, as seen by the user. The passes of the scheduler are tested in `engine::scheduler`.
 
 use std::sync::Arc;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::domain::account::plan::Plans;
 use cued::engine::Engine;
 use jiff::Timestamp;
@@ -11,49 +12,49 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::api::{Api, User};
-use crate::support::delivery_fixture::Recorder;
-use crate::support::fixture::World;
+use crate::support::delivery_fixture::RecordingClient;
+use crate::support::fixture::Fixture;
 use crate::support::server::until;
 
 const NOON: &str = "2026-03-01T12:00:00Z";
 
-/// The whole program on a clock that is set by hand as a machine's is.
+/// The whole program on a manual system clock.
 struct Machine {
     api: Api,
     engine: Engine,
-    webhook_client: Arc<Recorder>,
+    webhook_client: Arc<RecordingClient>,
 }
 
 impl Machine {
     fn boots(folder: &TempDir, at: &str) -> Self {
         let clock = Clock::manual(at.parse().unwrap());
         let config = Config {
-            // A test looks as often as it likes.
+            // The test polls without a rate limit.
             plans: Plans::default().limited(false),
             ..Config::new(folder.path().join("cued.db"))
         };
         let app = App::open(clock, config).unwrap();
-        let api = Api::of(World::of(app));
-        let webhook_client = Arc::new(Recorder::default());
-        let engine = Engine::start(&api.world.app, Arc::clone(&webhook_client) as _).unwrap();
+        let api = Api::of(Fixture::of(app));
+        let webhook_client = Arc::new(RecordingClient::default());
+        let engine = Engine::start(&api.fixture.app, Arc::clone(&webhook_client) as _).unwrap();
         Self { api, engine, webhook_client }
     }
 
-    /// Sets the clock, and lets the scheduler look at it.
+    /// Sets the clock and waits for a pass of the scheduler.
     fn set(&self, to: &str) {
-        let (app, to) = (&self.api.world.app, to.parse::<Timestamp>().unwrap());
+        let (app, to) = (&self.api.fixture.app, to.parse::<Timestamp>().unwrap());
         app.clock.set(to);
-        let turns = app.engine_stats.turns();
+        let turns = app.engine_stats.passes();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
-            // The first may have begun before the clock was set.
-            (app.engine_stats.turns() > turns + 1).then_some(())
+            // The first pass may have started before the clock was set.
+            (app.engine_stats.passes() > turns + 1).then_some(())
         });
     }
 
     fn cue(&self, user: &User, id: &str) -> Value {
-        let found = self.api.get(user, &format!("/v1/cues/{id}"));
-        assert_eq!(found.status, 200, "{}", found.body);
+        let found = user.get(&format!("/v1/cues/{id}"));
+        assert_eq!(found.status, 200, "{}", found.text());
         found.json()
     }
 
@@ -64,10 +65,10 @@ impl Machine {
     }
 
     fn fire(&self, user: &User, id: &str) {
-        let delivered = self.webhook_client.parcels().len();
-        assert_eq!(self.api.post(user, &format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
+        let delivered = self.webhook_client.requests().len();
+        assert_eq!(user.post(&format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
         until("the run by hand is delivered", || {
-            (self.webhook_client.parcels().len() > delivered).then_some(())
+            (self.webhook_client.requests().len() > delivered).then_some(())
         });
     }
 
@@ -76,9 +77,8 @@ impl Machine {
     }
 }
 
-fn hourly(machine: &Machine, user: &User) -> String {
-    let created = machine.api.post(
-        user,
+fn hourly(user: &User) -> String {
+    let created = user.post(
         "/v1/cues",
         &json!({
             "name": "hook",
@@ -86,21 +86,21 @@ fn hourly(machine: &Machine, user: &User) -> String {
             "callback": {"url": "https://example.com/"},
         }),
     );
-    assert_eq!(created.status, 201, "{}", created.body);
+    assert_eq!(created.status, 201, "{}", created.text());
     created.json()["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_works() {
+fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     let folder = TempDir::new().unwrap();
     let machine = Machine::boots(&folder, NOON);
     let user = machine.api.user("ann");
-    let id = hourly(&machine, &user);
+    let id = hourly(&user);
 
     machine.set("2026-03-02T00:00:30Z");
     until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
     assert_eq!(machine.instants(&user, &id), ["2026-03-02T00:00:00Z"]);
-    let missed = machine.api.get(&user, &format!("/v1/cues/{id}/missed")).json();
+    let missed = user.get(&format!("/v1/cues/{id}/missed")).json();
     let expected = json!([{
         "first": "2026-03-01T13:00:00Z", "last": "2026-03-01T23:00:00Z", "count": 11, "reason": "clock",
     }]);
@@ -121,21 +121,22 @@ fn twelve_hours_forward_and_back_every_instant_is_accounted_for_and_fire_always_
 }
 
 #[test]
-fn a_machine_that_boots_in_1970_serves_runs_by_hand_and_catches_up_when_its_clock_is_set() {
+fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set() {
     let folder = TempDir::new().unwrap();
     let machine = Machine::boots(&folder, NOON);
     let user = machine.api.user("ann");
-    let id = hourly(&machine, &user);
+    let id = hourly(&user);
     machine.set("2026-03-01T12:00:30Z");
     machine.stops();
 
     let machine = Machine::boots(&folder, "1970-01-01T00:00:10Z");
+    let user = machine.api.reconnect(&user);
     machine.set("1970-01-01T02:00:00Z");
     assert_eq!(machine.instants(&user, &id), [""; 0], "nothing fires by schedule");
     machine.fire(&user, &id);
-    assert_eq!(machine.api.get(&user, "/health").json()["status"], "healthy");
+    assert_eq!(user.get("/health").json()["status"], "healthy");
     machine.set("2026-03-01T15:30:00Z");
-    // The run of 1970 is no longer looked for: by the clock it is decades old, and history that old is removed.
+    // The run of 1970 is not expected any more: it is decades old by the clock, and history of that age is removed.
     until("the newest run fires", || {
         machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
     });

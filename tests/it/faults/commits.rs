@@ -1,6 +1,6 @@
-//! A day in the life of three cues, run again and again with another write failing each time: the N-th commit for N = 1,
-//! 2, 3, …, then the N-th page that the file grows by. Whoever is told that a write failed tries again, as callers and
-//! the engine do. The end is always the same as if nothing had failed.
+//! A day of three cues, repeated with another failing write each time: the N-th commit for N = 1, 2, 3, …, then the
+//! N-th page by which the file grows. A failed write is repeated, as clients and the engine do. The final state is
+//! always the same as without a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,37 +30,38 @@ use rusqlite::types::Value;
 use serde_json::json;
 
 use super::disk::assert_sound;
-use crate::support::delivery_fixture::Recorder;
-use crate::support::fixture::{BEGIN, World};
+use crate::support::delivery_fixture::RecordingClient;
+use crate::support::fixture::{BEGIN, Fixture};
 
-/// What goes wrong in a run.
+/// The fault of one run.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Nothing,
-    /// This commit, counted from 1, is refused by the disk.
+    /// The disk refuses this commit, counted from 1.
     Commit(usize),
-    /// The file may grow by so many pages and is then full, until somebody has noticed.
+    /// The file may grow by this number of pages and is then full until a write has failed.
     Pages(usize),
 }
 
-/// A program whose disk fails once.
+/// A program on a disk that fails once.
 struct Trial {
-    world: World,
-    webhook_client: Recorder,
+    fixture: Fixture,
+    webhook_client: RecordingClient,
     dispatcher: Dispatcher,
-    desk: notification_service::NotificationDispatcher,
+    notifications: notification_service::NotificationDispatcher,
     scheduler: Scheduler,
     failures: usize,
 }
 
 impl Trial {
     fn begin(fault: Fault) -> Self {
-        let world = World::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
-        world.user("ann");
-        let (dispatcher, desk) = (Dispatcher::new(8), notification_service::NotificationDispatcher::new(8));
-        let webhook_client = Recorder::told([500, 503, 200, 200, 200].map(long_answer));
-        let scheduler = Scheduler::start(&world.app).unwrap();
-        let trial = Self { world, webhook_client, dispatcher, desk, scheduler, failures: 0 };
+        let fixture = Fixture::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
+        fixture.user("ann");
+        let (dispatcher, notifications) =
+            (Dispatcher::new(8), notification_service::NotificationDispatcher::new(8));
+        let webhook_client = RecordingClient::with([500, 503, 200, 200, 200].map(long_answer));
+        let scheduler = Scheduler::start(&fixture.app).unwrap();
+        let trial = Self { fixture, webhook_client, dispatcher, notifications, scheduler, failures: 0 };
         match fault {
             Fault::Nothing => {}
             Fault::Commit(number) => trial.fail_commit(number),
@@ -71,13 +72,13 @@ impl Trial {
 
     fn fail_commit(&self, number: usize) {
         let commits = AtomicUsize::new(0);
-        // The commit that installs the hook is the first that asks it.
+        // The commit that installs the hook is the first to call it.
         let refuses = move || commits.fetch_add(1, Ordering::SeqCst) == number;
-        self.world.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
+        self.fixture.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
     }
 
     fn limit_growth(&self, pages: usize) {
-        let limit = self.world.app.store.write(move |tx| {
+        let limit = self.fixture.app.store.write(move |tx| {
             let count: usize =
                 tx.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?.try_into().unwrap();
             let limit = format!("PRAGMA max_page_count = {}", count + pages);
@@ -86,7 +87,7 @@ impl Trial {
         limit.wait().unwrap();
     }
 
-    /// Does something again until it is stored.
+    /// Repeats a write until it is stored.
     fn insist<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T>) -> T {
         loop {
             match attempt(self) {
@@ -94,7 +95,7 @@ impl Trial {
                 Err(Error::Storage(_)) => {
                     self.failures += 1;
                     assert!(self.failures < 3, "the disk fails once, and is then well");
-                    assert!(!self.world.app.store.is_writable());
+                    assert!(!self.fixture.app.store.is_writable());
                     self.limit_growth(10_000);
                 }
                 Err(other) => panic!("{other}"),
@@ -104,8 +105,8 @@ impl Trial {
 
     fn create(&mut self, number: u32, change: impl Fn(&mut NewCue) + Send + Clone + 'static) {
         self.insist(|trial| {
-            let (now, change) = (trial.world.now(), change.clone());
-            let stored = trial.world.app.store.write(move |tx| {
+            let (now, change) = (trial.fixture.now(), change.clone());
+            let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
                     name: "n".to_owned(),
                     description: None,
@@ -126,12 +127,12 @@ impl Trial {
         });
     }
 
-    /// Lets the clock go on, and does all that falls due.
+    /// Advances the clock and does everything that becomes due.
     fn pass(&mut self, seconds: i64) {
-        self.world.advance(seconds);
-        self.insist(|trial| trial.scheduler.run_once(&trial.world.app));
-        self.insist(|trial| promote(&trial.world.app));
-        self.insist(|trial| reaper::release_expired_claims(&trial.world.app.store, trial.world.now()));
+        self.fixture.advance(seconds);
+        self.insist(|trial| trial.scheduler.run_once(&trial.fixture.app));
+        self.insist(|trial| promote(&trial.fixture.app));
+        self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app.store, trial.fixture.now()));
         self.deliver();
         self.tell();
     }
@@ -141,7 +142,7 @@ impl Trial {
         loop {
             let taken = self.insist(|trial| {
                 trial.dispatcher.run_once(
-                    &trial.world.app,
+                    &trial.fixture.app,
                     std::mem::take(&mut returned),
                     DispatcherMode::Running,
                 )
@@ -149,7 +150,7 @@ impl Trial {
             if taken.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
             }
-            let now = self.world.now();
+            let now = self.fixture.now();
             returned = taken
                 .iter()
                 .map(|taken| classify(taken, send(&self.webhook_client, taken, now), now))
@@ -158,16 +159,20 @@ impl Trial {
     }
 
     fn tell(&mut self) {
-        let mut told = Vec::new();
+        let mut finished = Vec::new();
         loop {
             let posts = self.insist(|trial| {
-                trial.desk.run_once(&trial.world.app, std::mem::take(&mut told), DispatcherMode::Running)
+                trial.notifications.run_once(
+                    &trial.fixture.app,
+                    std::mem::take(&mut finished),
+                    DispatcherMode::Running,
+                )
             });
-            if posts.is_empty() && self.desk.is_clear() {
+            if posts.is_empty() && self.notifications.is_clear() {
                 return;
             }
-            let now = self.world.now();
-            let route = &self.world.app.config.mail;
+            let now = self.fixture.now();
+            let route = &self.fixture.app.config.mail;
             let tell = |notification: &Notification| match notification.kind {
                 NotificationKind::Mail => notification_sender::result_of_mail(
                     notification,
@@ -180,17 +185,17 @@ impl Trial {
                     now,
                 ),
             };
-            told = posts.iter().map(tell).collect();
+            finished = posts.iter().map(tell).collect();
         }
     }
 
     fn work(&mut self, reports: bool) {
-        let claimed = self.insist(|trial| claim_next(&trial.world.app, 1, None, "w".to_owned()).wait());
+        let claimed = self.insist(|trial| claim_next(&trial.fixture.app, 1, None, "w".to_owned()).wait());
         if reports {
-            // One that failed was not recorded: it is not told that there is one already.
+            // The failed write was not recorded, so the repetition is not a duplicate.
             self.insist(|trial| {
                 report(
-                    &trial.world.app,
+                    &trial.fixture.app,
                     1,
                     claimed.id,
                     OutcomeReport { success: true, ..OutcomeReport::default() },
@@ -200,9 +205,9 @@ impl Trial {
         }
     }
 
-    /// Everything that the file says, but for names that are drawn by lot.
+    /// The contents of the file, except random ids.
     fn dump(&self) -> Vec<String> {
-        let file = rusqlite::Connection::open(&self.world.app.config.db).unwrap();
+        let file = rusqlite::Connection::open(&self.fixture.app.config.db).unwrap();
         assert_sound(&file);
         let mut names =
             file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
@@ -231,12 +236,12 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
     dumped
 }
 
-/// One that makes the file grow.
+/// A write that makes the file grow.
 fn long_answer(http_status: u16) -> std::result::Result<WebhookResponse, DeliveryError> {
     Ok(WebhookResponse { http_status, retry_after: None, body: vec![b'x'; 2_000] })
 }
 
-/// Two hours: runs that are delivered, tried again, given up and told of, claimed, reported and lost.
+/// Two hours: executions that are delivered, retried, failed with notifications, claimed, reported and expired.
 fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     let mut trial = Trial::begin(fault);
     trial.create(1, |new| {
@@ -254,7 +259,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     trial.work(false);
     trial.pass(1_800); // 200; the claim goes on
     trial.pass(901); // and is lost
-    let sent = Arc::new(trial.webhook_client.parcels()).len();
+    let sent = Arc::new(trial.webhook_client.requests()).len();
     (trial.dump(), trial.failures, sent)
 }
 
@@ -262,12 +267,12 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
 fn ends_alike(fault: impl Fn(usize) -> Fault) -> usize {
     let (expected, _, sent) = day(Fault::Nothing);
     for number in 1.. {
-        let (end, failures, parcels) = day(fault(number));
+        let (end, failures, requests) = day(fault(number));
         for (line, wanted) in end.iter().zip(&expected) {
             assert_eq!(line, wanted, "{:?}", fault(number));
         }
         assert_eq!(end.len(), expected.len(), "{:?}", fault(number));
-        assert_eq!(parcels, sent, "{:?}: each attempt was made once", fault(number));
+        assert_eq!(requests, sent, "{:?}: each attempt was made once", fault(number));
         if failures == 0 {
             return number;
         }
@@ -276,13 +281,13 @@ fn ends_alike(fault: impl Fn(usize) -> Fault) -> usize {
 }
 
 #[test]
-fn whichever_commit_fails_the_end_is_the_same() {
+fn any_failing_commit_leads_to_the_same_final_state() {
     let commits = ends_alike(Fault::Commit);
     assert!(commits > 15, "only {commits}");
 }
 
 #[test]
-fn whichever_page_the_disk_has_no_room_for_the_end_is_the_same() {
+fn a_disk_full_at_any_page_leads_to_the_same_final_state() {
     let pages = ends_alike(Fault::Pages);
     assert!(pages > 5, "only {pages}");
 }

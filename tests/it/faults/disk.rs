@@ -1,4 +1,4 @@
-//! A disk that is full, read-only or held by another program: what is refused, what goes on, and that it passes.
+//! A disk that is full, read-only or locked by another program: errors, continued service, recovery.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +18,9 @@ use crate::cli::administration::{complaint, fails, ok};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::api::Api;
 use crate::support::client::Client;
-use crate::support::fixture::World;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Server, cued, run, until};
+use crate::support::fixture::Fixture;
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, run, until};
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 
@@ -29,22 +29,22 @@ fn work() -> Value {
     json!({"name": "work", "transport": "worker", "schedule": daily, "payload": {"text": "x".repeat(1_000)}})
 }
 
-/// Creates cues until one is refused; answers the ids of the others.
+/// Creates cues until one is refused; returns the ids of the others.
 fn create_until_refused(user: &Client) -> BTreeSet<String> {
     let mut created = BTreeSet::new();
     loop {
-        let answer = user.post("/v1/cues", &work());
-        if answer.status != 201 {
-            answer.refused(503, "storage_unavailable");
-            assert_eq!(answer.header("retry-after"), Some("5"));
+        let response = user.post("/v1/cues", &work());
+        if response.status != 201 {
+            response.expect_error(503, "storage_unavailable");
+            assert_eq!(response.header("retry-after"), Some("5"));
             return created;
         }
-        created.insert(answer.json()["id"].as_str().unwrap().to_owned());
+        created.insert(response.json()["id"].as_str().unwrap().to_owned());
         assert!(created.len() < 10_000, "the disk is never full");
     }
 }
 
-/// Uses up what larger writes have left: from then on none goes through, however small.
+/// Uses up the space left by larger writes, so that no write succeeds, however small.
 fn beat_until_refused(user: &Client) {
     for number in 0..1_000 {
         let beat = json!({"worker_id": format!("w{number}"), "handlers": []});
@@ -75,10 +75,10 @@ pub fn assert_sound(file: &Connection) {
 }
 
 #[test]
-fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_space() {
+fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let mut server = Server::start_on(&disk.db(), &[ALONE, &METRICS].concat());
-    let (user, receiver) = (server.user(), Recorder::start());
+    let mut server = Server::start_on(&disk.db(), &[DEV_UNLIMITED, &METRICS].concat());
+    let (user, receiver) = (server.user(), Receiver::start());
     let hook = json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "@daily"},
@@ -96,14 +96,14 @@ fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_sp
     let said = fails(&server.db(), &["user", "add", "somebody@example.com"], 1);
     let told = "cued: the database file cannot be used now: database or disk is full";
     assert_eq!(said.lines().last(), Some(told), "{said}");
-    // What is under way ends, and cannot be stored.
+    // The running delivery ends, and its result cannot be stored.
     receiver.release();
     until("the result of the delivery was refused by the disk", || {
         server.log().contains("deliveries rest for a moment").then_some(())
     });
     let outcome = format!("/v1/executions/{claimed}/outcome");
-    user.post(&outcome, &json!({"success": true})).refused(503, "storage_unavailable");
-    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+    user.post(&outcome, &json!({"success": true})).expect_error(503, "storage_unavailable");
+    user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
 
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
     assert_eq!(look(&user, &delivery)["status"], "delivering");
@@ -130,10 +130,11 @@ fn on_a_full_disk_writes_are_refused_reads_go_on_and_service_returns_with_the_sp
 }
 
 #[test]
-fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
+fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let server = Server::start_on(&disk.db(), &[ALONE, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
-    let (user, receiver) = (server.user(), Recorder::start());
+    let server =
+        Server::start_on(&disk.db(), &[DEV_UNLIMITED, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
+    let (user, receiver) = (server.user(), Receiver::start());
     let cue = user.create(&json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": "@hourly"},
@@ -144,7 +145,7 @@ fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
     beat_until_refused(&user);
     std::thread::scope(|scope| {
         let mover = user.clone();
-        // It is answered when all that fell due is done.
+        // The response follows once everything due is done.
         let moved = scope.spawn(move || mover.advance("PT3H"));
         until("the scheduler cannot fire", || server.log().contains("could not be taken up").then_some(()));
         assert_eq!(receiver.count(), 0);
@@ -157,12 +158,12 @@ fn what_falls_due_while_the_disk_is_full_runs_when_there_is_space() {
     assert_eq!(receiver.count(), 3);
 }
 
-/// Starts a server that must end with exit code 1 and leave the file as it was; its complaint.
+/// Starts a server that must exit with code 1 and leave the file unchanged; returns its error message.
 pub fn refused_start(db: &Path) -> String {
     let before = fs::read(db).unwrap();
     let mut server = cued(&["serve", "--listen", "127.0.0.1:0", "--db"]);
     let mut server = server.arg(db).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // One that starts all the same says so on standard output, and would not end by itself.
+    // A server that starts nevertheless prints its address and would not end by itself.
     let mut stdout = Vec::new();
     let first = BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
     if first > 0 {
@@ -178,15 +179,15 @@ pub fn refused_start(db: &Path) -> String {
 }
 
 fn stopped_server_on(disk: &Disk) {
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     server.user().create(&work());
     assert_eq!(server.stop(), Some(0));
 }
 
 #[test]
-fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
+fn recovered_disk_space_is_noticed_without_a_write_request() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let server = Server::start_on(&disk.db(), ALONE);
+    let server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     let user = server.user();
     disk.fill();
     create_until_refused(&user);
@@ -199,17 +200,17 @@ fn a_full_disk_that_has_space_again_is_noticed_though_nobody_writes() {
 }
 
 #[test]
-fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reaches_it() {
-    let world = World::new();
-    let store = &world.app.store;
-    let log = || open::sizes(&world.app.config.db).wal.unwrap();
+fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
+    let fixture = Fixture::new();
+    let store = &fixture.app.store;
+    let log = || open::sizes(&fixture.app.config.db).wal.unwrap();
     let before = log();
     assert!(store.probe_disk());
     assert_eq!(log(), before, "while all is well nothing is written");
 
     let is_full = Arc::new(AtomicBool::new(true));
     let hook = Arc::clone(&is_full);
-    // What no commit gets past while it is full.
+    // No commit gets past this lock.
     drop(store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?)).wait());
     assert!(!store.is_writable());
     assert!(!store.probe_disk() && !store.is_writable());
@@ -223,14 +224,14 @@ fn the_disk_is_asked_again_only_while_it_takes_nothing_and_by_a_write_that_reach
 }
 
 #[test]
-fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
+fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
     disk.fill();
     let complaint = refused_start(&disk.db());
-    assert!(complaint.contains("Its disk is full or fails"), "{complaint}");
+    assert!(complaint.contains("Its disk is full or failing"), "{complaint}");
     disk.free();
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     assert_eq!(server.stop(), Some(0), "what the refused start left behind is in nobody's way");
     disk.make_read_only();
     let complaint = refused_start(&disk.db());
@@ -238,10 +239,10 @@ fn a_start_on_a_disk_that_is_full_or_read_only_says_so_and_changes_nothing() {
 }
 
 #[test]
-fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied() {
+fn a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied() {
     let Some(disk) = Disk::mount("4m") else { return };
     let db = disk.path().join("a?b#c%20d.db");
-    let mut server = Server::start_on(&db, ALONE);
+    let mut server = Server::start_on(&db, DEV_UNLIMITED);
     server.user().create(&work());
     assert_eq!(server.stop(), Some(0));
     disk.make_read_only();
@@ -256,13 +257,13 @@ fn a_stopped_servers_file_on_a_disk_that_is_read_only_can_be_checked_and_copied(
 }
 
 #[test]
-fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
+fn a_wal_on_a_read_only_disk_is_not_ignored() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
-    // Without its log the file is sound, and lacks what was acknowledged last.
-    let mut server = Server::start_on(&disk.db(), ALONE);
+    // Without its log the file is sound, but lacks the latest acknowledged writes.
+    let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     server.client().register("ann@example.com");
-    server.kill9();
+    server.kill();
     fs::remove_file(format!("{}-shm", disk.db().display())).unwrap();
     disk.make_read_only();
     let checked = run(&["check", disk.db().to_str().unwrap()]);
@@ -270,39 +271,39 @@ fn a_log_on_a_disk_that_is_read_only_is_not_passed_over() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_does_not_tell_that_a_full_disk_is_well() {
+fn a_write_without_changes_does_not_end_the_disk_full_state() {
     let api = Api::start();
     let user = api.user("ann");
-    // SQLite then says that the disk is full.
+    // SQLite then reports a full disk.
     let grow_by = |pages: i64| {
-        let limit = api.world.app.store.write(move |tx| {
+        let limit = api.fixture.app.store.write(move |tx| {
             let count: i64 = tx.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let limit = format!("PRAGMA max_page_count = {}", count + pages);
             Ok(tx.query_row(&limit, [], |row| row.get::<_, i64>(0))?)
         });
         limit.wait().unwrap();
     };
-    let is_writable = || api.world.app.store.is_writable();
+    let is_writable = || api.fixture.app.store.is_writable();
     grow_by(0);
-    until("the disk is full", || (api.post(&user, "/v1/cues", &work()).status == 503).then_some(()));
+    until("the disk is full", || (user.post("/v1/cues", &work()).status == 503).then_some(()));
     assert!(!is_writable());
-    assert_eq!(api.post(&user, "/v1/cues", &json!({})).status, 422);
-    assert_eq!(api.post(&user, "/v1/executions/claim", &json!({})).status, 409);
-    api.world.app.store.write(|_| Ok(())).wait().unwrap();
+    assert_eq!(user.post("/v1/cues", &json!({})).status, 422);
+    assert_eq!(user.post("/v1/executions/claim", &json!({})).status, 409);
+    api.fixture.app.store.write(|_| Ok(())).wait().unwrap();
     assert!(!is_writable());
     grow_by(1_000);
     assert!(!is_writable(), "nothing has been stored yet");
-    assert_eq!(api.post(&user, "/v1/cues", &work()).status, 201);
+    assert_eq!(user.post("/v1/cues", &work()).status, 201);
     assert!(is_writable());
 }
 
 #[test]
-fn another_program_that_holds_the_file_is_waited_for_and_then_refused() {
-    let server = Server::start(ALONE);
+fn a_lock_of_another_program_is_awaited_and_then_reported() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let other = server.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    user.post("/v1/cues", &work()).refused(503, "storage_unavailable");
+    user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
     std::thread::scope(|scope| {
         let (waiter, user) = (user.clone(), user.clone());

@@ -1,4 +1,4 @@
-//! Files that a disk or a power cut has spoilt.
+//! Files damaged by a disk or a power cut.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -12,9 +12,9 @@ use super::disk::{assert_sound, refused_start};
 use crate::cli::administration::on;
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::random::Random;
-use crate::support::server::{ALONE, Server, run};
+use crate::support::server::{DEV_UNLIMITED, Server, run};
 
-/// The size of its pages, as a file itself says it.
+/// The page size as recorded in the file.
 fn page_size(file: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([file[16], file[17]]))
 }
@@ -23,9 +23,9 @@ fn beside(db: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", db.display()))
 }
 
-/// The bytes of a file that a server has written and left.
+/// The bytes of a file that a server has written and closed.
 fn whole_file() -> Vec<u8> {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     server.user();
     assert_eq!(server.stop(), Some(0));
     fs::read(server.db()).unwrap()
@@ -36,13 +36,13 @@ fn spoil(bytes: &mut [u8], random: &mut Random) {
 }
 
 #[test]
-fn a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was() {
+fn a_file_with_any_damaged_page_is_refused_and_left_unchanged() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let (db, mut random) = (folder.path().join("cued.db"), Random::seeded("damage"));
     let size = page_size(&sound);
     for page in 0..sound.len() / size {
         let mut bytes = sound.clone();
-        // The first hundred bytes say whose file it is.
+        // The first hundred bytes identify the file.
         let begin = if page == 0 { 100 } else { page * size };
         spoil(&mut bytes[begin..(page + 1) * size], &mut random);
         fs::write(&db, &bytes).unwrap();
@@ -52,7 +52,7 @@ fn a_damaged_file_is_refused_whichever_page_is_damaged_and_left_as_it_was() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
+fn a_truncated_file_is_refused_and_left_unchanged() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let db = folder.path().join("cued.db");
     let page = page_size(&sound);
@@ -64,7 +64,7 @@ fn a_file_that_was_cut_off_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
+fn a_file_with_another_schema_is_refused_whatever_its_version() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let db = folder.path().join("cued.db");
     for (change, difference) in [
@@ -80,22 +80,22 @@ fn a_file_of_another_schema_is_refused_whatever_version_it_says() {
         fs::write(&db, &sound).unwrap();
         Connection::open(&db).unwrap().execute_batch(&format!("{change}; VACUUM")).unwrap();
         let complaint = refused_start(&db);
-        assert!(complaint.contains(difference) && complaint.contains("some other build"), "{complaint}");
+        assert!(complaint.contains(difference) && complaint.contains("another build"), "{complaint}");
         let checked = run(&["check", db.to_str().unwrap()]);
         let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
         assert!(checked.status.code() == Some(1) && printed.contains(difference), "{printed}");
     }
-    // Those of other programs, as of one that copies the file away all the time, are in nobody's way.
+    // Reads by other programs, such as a backup tool that copies the file all the time, do no harm.
     fs::write(&db, &sound).unwrap();
     let more = "CREATE TABLE _notes (x NOT NULL); CREATE INDEX more ON cues (name);
                 ALTER TABLE users ADD COLUMN remark TEXT";
     Connection::open(&db).unwrap().execute_batch(more).unwrap();
-    Server::start_on(&db, ALONE).user();
+    Server::start_on(&db, DEV_UNLIMITED).user();
 }
 
 #[test]
-fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
-    let (folder, mut server) = (TempDir::new().unwrap(), Server::start(ALONE));
+fn a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted() {
+    let (folder, mut server) = (TempDir::new().unwrap(), Server::start(DEV_UNLIMITED));
     server.user();
     let second = server.db().with_file_name("second.db");
     fs::hard_link(server.db(), &second).unwrap();
@@ -108,14 +108,14 @@ fn a_file_of_two_names_is_refused_and_a_symbolic_link_is_none() {
     assert_eq!(server.stop(), Some(0));
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(server.db(), &link).unwrap();
-    Server::start_on(&link, ALONE).user();
+    Server::start_on(&link, DEV_UNLIMITED).user();
 }
 
 #[test]
-fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() {
-    let mut server = Server::start(&[ALONE, &["--metrics-listen", "127.0.0.1:0"]].concat());
+fn damage_found_at_run_time_is_reported_until_the_next_start() {
+    let mut server = Server::start(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
     let user = server.user();
-    // So that all of it is in the file, and none in the log.
+    // Moves everything from the log into the file.
     assert_eq!(server.stop(), Some(0));
     let sound = fs::read(server.db()).unwrap();
     let pages: Vec<u32> = {
@@ -133,30 +133,30 @@ fn damage_that_is_met_while_the_server_runs_is_told_until_it_is_started_again() 
     let status = || user.get("/status").expect(200);
     assert_eq!(status(), json!({"status": "healthy"}), "nobody has met it");
     assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 0.0);
-    user.get("/v1/alerts").refused(500, "internal_error");
-    let reason = "the database file is damaged: stop cued, then run `cued check`";
+    user.get("/v1/alerts").expect_error(500, "internal_error");
+    let reason = "the database file is damaged: stop cued, run cued check";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
     assert_eq!(health["services"]["database"], "damaged");
-    assert_eq!(scrape(&server).value("cued_database_damaged", &[]), 1.0);
+    assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
     user.get("/v1/cues").expect(200);
     assert_eq!(status()["status"], "degraded", "an answer that is right tells nothing of the rest");
 
-    server.kill9();
+    server.kill();
     fs::write(server.db(), &sound).unwrap();
     server.restart();
     assert_eq!(user.at(server.addr()).get("/status").expect(200), json!({"status": "healthy"}));
 }
 
-/// What a power cut leaves: the file and the write-ahead log as they were, and nothing of what only memory held.
+/// The state after a power cut: the file and the write-ahead log, without anything that only memory held.
 struct Remains {
     file: Vec<u8>,
     log: Vec<u8>,
 }
 
 impl Remains {
-    /// Puts them down anew, the log as it is given.
+    /// Writes both files, with the given log.
     fn put(&self, folder: &TempDir, log: &[u8]) -> PathBuf {
         let db = folder.path().join("cued.db");
         fs::write(&db, &self.file).unwrap();
@@ -166,9 +166,9 @@ impl Remains {
     }
 }
 
-/// A server that was killed after it had acknowledged these cues, each with the length that the log then had.
+/// A server killed after it had acknowledged these cues, each with the length of the log at that point.
 fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
-    let mut server = Server::start(ALONE);
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let daily = json!({"type": "recurring", "cron": "@daily"});
     let acknowledged = (0..30)
@@ -179,7 +179,7 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
             (usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(), id)
         })
         .collect();
-    server.kill9();
+    server.kill();
     let remains = Remains {
         file: fs::read(server.db()).unwrap(),
         log: fs::read(beside(&server.db(), "-wal")).unwrap(),
@@ -187,10 +187,10 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
     (remains, user.key().to_owned(), acknowledged)
 }
 
-/// A power cut can tear what was not yet acknowledged: an answer goes out after the log was synced. Here more is torn
-/// than that. What was acknowledged before the tear is there, what came after it is not, and nothing is there by half.
+/// A power cut can tear only unacknowledged writes: a response follows the sync of the log. This test tears more than
+/// that. Writes acknowledged before the tear are present, later ones are not, and no write is present in part.
 #[test]
-fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_by_half() {
+fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("tear"));
     let length = remains.log.len();
@@ -204,7 +204,7 @@ fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_
         spoil(&mut garbled[tear..], &mut random);
         for log in [cut, garbled] {
             let db = remains.put(&folder, &log);
-            let mut server = Server::start_on(&db, ALONE);
+            let mut server = Server::start_on(&db, DEV_UNLIMITED);
             let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
             let mut there: Vec<&str> =
                 listed["cues"].as_array().unwrap().iter().map(|cue| cue["id"].as_str().unwrap()).collect();
@@ -219,10 +219,10 @@ fn a_log_that_a_power_cut_has_torn_holds_everything_before_the_tear_and_nothing_
     }
 }
 
-/// The log goes into the file page by page, and is given up only when the file was synced: until then the pages that it
-/// holds may be anything in the file.
+/// A checkpoint writes the log into the file page by page, and resets the log only after a sync of the file. Until then
+/// the pages of the log may have any content in the file.
 #[test]
-fn a_checkpoint_that_a_power_cut_has_torn_is_made_again() {
+fn a_checkpoint_torn_by_a_power_cut_is_repeated() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("checkpoint"));
     let db = remains.put(&folder, &remains.log);
@@ -231,7 +231,7 @@ fn a_checkpoint_that_a_power_cut_has_torn_is_made_again() {
     torn.resize(torn.len() + 20 * page, 0);
     spoil(&mut torn[page..], &mut random);
     fs::write(&db, &torn).unwrap();
-    let mut server = Server::start_on(&db, ALONE);
+    let mut server = Server::start_on(&db, DEV_UNLIMITED);
     let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
     assert_eq!(listed["total"], acknowledged.len());
     assert_eq!(server.stop(), Some(0));

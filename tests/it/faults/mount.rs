@@ -1,5 +1,5 @@
-//! A small disk of the test's own, which can be full or read-only. Only root can mount one: the tests of who is not
-//! are left out, and say so.
+//! A small disk for a test, which can be full or read-only. Only root can mount one: other users skip these tests with
+//! a message.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A file system in memory that is unmounted when it is dropped.
+/// A file system in memory, unmounted on drop.
 pub struct Disk {
     folder: TempDir,
 }
 
 impl Disk {
-    /// One of this size, or none where this process may not mount.
+    /// A disk of this size, or `None` if this process may not mount one.
     pub fn mount(size: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let options = format!("size={size},mode=700");
@@ -43,8 +43,13 @@ impl Disk {
         self.path().join("cued.db")
     }
 
-    /// Leaves not a byte free.
+    /// Fills the disk to the last byte.
     pub fn fill(&self) {
+        self.fill_but(0);
+    }
+
+    /// Leaves so many bytes free, rounded to the pages of memory.
+    pub fn fill_but(&self, free: u64) {
         let mut filler = File::options().create(true).append(true).open(self.filler()).unwrap();
         for size in [65_536, 4_096, 1] {
             loop {
@@ -55,14 +60,16 @@ impl Disk {
                 }
             }
         }
+        let filled = filler.metadata().unwrap().len();
+        filler.set_len(filled.saturating_sub(free)).unwrap();
     }
 
-    /// Frees what [`Disk::fill`] took.
+    /// Frees the space used by [`Disk::fill`].
     pub fn free(&self) {
         fs::remove_file(self.filler()).unwrap();
     }
 
-    /// Lets nobody write any more. Whoever has a file open for writing is in the way.
+    /// Makes the disk read-only. No file on it may be open for writing.
     pub fn make_read_only(&self) {
         let status = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status().unwrap();
         assert!(status.success());
@@ -75,7 +82,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a test that fails may leave a file open.
+        // Lazily, because a failing test may leave a file open.
         let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
         assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
     }

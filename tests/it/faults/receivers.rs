@@ -1,5 +1,5 @@
-//! Receivers that do not do as they should, and what the user then sees. Each way by itself, down to the byte, is held
-//! by `webhook_client` and `guard`.
+//! Faulty receivers, as seen by the user. Their exact bytes are tested in `engine::webhook_client` and
+//! `engine::address_guard`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::client::Client;
-use crate::support::scripted_receiver::{Receiver, Then, drip};
-use crate::support::server::{ALONE, Server, full, resident};
+use crate::support::receiver::{Reaction, Receiver, drip};
+use crate::support::server::{DEV_UNLIMITED, Server, is_full_run, resident_mb};
 
-/// A gigabyte, or as much of it as is taken.
-fn pour(stream: &mut TcpStream) -> Then {
+/// Writes a gigabyte, or as much as the client reads.
+fn pour(stream: &mut TcpStream) {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
     let piece = vec![b'x'; 100_000];
     let mut left = 10_000;
@@ -21,7 +21,6 @@ fn pour(stream: &mut TcpStream) -> Then {
             left -= 1;
         }
     }
-    Then::Close
 }
 
 fn fire(user: &Client, url: &str) -> String {
@@ -36,7 +35,7 @@ fn fire(user: &Client, url: &str) -> String {
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
-/// Status, status of the answer and error of an execution.
+/// Status, HTTP status and error of an execution.
 fn seen(user: &Client, execution: &str) -> (String, Value, String) {
     let execution = user.get(&format!("/v1/executions/{execution}")).expect(200);
     let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
@@ -44,19 +43,19 @@ fn seen(user: &Client, execution: &str) -> (String, Value, String) {
 }
 
 #[test]
-fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs() {
+fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
-    let server = Server::start(&[ALONE, &flags].concat());
+    let server = Server::start(&[DEV_UNLIMITED, &flags].concat());
     let user = server.user();
-    let before = resident(server.pid());
-    let sound = Receiver::always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let resets = Receiver::untouched(|_| ());
-    let babbles = Receiver::always("220 mail.example.com ESMTP\r\n");
-    let pours = Receiver::start(pour);
+    let before = resident_mb(server.pid());
+    let sound = Receiver::start();
+    let resets = Receiver::on_accept(|_| ());
+    let babbles = Receiver::with(Reaction::bytes("220 mail.example.com ESMTP\r\n"));
+    let pours = Receiver::with(Reaction::script(pour));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cases = [
-        (resets.url("/"), "failed", json!(null), "the connection was closed before the answer was complete"),
-        (babbles.url("/"), "failed", json!(null), "the answer is not proper HTTP"),
+        (resets.url(), "failed", json!(null), "the connection was closed before the answer was complete"),
+        (babbles.url(), "failed", json!(null), "the answer is not proper HTTP"),
         (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
         (
             "http://nowhere.invalid/".to_owned(),
@@ -64,9 +63,9 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
             json!(null),
             "the name nowhere.invalid could not be looked up",
         ),
-        // What it poured was cut: an answer that begins with 200 is a success.
-        (pours.url("/"), "success", json!(200), ""),
-        (sound.url("/"), "success", json!(200), ""),
+        // The body was cut: a response that starts with 200 is a success.
+        (pours.url(), "success", json!(200), ""),
+        (sound.url(), "success", json!(200), ""),
     ];
     let executions = cases.clone().map(|(url, ..)| fire(&user, &url));
     user.settle();
@@ -77,7 +76,7 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
     }
     let kept = user.get(&format!("/v1/executions/{}", executions[4])).expect(200);
     assert_eq!(kept["response_body"], "x".repeat(2_000));
-    let grown = resident(server.pid()).saturating_sub(before);
+    let grown = resident_mb(server.pid()).saturating_sub(before);
     assert!(grown < 20, "{grown} MB more than before");
     let page = scrape(&server);
     for (cause, count) in [("connection", 3.0), ("unknown_name", 1.0)] {
@@ -87,19 +86,16 @@ fn whatever_a_receiver_does_the_user_reads_what_it_was_and_the_others_get_theirs
 }
 
 #[test]
-fn a_receiver_that_trickles_is_cut_after_thirty_seconds() {
-    if !full() {
+fn a_slow_response_is_cut_after_thirty_seconds() {
+    if !is_full_run() {
         eprintln!("left out but in the long tests: it takes thirty seconds");
         return;
     }
-    let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
     let user = server.user();
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
-    let trickles = Receiver::start(move |stream| {
-        drip(stream, endless.as_bytes());
-        Then::Close
-    });
-    let execution = fire(&user, &trickles.url("/"));
+    let trickles = Receiver::with(Reaction::script(move |stream| drip(stream, endless.as_bytes())));
+    let execution = fire(&user, &trickles.url());
     user.settle();
     let seen = seen(&user, &execution);
     assert_eq!(seen.0, "failed");

@@ -1,4 +1,4 @@
-//! `/v1/auth` as its callers see it: registration, the account, keys, the webhook secret.
+//! `/v1/auth`: registration, the account, keys, the webhook secret.
 
 use std::thread;
 
@@ -6,8 +6,8 @@ use cued::domain::webhook::signature::{SigningSecrets, standard_signature};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Recorder};
-use crate::support::server::{ALONE, Server};
+use crate::support::receiver::{Delivery, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
@@ -26,8 +26,8 @@ fn keys(user: &Client) -> Vec<Value> {
 }
 
 #[test]
-fn registration_answers_the_only_sight_of_the_key() {
-    let server = Server::start(ALONE);
+fn registration_returns_the_key_once() {
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     let made = client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
     assert_eq!(names(&made), ["api_key", "email", "id"]);
@@ -41,12 +41,12 @@ fn registration_answers_the_only_sight_of_the_key() {
 }
 
 #[test]
-fn what_cannot_register_is_told_why() {
-    let server = Server::start(ALONE);
+fn registration_errors_state_the_reason() {
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     let register = |body: &Value| client.post("/v1/auth/register", body);
     register(&json!({"email": "ann@example.com"})).expect(201);
-    register(&json!({"email": "ANN@example.com "})).refused(409, "duplicate_email");
+    register(&json!({"email": "ANN@example.com "})).expect_error(409, "duplicate_email");
     for (body, kind) in [
         (json!({}), "missing"),
         (json!({"email": null}), "string_type"),
@@ -55,14 +55,14 @@ fn what_cannot_register_is_told_why() {
         (json!({"email": "ann"}), "value_error"),
         (json!({"email": "ann@b.com\r\nBcc: x@y.com"}), "value_error"),
     ] {
-        let refused = register(&body).refused(422, "validation_error");
+        let refused = register(&body).expect_error(422, "validation_error");
         let problem = &refused["detail"][0];
         assert_eq!((&problem["type"], &problem["loc"]), (&json!(kind), &json!(["body", "email"])), "{body}");
     }
 }
 
 #[test]
-fn by_default_the_first_user_registers_and_closes_the_door() {
+fn by_default_registration_closes_after_the_first_user() {
     let server = Server::start(&[]);
     let statuses: Vec<u16> = thread::scope(|scope| {
         let racers: Vec<_> = (0..12)
@@ -79,17 +79,17 @@ fn by_default_the_first_user_registers_and_closes_the_door() {
 }
 
 #[test]
-fn closed_registration_admits_nobody_and_says_who_does() {
+fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
-    let answer = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
-    let refused = answer.refused(403, "registration_disabled");
+    let response = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
+    let refused = response.expect_error(403, "registration_disabled");
     assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
 }
 
 #[test]
-fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
+fn me_returns_the_account_its_limits_and_its_usage() {
     let server = Server::start(&["--dev", "--test-clock", "2026-01-31T23:30:00Z"]);
-    let (user, receiver) = (server.client().register("ann@example.com"), Recorder::start());
+    let (user, receiver) = (server.client().register("ann@example.com"), Receiver::start());
     user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
                         "callback": {"url": receiver.url()}}));
     let me = user.get("/v1/auth/me").expect(200);
@@ -111,8 +111,8 @@ fn me_shows_the_account_its_limits_and_what_is_used_of_them() {
 }
 
 #[test]
-fn named_keys_work_beside_each_other_until_they_are_revoked() {
-    let server = Server::on_clock(START);
+fn named_keys_work_in_parallel_until_revoked() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     assert_eq!(names(&made), ["api_key", "created_at", "current", "id", "name", "prefix"]);
@@ -130,16 +130,16 @@ fn named_keys_work_beside_each_other_until_they_are_revoked() {
     let path = format!("/v1/auth/keys/{}", made["id"].as_str().unwrap());
     let gone = user.delete(&path);
     assert_eq!((gone.status, gone.body.as_slice()), (204, &b""[..]));
-    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
-    user.delete(&path).refused(404, "key_not_found");
+    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    user.delete(&path).expect_error(404, "key_not_found");
     let last = format!("/v1/auth/keys/{}", keys(&user)[0]["id"].as_str().unwrap());
-    user.delete(&last).refused(409, "last_key");
+    user.delete(&last).expect_error(409, "last_key");
     user.get("/v1/auth/me").expect(200);
 }
 
 #[test]
 fn a_keys_name_has_1_to_255_characters() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let post = |body: &Value| user.post("/v1/auth/keys", body);
     for (body, kind) in [
@@ -148,7 +148,7 @@ fn a_keys_name_has_1_to_255_characters() {
         (json!({"name": "é".repeat(256)}), "string_too_long"),
         (json!({"name": ["a"]}), "string_type"),
     ] {
-        let refused = post(&body).refused(422, "validation_error");
+        let refused = post(&body).expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["type"], kind, "{body}");
     }
     assert_eq!(post(&json!({"name": "é".repeat(255)})).expect(201)["name"], "é".repeat(255));
@@ -156,28 +156,28 @@ fn a_keys_name_has_1_to_255_characters() {
 }
 
 #[test]
-fn regenerating_revokes_the_key_that_calls_and_no_other() {
-    let server = Server::start(ALONE);
+fn regenerating_revokes_only_the_calling_key() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     let laptop = server.client().with_key(made["api_key"].as_str().unwrap());
-    let answer = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    assert_eq!(names(&answer), ["api_key", "message", "previous_key_revoked"]);
-    assert_eq!(answer["previous_key_revoked"], true);
-    laptop.get("/v1/auth/me").refused(401, "invalid_api_key");
-    let renewed = laptop.with_key(answer["api_key"].as_str().unwrap());
+    let response = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    assert_eq!(names(&response), ["api_key", "message", "previous_key_revoked"]);
+    assert_eq!(response["previous_key_revoked"], true);
+    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    let renewed = laptop.with_key(response["api_key"].as_str().unwrap());
     let listed = keys(&renewed);
     assert_eq!((&listed[1]["name"], &listed[1]["current"]), (&json!("laptop"), &json!(true)));
     user.get("/v1/auth/me").expect(200);
 }
 
 #[test]
-fn for_24_hours_after_a_rotation_both_secrets_sign_and_then_the_new_one_alone() {
-    let server = Server::on_clock(START);
-    let (user, receiver) = (server.user(), Recorder::start());
-    let answer = user.get("/v1/auth/webhook-secret").expect(200);
-    assert_eq!(names(&answer), ["webhook_secret"]);
-    let first = answer["webhook_secret"].clone();
+fn both_secrets_sign_for_24_hours_after_a_rotation() {
+    let server = Server::with_test_clock(START);
+    let (user, receiver) = (server.user(), Receiver::start());
+    let response = user.get("/v1/auth/webhook-secret").expect(200);
+    assert_eq!(names(&response), ["webhook_secret"]);
+    let first = response["webhook_secret"].clone();
     assert!(is_lower_hex(first.as_str().unwrap().strip_prefix("whsec_").unwrap(), 64), "{first}");
     let cue = user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
                                   "callback": {"url": receiver.url()}}));
@@ -215,7 +215,7 @@ fn for_24_hours_after_a_rotation_both_secrets_sign_and_then_the_new_one_alone() 
     assert_signed_by(&third, None);
 }
 
-/// What `webhook-signature` holds if these secrets sign a delivery.
+/// The value of `webhook-signature` for a delivery signed with these secrets.
 fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> String {
     let secrets = SigningSecrets {
         current: current.as_str().unwrap(),
@@ -226,12 +226,12 @@ fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> 
 }
 
 #[test]
-fn only_the_hash_of_a_key_is_in_the_file_or_beside_it() {
-    let mut server = Server::start(ALONE);
+fn only_the_hash_of_a_key_is_stored() {
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let answer = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    let given = [user.key(), made["api_key"].as_str().unwrap(), answer["api_key"].as_str().unwrap()];
+    let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
+    let given = [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
     let folder = server.db().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| {
         std::fs::read_dir(&folder).unwrap().any(|entry| {
@@ -246,7 +246,7 @@ fn only_the_hash_of_a_key_is_in_the_file_or_beside_it() {
         for key in given {
             let digits = &key["cue_sk_".len()..];
             assert!(!holds(digits.as_bytes()), "stopped: {stopped}");
-            // Its first 12 characters are shown in lists; the rest is nowhere.
+            // Lists show its first 12 characters; the rest is stored nowhere.
             assert!(!holds(&digits.as_bytes()[5..]), "stopped: {stopped}");
         }
         let hash = cued::domain::account::credentials::sha256(given[2].as_bytes());

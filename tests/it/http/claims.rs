@@ -1,4 +1,4 @@
-//! Many workers at once: each execution is claimed by one of them and reported once.
+//! Many workers at once: each execution is claimed once and reported once.
 
 use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex};
@@ -7,9 +7,9 @@ use std::thread;
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
-/// Fires a worker cue so often; the ids of the executions.
+/// Fires a worker cue `count` times; returns the ids of the executions.
 fn executions(user: &Client, count: usize) -> Vec<String> {
     let schedule = json!({"type": "recurring", "cron": "0 9 * * *"});
     let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": {"task": "t"}});
@@ -18,17 +18,17 @@ fn executions(user: &Client, count: usize) -> Vec<String> {
     fired.map(|fired| fired["execution_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Claims until nothing is left: the odd ones by the list, the even ones by the oldest.
+/// Claims until nothing is left: odd workers from the list, even ones with `POST /v1/executions/claim`.
 fn claim_all(client: &Client, number: usize) -> Vec<String> {
     let me = json!({"worker_id": format!("worker-{number}")});
     let mut mine = Vec::new();
     loop {
         if number.is_multiple_of(2) {
-            let answer = client.post("/v1/executions/claim", &me);
-            match answer.status {
-                200 => mine.push(answer.json()["execution_id"].as_str().unwrap().to_owned()),
+            let response = client.post("/v1/executions/claim", &me);
+            match response.status {
+                200 => mine.push(response.json()["execution_id"].as_str().unwrap().to_owned()),
                 _ => {
-                    answer.refused(409, "claim_failed");
+                    response.expect_error(409, "claim_failed");
                     return mine;
                 }
             }
@@ -41,18 +41,18 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
         }
         for execution in waiting {
             let id = execution["id"].as_str().unwrap();
-            let answer = client.post(&format!("/v1/executions/{id}/claim"), &me);
-            match answer.status {
+            let response = client.post(&format!("/v1/executions/{id}/claim"), &me);
+            match response.status {
                 200 => mine.push(id.to_owned()),
-                _ => drop(answer.refused(409, "already_claimed")),
+                _ => drop(response.expect_error(409, "already_claimed")),
             }
         }
     }
 }
 
 #[test]
-fn fifty_workers_claim_each_of_five_hundred_executions_once() {
-    let server = Server::start(ALONE);
+fn fifty_clients_claim_each_of_five_hundred_executions_once() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let made = executions(&user, 500);
     let (claimed, start) = (Mutex::new(BTreeMap::<String, Vec<usize>>::new()), Barrier::new(50));
@@ -80,8 +80,8 @@ fn fifty_workers_claim_each_of_five_hundred_executions_once() {
 }
 
 #[test]
-fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
-    let server = Server::start(ALONE);
+fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let start = Barrier::new(2);
     for id in executions(&user, 50) {
@@ -91,12 +91,12 @@ fn of_two_outcomes_reported_at_once_the_one_that_was_acknowledged_is_kept() {
             let (client, path, start) = (user.clone(), &path, &start);
             move || {
                 start.wait();
-                let answer =
+                let response =
                     client.post(&format!("{path}/outcome"), &json!({"success": true, "result": result}));
-                match answer.status {
+                match response.status {
                     200 => Some(result),
                     _ => {
-                        answer.refused(409, "outcome_already_reported");
+                        response.expect_error(409, "outcome_already_reported");
                         None
                     }
                 }

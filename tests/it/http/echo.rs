@@ -1,15 +1,15 @@
-//! The echo path and `/v1/info`: what a new user looks at first.
+//! The echo path and `/v1/info`.
 
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Server};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
 const START: &str = "2030-01-01T00:00:00Z";
 const TOKEN: &str = "qs-0123456789abcdef";
 const ECHO: &str = "/v1/echo/qs-0123456789abcdef";
-/// Callbacks go to public addresses only, and the server itself is on loopback.
+/// Callbacks go to public addresses only; the server itself is on loopback.
 const SAFE: &[&str] = &["--registration", "open", "--limits", "off", "--test-clock", START];
 
 fn status(user: &Client, path: &str) -> String {
@@ -23,7 +23,7 @@ fn to(url: &str) -> Value {
     })
 }
 
-/// Runs a cue once: its execution, when it is over or waits for its next attempt.
+/// Runs a cue once; returns the execution once it is finished or waits for a retry.
 fn run(user: &Client, cue: &Value) -> Value {
     let id = cue["id"].as_str().unwrap();
     let fired = user.post(&format!("/v1/cues/{id}/fire"), &json!({})).expect(200);
@@ -32,8 +32,8 @@ fn run(user: &Client, cue: &Value) -> Value {
 }
 
 #[test]
-fn what_is_posted_is_shown_until_five_minutes_are_over() {
-    let server = Server::on_clock(START);
+fn an_echo_is_available_for_five_minutes() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     assert_eq!(user.get(ECHO).expect(200), json!({"status": "waiting"}));
     let body = r#"{"a": [1, 2.50, 123456789012345678901234567890], "é": null}"#;
@@ -54,8 +54,8 @@ fn what_is_posted_is_shown_until_five_minutes_are_over() {
 }
 
 #[test]
-fn a_later_post_takes_the_place_of_an_earlier_one() {
-    let server = Server::on_clock(START);
+fn a_later_post_replaces_an_earlier_one() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     for (payload, wait) in [(json!(1), "PT4M"), (json!([2]), "PT4M")] {
         server.client().post(ECHO, &payload).expect(200);
@@ -67,10 +67,10 @@ fn a_later_post_takes_the_place_of_an_earlier_one() {
 }
 
 #[test]
-fn what_is_no_echo_is_told_what_one_is() {
-    let server = Server::start(ALONE);
+fn invalid_echo_requests_get_a_validation_error() {
+    let server = Server::start(DEV_UNLIMITED);
     let (anyone, user) = (server.client(), server.user());
-    anyone.get(ECHO).refused(401, "invalid_api_key");
+    anyone.get(ECHO).expect_error(401, "invalid_api_key");
     for token in [
         "short",
         "0123456789abcde",
@@ -80,8 +80,8 @@ fn what_is_no_echo_is_told_what_one_is() {
         "%C3%A9123456789abcdef",
     ] {
         let path = format!("/v1/echo/{token}");
-        for answer in [anyone.post(&path, &json!({})), user.get(&path)] {
-            let detail = answer.refused(422, "validation_error")["detail"][0].clone();
+        for response in [anyone.post(&path, &json!({})), user.get(&path)] {
+            let detail = response.expect_error(422, "validation_error")["detail"][0].clone();
             assert_eq!(
                 (&detail["type"], &detail["loc"]),
                 (&json!("string_pattern_mismatch"), &json!(["path", "token"]))
@@ -90,33 +90,33 @@ fn what_is_no_echo_is_told_what_one_is() {
         }
     }
     for path in ["/v1/echo", "/v1/echo/", &format!("{ECHO}/more")] {
-        anyone.post(path, &json!({})).refused(404, "not_found");
+        anyone.post(path, &json!({})).expect_error(404, "not_found");
     }
     for body in ["", "{", "nonsense", "{} {}", "\u{feff}{}", r#"{"a": 1e400}"#, &"[".repeat(65)] {
-        let answer = anyone.call("POST", ECHO, &[], body.as_bytes()).unwrap();
-        answer.refused(400, "invalid_json");
+        let response = anyone.call("POST", ECHO, &[], body.as_bytes()).unwrap();
+        response.expect_error(400, "invalid_json");
     }
-    anyone.call("PUT", ECHO, &[], b"{}").unwrap().refused(405, "method_not_allowed");
+    anyone.call("PUT", ECHO, &[], b"{}").unwrap().expect_error(405, "method_not_allowed");
     assert_eq!(status(&user, ECHO), "waiting", "nothing of all this was kept");
 }
 
 #[test]
 fn an_echo_has_at_most_one_megabyte() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let post = |length: usize| {
         let body = format!("\"{}\"", "a".repeat(length - 2));
         server.client().call("POST", ECHO, &[], body.as_bytes()).unwrap()
     };
-    post((1 << 20) + 1).refused(413, "payload_too_large");
+    post((1 << 20) + 1).expect_error(413, "payload_too_large");
     assert_eq!(status(&user, ECHO), "waiting");
     post(1 << 20).expect(200);
     assert_eq!(user.get(ECHO).expect(200)["payload"].as_str().unwrap().len(), (1 << 20) - 2);
 }
 
 #[test]
-fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
-    let server = Server::start(ALONE);
+fn echoes_use_bounded_memory() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let memory = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -127,7 +127,7 @@ fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
     let body = format!("\"{}\"", "a".repeat(1_000_000));
     for number in 0..80 {
         let path = format!("/v1/echo/token-{number:010}");
-        // With a key, and so without the limit on callers who show none.
+        // With a key, to avoid the limit on requests without one.
         user.call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
     }
     assert_eq!(status(&user, "/v1/echo/token-0000000079"), "delivered", "the newest is kept");
@@ -136,7 +136,7 @@ fn a_flood_of_echoes_takes_no_more_than_its_share_of_memory() {
 }
 
 #[test]
-fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
+fn callbacks_reach_the_echo_path_under_every_address_policy() {
     let server = Server::start(SAFE);
     let user = server.user();
     let cue = user.create(&to(&format!("{}{ECHO}", server.url())));
@@ -153,10 +153,10 @@ fn a_callback_reaches_the_servers_own_echo_path_whatever_else_is_blocked() {
 }
 
 #[test]
-fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_echo_path() {
+fn the_echo_exemption_covers_no_other_path_or_port() {
     let server = Server::start(SAFE);
     let user = server.user();
-    let (port, other) = (server.addr().port(), Recorder::start());
+    let (port, other) = (server.addr().port(), Receiver::start());
     let other_port = other.url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
     for url in [
         format!("http://127.0.0.1:{port}/v1/cues"),
@@ -168,16 +168,16 @@ fn no_other_path_or_port_of_a_loopback_address_is_reached_for_the_sake_of_the_ec
         format!("http://localhost:{port}{ECHO}"),
         format!("http://127.0.0.1:{other_port}{ECHO}"),
     ] {
-        user.post("/v1/cues", &to(&url)).refused(400, "invalid_callback_url");
+        user.post("/v1/cues", &to(&url)).expect_error(400, "invalid_callback_url");
     }
-    // The same address in another notation is the same address.
+    // Another notation of the same address is the same address.
     let cue = user.create(&to(&format!("http://2130706433:{port}{ECHO}")));
     assert_eq!(run(&user, &cue)["status"], "success");
 }
 
 #[test]
-fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included() {
-    let receiver = Recorder::start();
+fn the_echo_exemption_includes_the_path_of_the_public_url() {
+    let receiver = Receiver::start();
     let base = receiver.url().replace("/hook", "");
     let public = format!("{base}/cued/");
     let server = Server::start(&[SAFE, &["--public-url", &public]].concat());
@@ -185,10 +185,10 @@ fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included
     let cue = user.create(&to(&format!("{base}/cued/v1/echo/{TOKEN}?a=b")));
     assert_eq!(run(&user, &cue)["status"], "success");
     assert_eq!(receiver.deliveries()[0].path, format!("/cued/v1/echo/{TOKEN}?a=b"));
-    user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).refused(400, "invalid_callback_url");
-    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).refused(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).expect_error(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).expect_error(400, "invalid_callback_url");
 
-    // What answers there may point elsewhere: nobody goes there.
+    // A response of that host may redirect elsewhere; redirects are not followed.
     let elsewhere = format!("{base}/v1/cues");
     receiver.react(Reaction::Full(302, vec![("Location", elsewhere)], String::new()));
     let before = receiver.deliveries().len();
@@ -197,7 +197,7 @@ fn the_public_url_names_the_echo_path_that_callbacks_may_reach_its_path_included
 }
 
 #[test]
-fn info_tells_which_switches_are_on_and_no_secret() {
+fn info_returns_the_settings_without_secrets() {
     let version = env!("CARGO_PKG_VERSION");
     let plain = Server::start(&[]);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! Executions and workers over HTTP (spec §4, contract §5 and §7): shapes, every refusal, the long poll.
+//! Executions and workers over HTTP (contract §5 and §7): fields, every error, the long poll.
 
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};
-use crate::support::wire::Response;
+use crate::support::client::Response;
 
 fn ok(response: &Response) -> Value {
     assert_eq!(response.status, 200, "{response:?}");
@@ -15,39 +15,40 @@ fn refused(response: &Response) -> (u16, String) {
     (response.status, response.code())
 }
 
-/// A user with one execution that waits for a worker.
+/// A user with one execution that is claimable.
 fn with_work(api: &Api, payload: Value) -> (User, String, String) {
     let user = api.user("ada");
-    let cue = api.world.worker_cue(user.key, |_| ());
-    let id = api.world.run(&cue, payload).to_string();
+    let cue = api.fixture.worker_cue(user.key, |_| ());
+    let id = api.fixture.run(&cue, payload).to_string();
     (user, cue.id, id)
 }
 
 #[test]
-fn work_is_listed_claimed_extended_and_reported() {
+fn an_execution_is_listed_claimed_extended_and_reported() {
     let api = Api::start();
     let (ada, cue_id, id) = with_work(&api, json!({"task": "resize", "n": 12345678901234567890123_u128 }));
     let payload = json!({"task": "resize", "n": 12345678901234567890123_u128 });
     let scheduled_for = "2026-01-01T10:00:00Z";
     assert_eq!(
-        ok(&api.get(&ada, "/v1/executions/claimable?task=resize")),
+        ok(&ada.get("/v1/executions/claimable?task=resize")),
         json!({"executions": [{
             "id": id, "execution_id": id, "cue_id": cue_id, "cue_name": "resize images", "task": "resize",
             "attempt": 1, "scheduled_for": scheduled_for, "payload": payload,
         }]})
     );
     assert_eq!(
-        ok(&api.post(&ada, &format!("/v1/executions/{id}/claim"), &json!({"worker_id": "w1"}))),
+        ok(&ada.post(&format!("/v1/executions/{id}/claim"), &json!({"worker_id": "w1"}))),
         json!({
             "claimed": true, "execution_id": id, "cue_id": cue_id, "cue_name": "resize images", "attempt": 1,
             "scheduled_for": scheduled_for, "lease_seconds": 900, "payload": payload,
         })
     );
-    assert_eq!(ok(&api.get(&ada, "/v1/executions/claimable")), json!({"executions": []}));
-    api.world.advance(60);
-    let beat = api.send(&ada, "POST", &format!("/v1/executions/{id}/heartbeat"), "X-Worker-Id: w1\r\n", "");
+    assert_eq!(ok(&ada.get("/v1/executions/claimable")), json!({"executions": []}));
+    api.fixture.advance(60);
+    let path = format!("/v1/executions/{id}/heartbeat");
+    let heartbeat = ada.call("POST", &path, &[("X-Worker-Id", "w1")], b"").unwrap();
     assert_eq!(
-        ok(&beat.answer(&api)),
+        ok(&heartbeat),
         json!({"execution_id": id, "lease_extended_until": "2026-01-01T10:16:00Z", "acknowledged": true})
     );
     let report = json!({
@@ -58,13 +59,13 @@ fn work_is_listed_claimed_extended_and_reported() {
         "success": true, "result": "done", "metadata": {"bytes": 7}, "recorded_at": "2026-01-01T10:01:00Z",
     });
     assert_eq!(
-        ok(&api.post(&ada, &format!("/v1/executions/{id}/outcome"), &report)),
+        ok(&ada.post(&format!("/v1/executions/{id}/outcome"), &report)),
         json!({
             "execution_id": id, "outcome": outcome, "outcome_recorded": true, "outcome_state": "reported_success",
         })
     );
     assert_eq!(
-        ok(&api.get(&ada, &format!("/v1/executions/{id}"))),
+        ok(&ada.get(&format!("/v1/executions/{id}"))),
         json!({
             "id": id, "cue_id": cue_id, "status": "success", "scheduled_for": scheduled_for,
             "triggered_by": "schedule", "attempts": 1, "http_status": null, "error_message": null,
@@ -78,56 +79,47 @@ fn work_is_listed_claimed_extended_and_reported() {
 }
 
 #[test]
-fn an_execution_shows_an_outcome_only_once_there_is_one_and_an_error_only_when_given() {
+fn an_execution_has_an_outcome_only_after_a_report() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
-    let before = ok(&api.get(&ada, &format!("/v1/executions/{id}")));
+    let before = ok(&ada.get(&format!("/v1/executions/{id}")));
     assert_eq!(
         (before.get("outcome"), &before["evidence"], &before["status"]),
         (None, &json!(null), &json!("pending"))
     );
-    let answer = ok(&api.post(
-        &ada,
-        &format!("/v1/executions/{id}/outcome"),
-        &json!({"success": false, "error": "no"}),
-    ));
-    assert_eq!(answer["outcome_state"], "reported_failure");
-    let after = ok(&api.get(&ada, &format!("/v1/executions/{id}")));
+    let response =
+        ok(&ada.post(&format!("/v1/executions/{id}/outcome"), &json!({"success": false, "error": "no"})));
+    assert_eq!(response["outcome_state"], "reported_failure");
+    let after = ok(&ada.get(&format!("/v1/executions/{id}")));
     assert_eq!((&after["outcome"]["error"], &after["status"]), (&json!("no"), &json!("failed")));
     assert_eq!(after["delivered_at"], json!(null));
 }
 
 #[test]
-fn a_claim_needs_no_body_and_a_missing_payload_is_an_empty_object() {
+fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
     let api = Api::start();
     let ada = api.user("ada");
-    let cue = api.world.worker_cue(ada.key, |_| ());
+    let cue = api.fixture.worker_cue(ada.key, |_| ());
     let ids: Vec<String> =
-        api.world.runs(&cue, [json!({}), json!({}), json!({})]).iter().map(ToString::to_string).collect();
+        api.fixture.runs(&cue, [json!({}), json!({}), json!({})]).iter().map(ToString::to_string).collect();
     let claim = format!("/v1/executions/{}/claim", ids[0]);
-    let claimed = ok(&api.send(&ada, "POST", &claim, "", "").answer(&api));
+    let claimed = ok(&ada.call("POST", &claim, &[], b"").unwrap());
     assert_eq!(claimed["payload"], json!({}));
-    let shown = ok(&api.get(&ada, &format!("/v1/executions/{}", ids[0])));
+    let shown = ok(&ada.get(&format!("/v1/executions/{}", ids[0])));
     assert_eq!(
         (&shown["claimed_by_worker"], &shown["status"]),
         (&json!("anonymous-worker"), &json!("delivering"))
     );
+    assert_eq!(ok(&ada.post("/v1/executions/claim", &json!({"worker_id": "w2"})))["execution_id"], ids[1]);
+    assert_eq!(ok(&ada.post(&format!("/v1/executions/{}/claim", ids[2]), &json!(null)))["claimed"], true);
     assert_eq!(
-        ok(&api.post(&ada, "/v1/executions/claim", &json!({"worker_id": "w2"})))["execution_id"],
-        ids[1]
-    );
-    assert_eq!(
-        ok(&api.post(&ada, &format!("/v1/executions/{}/claim", ids[2]), &json!(null)))["claimed"],
-        true
-    );
-    assert_eq!(
-        refused(&api.send(&ada, "POST", "/v1/executions/claim", "", "").answer(&api)),
+        refused(&ada.call("POST", "/v1/executions/claim", &[], b"").unwrap()),
         (409, "claim_failed".to_owned())
     );
 }
 
 #[test]
-fn every_refusal_has_its_status_and_its_code() {
+fn every_execution_error_has_its_status_and_code() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
     let eve = api.user("eve");
@@ -137,33 +129,28 @@ fn every_refusal_has_its_status_and_its_code() {
     for of in [unknown, "nonsense", "%00", id.as_str()] {
         let user = if of == id { &eve } else { &ada };
         let not_found = (404, "execution_not_found".to_owned());
-        assert_eq!(refused(&api.get(user, &at("", of))), not_found, "{of}");
+        assert_eq!(refused(&user.get(&at("", of))), not_found, "{of}");
         for (what, body) in [("/claim", &json!({})), ("/outcome", &good), ("/heartbeat", &json!({}))] {
-            assert_eq!(refused(&api.post(user, &at(what, of), body)), not_found, "{of}{what}");
+            assert_eq!(refused(&user.post(&at(what, of), body)), not_found, "{of}{what}");
         }
     }
-    let heartbeat = |worker| {
-        let head = format!("X-Worker-Id: {worker}\r\n");
-        refused(&api.send(&ada, "POST", &at("/heartbeat", &id), &head, "").answer(&api))
-    };
+    let heartbeat =
+        |worker| refused(&ada.call("POST", &at("/heartbeat", &id), &[("X-Worker-Id", worker)], b"").unwrap());
     assert_eq!(heartbeat("w1"), (409, "execution_not_claiming".to_owned()));
-    ok(&api.post(&ada, &at("/claim", &id), &json!({"worker_id": "w1"})));
-    assert_eq!(refused(&api.post(&ada, &at("/claim", &id), &json!({}))), (409, "already_claimed".to_owned()));
+    ok(&ada.post(&at("/claim", &id), &json!({"worker_id": "w1"})));
+    assert_eq!(refused(&ada.post(&at("/claim", &id), &json!({}))), (409, "already_claimed".to_owned()));
     assert_eq!(heartbeat("w2"), (403, "not_execution_owner".to_owned()));
     let large = json!({"success": true, "metadata": {"a": "x".repeat(10_233)}});
-    assert_eq!(
-        refused(&api.post(&ada, &at("/outcome", &id), &large)),
-        (400, "metadata_too_large".to_owned())
-    );
+    assert_eq!(refused(&ada.post(&at("/outcome", &id), &large)), (400, "metadata_too_large".to_owned()));
     let largest = json!({"success": true, "metadata": {"a": "x".repeat(10_232)}});
-    ok(&api.post(&ada, &at("/outcome", &id), &largest));
-    let again = refused(&api.post(&ada, &at("/outcome", &id), &good));
+    ok(&ada.post(&at("/outcome", &id), &largest));
+    let again = refused(&ada.post(&at("/outcome", &id), &good));
     assert_eq!(again, (409, "outcome_already_reported".to_owned()));
-    assert_eq!(refused(&api.delete(&ada, "/v1/workers/w1")), (404, "worker_not_found".to_owned()));
+    assert_eq!(refused(&ada.delete("/v1/workers/w1")), (404, "worker_not_found".to_owned()));
 }
 
 #[test]
-fn bodies_and_queries_that_are_not_valid_name_every_problem() {
+fn invalid_bodies_and_queries_list_every_problem() {
     let api = Api::start();
     let (ada, _, id) = with_work(&api, json!({}));
     let outcome = format!("/v1/executions/{id}/outcome");
@@ -179,7 +166,7 @@ fn bodies_and_queries_that_are_not_valid_name_every_problem() {
         ),
         (&outcome, json!({"success": true, "result": over}), vec![("string_too_long", "result")]),
         (&outcome, json!({"success": true, "error": over}), vec![("string_too_long", "error")]),
-        // Within the limit by its characters, above it by its bytes.
+        // Within the limit in characters, above it in bytes.
         (&outcome, json!({"success": true, "error": "ä".repeat(40_000)}), vec![("value_error", "error")]),
         (&outcome, json!({"success": true, "artifacts": [at_most]}), vec![("value_error", "artifacts")]),
         (&claim, json!({"worker_id": ""}), vec![("string_too_short", "worker_id")]),
@@ -192,10 +179,10 @@ fn bodies_and_queries_that_are_not_valid_name_every_problem() {
         ),
         (beat, json!({"worker_id": "w", "handlers": vec!["a"; 101]}), vec![("too_long", "handlers")]),
     ] {
-        let response = api.post(&ada, path, &body);
+        let response = ada.post(path, &body);
         assert_eq!(refused(&response), (422, "validation_error".to_owned()), "{path} {expected:?}");
-        let answer = response.json();
-        let problems: Vec<(&str, &str)> = answer["detail"]
+        let response = response.json();
+        let problems: Vec<(&str, &str)> = response["detail"]
             .as_array()
             .unwrap()
             .iter()
@@ -204,25 +191,25 @@ fn bodies_and_queries_that_are_not_valid_name_every_problem() {
         assert_eq!(problems, expected, "{path}");
     }
     for query in ["limit=0", "limit=101", "limit=x", "wait=-1", "wait=31"] {
-        let response = api.get(&ada, &format!("/v1/executions/claimable?{query}"));
+        let response = ada.get(&format!("/v1/executions/claimable?{query}"));
         assert_eq!(refused(&response), (422, "validation_error".to_owned()), "{query}");
     }
-    ok(&api.post(&ada, &outcome, &json!({"success": true, "result": at_most})));
+    ok(&ada.post(&outcome, &json!({"success": true, "result": at_most})));
 }
 
 #[test]
-fn workers_are_listed_with_how_alive_they_are_and_can_be_removed() {
+fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let beat = |worker: &str| {
-        ok(&api.post(&ada, "/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": ["a", "b"]})))
+        ok(&ada.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": ["a", "b"]})))
     };
     assert_eq!(beat("old/1"), json!({"acknowledged": true, "server_time": "2026-01-01T10:00:00Z"}));
-    api.world.advance(700);
+    api.fixture.advance(700);
     beat("middle");
-    api.world.advance(200);
+    api.fixture.advance(200);
     beat("new");
-    let listed = ok(&api.get(&ada, "/v1/workers"));
+    let listed = ok(&ada.get("/v1/workers"));
     assert_eq!(
         listed["workers"][2],
         json!({
@@ -233,38 +220,41 @@ fn workers_are_listed_with_how_alive_they_are_and_can_be_removed() {
     let statuses: Vec<_> =
         listed["workers"].as_array().unwrap().iter().map(|it| &it["heartbeat_status"]).collect();
     assert_eq!(statuses, ["active", "stale", "dead"]);
-    assert_eq!(ok(&api.get(&eve, "/v1/workers")), json!({"workers": []}));
-    assert_eq!(refused(&api.delete(&eve, "/v1/workers/new")), (404, "worker_not_found".to_owned()));
-    assert_eq!(api.delete(&ada, "/v1/workers/old%2F1").status, 204);
-    assert_eq!(ok(&api.get(&ada, "/v1/workers"))["workers"].as_array().unwrap().len(), 2);
+    assert_eq!(ok(&eve.get("/v1/workers")), json!({"workers": []}));
+    assert_eq!(refused(&eve.delete("/v1/workers/new")), (404, "worker_not_found".to_owned()));
+    assert_eq!(ada.delete("/v1/workers/old%2F1").status, 204);
+    assert_eq!(ok(&ada.get("/v1/workers"))["workers"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn a_long_poll_is_woken_by_work_that_fits_it_and_by_no_other() {
+fn a_long_poll_returns_only_for_matching_work() {
     let api = Api::start();
     let ada = api.user("ada");
-    let cue = api.world.worker_cue(ada.key, |_| ());
+    let cue = api.fixture.worker_cue(ada.key, |_| ());
     let poll = api.poll(&ada, "/v1/executions/claimable?task=mail&wait=30");
-    api.world.run(&cue, json!({"task": "resize"}));
-    // Answered requests in between show that the server has gone on while the poll is held.
-    assert_eq!(ok(&api.get(&ada, "/v1/executions/claimable"))["executions"].as_array().unwrap().len(), 1);
-    assert!(!poll.is_answered());
-    let id = api.world.run(&cue, json!({"task": "mail"})).to_string();
-    let begun = api.world.app.clock.monotonic();
-    assert_eq!(ok(&poll.answer(&api))["executions"][0]["id"], id);
-    assert!((api.world.app.clock.monotonic() - begun).as_secs() < 10, "woken by the bell, not by its end");
+    api.fixture.run(&cue, json!({"task": "resize"}));
+    // The response to another request shows that the server has processed the execution for another task.
+    assert_eq!(ok(&ada.get("/v1/executions/claimable"))["executions"].as_array().unwrap().len(), 1);
+    assert!(!poll.has_come());
+    let id = api.fixture.run(&cue, json!({"task": "mail"})).to_string();
+    let begun = api.fixture.app.clock.monotonic();
+    assert_eq!(ok(&poll.wait())["executions"][0]["id"], id);
+    assert!(
+        (api.fixture.app.clock.monotonic() - begun).as_secs() < 10,
+        "woken by the work, not by the end of its wait"
+    );
 }
 
 #[test]
-fn a_long_poll_ends_empty_with_its_time_or_with_the_server() {
+fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
     let mut api = Api::start();
     let ada = api.user("ada");
-    let begun = api.world.app.clock.monotonic();
-    assert_eq!(ok(&api.get(&ada, "/v1/executions/claimable?wait=1")), json!({"executions": []}));
-    assert!((api.world.app.clock.monotonic() - begun).as_millis() >= 1_000);
+    let begun = api.fixture.app.clock.monotonic();
+    assert_eq!(ok(&ada.get("/v1/executions/claimable?wait=1")), json!({"executions": []}));
+    assert!((api.fixture.app.clock.monotonic() - begun).as_millis() >= 1_000);
     let poll = api.poll(&ada, "/v1/executions/claimable?wait=30");
     api.stop();
-    let begun = api.world.app.clock.monotonic();
-    assert_eq!(ok(&poll.answer(&api)), json!({"executions": []}));
-    assert!((api.world.app.clock.monotonic() - begun).as_secs() < 10, "ended by the stop");
+    let begun = api.fixture.app.clock.monotonic();
+    assert_eq!(ok(&poll.wait()), json!({"executions": []}));
+    assert!((api.fixture.app.clock.monotonic() - begun).as_secs() < 10, "ended by the stop");
 }

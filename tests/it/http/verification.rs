@@ -1,28 +1,26 @@
-//! Outcomes with evidence over HTTP, and what follows them (contract §5): modes, verdicts, evidence that comes later.
+//! Outcomes with evidence over HTTP (contract §5.5 to §5.7): modes, verdicts, later evidence.
 //!
-//! Bodies are those that the published clients send: the Python SDK's `report_outcome`, `mark_verified` and
-//! `mark_verification_pending` (the last two send `{}` whatever they are given), the worker daemon's and the command
-//! line's `report-outcome`.
+//! Bodies are those of the published clients: `report_outcome`, `mark_verified` and `mark_verification_pending` of the
+//! Python SDK (the last two send `{}` for any arguments), the worker daemon, and `report-outcome` of the command line.
 
 use cued::domain::execution::verification::VerificationMode;
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};
+use crate::support::client::Response;
 use crate::support::fixture::BEGIN;
-use crate::support::wire::Response;
 
-/// An execution with an outcome, or without one yet.
+/// An execution with or without an outcome.
 struct Run<'a> {
-    api: &'a Api,
     user: &'a User,
     id: String,
 }
 
 impl<'a> Run<'a> {
-    /// A run of a new worker cue with this mode.
+    /// An execution of a new worker cue with this mode.
     fn new(api: &'a Api, user: &'a User, mode: VerificationMode) -> Self {
-        let cue = api.world.worker_cue(user.key, |new| new.verification = mode);
-        Self { api, user, id: api.world.run(&cue, json!({})).to_string() }
+        let cue = api.fixture.worker_cue(user.key, |new| new.verification = mode);
+        Self { user, id: api.fixture.run(&cue, json!({})).to_string() }
     }
 
     /// The same with this outcome.
@@ -37,10 +35,10 @@ impl<'a> Run<'a> {
     }
 
     fn try_to(&self, method: &str, what: &str, body: &Value) -> Response {
-        self.api.send(self.user, method, &self.path(what), "", &body.to_string()).answer(self.api)
+        self.user.call(method, &self.path(what), &[], body.to_string().as_bytes()).unwrap()
     }
 
-    /// What is answered, which must be a success.
+    /// The body of a response that must be a success.
     #[track_caller]
     fn ask(&self, method: &str, what: &str, body: &Value) -> Value {
         let response = self.try_to(method, what, body);
@@ -59,7 +57,7 @@ impl<'a> Run<'a> {
     }
 
     fn shown(&self) -> Value {
-        self.api.get(self.user, &self.path("")).json()
+        self.user.get(&self.path("")).json()
     }
 
     fn state(&self) -> Value {
@@ -67,7 +65,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What the SDK sends for a success with everything that it takes.
+/// The body that the SDK sends for a success with every argument.
 fn full_report() -> Value {
     json!({
         "success": true, "result": "charged", "metadata": {"cents": 4_200}, "external_id": "charge:ch_1",
@@ -77,11 +75,11 @@ fn full_report() -> Value {
 }
 
 #[test]
-fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
+fn mode_and_evidence_determine_the_first_outcome_state() {
     let api = Api::start();
     let ada = api.user("ada");
     let success = json!({"success": true});
-    // The command line sends these three at most, the worker daemon `result_ref` as well.
+    // The command line sends at most these three, the worker daemon also `result_ref`.
     let by_hand = json!({"success": true, "external_id": "4711", "summary": "by hand"});
     let by_daemon = json!({
         "success": true, "result": "completed", "result_ref": "batch:7", "result_url": "https://example.com/7",
@@ -100,12 +98,12 @@ fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
         let reports = [&success, &full_report(), &by_hand, &by_daemon, &failure];
         for (report, expected) in reports.into_iter().zip(expected.into_iter().chain(["reported_failure"])) {
             let run = Run::new(&api, &ada, mode);
-            let answer = run.ask("POST", "/outcome", report);
-            assert_eq!(answer["outcome_state"], expected, "{mode:?}: {report}");
-            assert_eq!(answer["outcome_recorded"], true);
+            let response = run.ask("POST", "/outcome", report);
+            assert_eq!(response["outcome_state"], expected, "{mode:?}: {report}");
+            assert_eq!(response["outcome_recorded"], true);
             let shown = run.shown();
             assert_eq!(shown["outcome_state"], expected);
-            // Whether the success is believed is another question than whether the run is over.
+            // The verification of a success is separate from the end of the execution.
             assert_eq!(shown["status"], if report["success"] == true { "success" } else { "failed" });
             assert_eq!(shown.get("verdict"), None);
         }
@@ -119,42 +117,42 @@ fn the_mode_of_the_cue_and_the_evidence_decide_where_an_outcome_begins() {
 }
 
 #[test]
-fn the_mode_is_chosen_with_the_cue_and_can_be_changed() {
+fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = json!({
         "name": "charge", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"},
         "verification": {"mode": "require_external_id"},
     });
-    let created = api.post(&ada, "/v1/cues", &cue).json();
+    let created = ada.post("/v1/cues", &cue).json();
     assert_eq!(created["verification"], json!({"mode": "require_external_id"}));
     let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
     let reported = |report: Value| {
-        let fired = api.post(&ada, &format!("{path}/fire"), &json!({})).json();
+        let fired = ada.post(&format!("{path}/fire"), &json!({})).json();
         let id = fired["execution_id"].as_str().unwrap().to_owned();
-        let run = Run { api: &api, user: &ada, id };
+        let run = Run { user: &ada, id };
         run.ask("POST", "/outcome", &report)["outcome_state"].clone()
     };
     assert_eq!(reported(json!({"success": true})), "verification_failed");
     for (mode, state) in [("manual", "verification_pending"), ("none", "reported_success")] {
-        let patched = api.patch(&ada, &path, &json!({"verification": {"mode": mode}})).json();
+        let patched = ada.patch(&path, &json!({"verification": {"mode": mode}})).json();
         assert_eq!(patched["verification"], json!({ "mode": mode }));
         assert_eq!(reported(json!({"success": true})), state);
     }
-    // Other changes leave it alone.
-    api.patch(&ada, &path, &json!({"verification": {"mode": "manual"}}));
-    let patched = api.patch(&ada, &path, &json!({"name": "charge again", "verification": null})).json();
+    // Other changes keep the mode.
+    ada.patch(&path, &json!({"verification": {"mode": "manual"}}));
+    let patched = ada.patch(&path, &json!({"name": "charge again", "verification": null})).json();
     assert_eq!(patched["verification"], json!({"mode": "manual"}));
-    assert_eq!(api.get(&ada, &path).json()["verification"], json!({"mode": "manual"}));
+    assert_eq!(ada.get(&path).json()["verification"], json!({"mode": "manual"}));
 }
 
 #[test]
-fn a_verdict_decides_once_and_is_shown_with_its_reason() {
+fn a_verdict_is_final_and_shown_with_its_reason() {
     let api = Api::start();
     let ada = api.user("ada");
     let report = json!({"success": true});
     let run = Run::reported(&api, &ada, VerificationMode::Manual, &report);
-    api.world.advance(60);
+    api.fixture.advance(60);
     // As the SDK sends it.
     let verdict = json!({"valid": true, "reason": null, "verified_at": "2026-01-01T10:01:00Z"});
     assert_eq!(
@@ -180,7 +178,7 @@ fn a_verdict_decides_once_and_is_shown_with_its_reason() {
 }
 
 #[test]
-fn a_person_may_judge_every_report_that_is_not_decided() {
+fn every_undecided_report_accepts_a_verdict() {
     let api = Api::start();
     let ada = api.user("ada");
     for (success, mode) in [
@@ -191,19 +189,19 @@ fn a_person_may_judge_every_report_that_is_not_decided() {
     ] {
         for (valid, state) in [(true, "verified_success"), (false, "verification_failed")] {
             let run = Run::reported(&api, &ada, mode, &json!({ "success": success }));
-            let answer = run.ask("POST", "/verify", &json!({ "valid": valid }));
-            assert_eq!(answer["outcome_state"], state, "{mode:?}, success {success}");
+            let response = run.ask("POST", "/verify", &json!({ "valid": valid }));
+            assert_eq!(response["outcome_state"], state, "{mode:?}, success {success}");
             assert_eq!(run.shown()["outcome"]["success"], success);
         }
     }
-    // Without a body it approves, as it does with an empty one.
+    // A missing body approves like an empty one.
     let run = Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true}));
-    let answer = api.send(&ada, "POST", &run.path("/verify"), "", "").answer(&api);
-    assert_eq!((answer.status, run.state()), (200, json!("verified_success")));
+    let response = ada.call("POST", &run.path("/verify"), &[], b"").unwrap();
+    assert_eq!((response.status, run.state()), (200, json!("verified_success")));
 }
 
 #[test]
-fn what_is_decided_can_be_opened_for_another_verdict() {
+fn a_decided_outcome_can_be_reopened_for_verification() {
     let api = Api::start();
     let ada = api.user("ada");
     let runs = [
@@ -214,7 +212,7 @@ fn what_is_decided_can_be_opened_for_another_verdict() {
         Run::reported(&api, &ada, VerificationMode::Manual, &json!({"success": true})),
     ];
     for run in runs {
-        // As the SDK sends it, and once more: it is pending already.
+        // As the SDK sends it, and repeated: the outcome is already pending.
         for _ in 0..2 {
             assert_eq!(
                 run.ask("POST", "/verification-pending", &json!({})),
@@ -230,7 +228,7 @@ fn what_is_decided_can_be_opened_for_another_verdict() {
 }
 
 #[test]
-fn nothing_follows_a_report_that_has_not_come() {
+fn verdicts_and_evidence_require_a_report() {
     let api = Api::start();
     let ada = api.user("ada");
     let run = Run::new(&api, &ada, VerificationMode::Manual);
@@ -242,7 +240,7 @@ fn nothing_follows_a_report_that_has_not_come() {
 }
 
 #[test]
-fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
+fn later_evidence_verifies_a_success() {
     let api = Api::start();
     let ada = api.user("ada");
     let run = Run::reported(
@@ -252,27 +250,27 @@ fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
         &json!({"success": true, "summary": "done"}),
     );
     assert_eq!(run.state(), "verification_failed");
-    let answer = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
+    let response = run.bring(&json!({"external_id": "7", "result_url": "https://example.com/7"}));
     assert_eq!(
-        answer,
+        response,
         json!({
             "execution_id": run.id, "outcome_state": "verification_failed", "evidence_updated": true,
             "evidence": {"summary": "done", "external_id": "7", "result_url": "https://example.com/7"},
         })
     );
-    api.world.advance(60);
-    let answer = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
+    api.fixture.advance(60);
+    let response = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
     let evidence = json!({
         "summary": "all done", "external_id": "7", "result_url": "https://example.com/7", "artifacts": ["a.csv"],
     });
-    assert_eq!((&answer["outcome_state"], &answer["evidence"]), (&json!("verified_success"), &evidence));
+    assert_eq!((&response["outcome_state"], &response["evidence"]), (&json!("verified_success"), &evidence));
     let shown = run.shown();
     assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&json!("verified_success"), &evidence));
     assert_eq!((&shown["updated_at"], shown.get("verdict")), (&json!("2026-01-01T10:01:00Z"), None));
     assert_eq!(run.bring(&json!({}))["evidence_updated"], false);
     assert_eq!(run.state(), "verified_success");
 
-    // A worker that says that the evidence is on its way.
+    // A worker that announces later evidence.
     let run = Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true}));
     run.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(run.bring(&json!({"summary": "soon"}))["outcome_state"], "verification_pending");
@@ -280,7 +278,7 @@ fn evidence_that_was_missing_verifies_a_success_when_it_comes() {
 }
 
 #[test]
-fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
+fn evidence_alone_causes_no_failure_and_no_verdict() {
     let api = Api::start();
     let ada = api.user("ada");
     let (mode, bare, id) =
@@ -301,21 +299,21 @@ fn evidence_alone_raises_no_failure_and_takes_no_persons_place() {
     rejected.ask("POST", "/verify", &json!({"valid": false, "reason": "nobody was charged"}));
     assert_eq!(rejected.bring(&id)["outcome_state"], "verification_failed");
     assert_eq!(rejected.shown()["verdict"]["reason"], "nobody was charged");
-    // It was complete before somebody doubted it: more of it settles nothing.
+    // The evidence was complete before the reopening: more of it decides nothing.
     let doubted = Run::reported(&api, &ada, mode, &full_report());
     doubted.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(doubted.bring(&id)["outcome_state"], "verification_pending");
 }
 
 #[test]
-fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
+fn a_changed_mode_applies_to_later_evidence() {
     let api = Api::start();
     let ada = api.user("ada");
-    let cue = api.world.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
-    let run = Run { api: &api, user: &ada, id: api.world.run(&cue, json!({})).to_string() };
+    let cue = api.fixture.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
+    let run = Run { user: &ada, id: api.fixture.run(&cue, json!({})).to_string() };
     run.ask("POST", "/outcome", &json!({"success": true}));
     let path = format!("/v1/cues/{}", cue.id);
-    api.patch(&ada, &path, &json!({"verification": {"mode": "require_result_url"}}));
+    ada.patch(&path, &json!({"verification": {"mode": "require_result_url"}}));
     assert_eq!(run.state(), "verification_failed", "what is reported is not judged again by itself");
     assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verification_failed");
     let url = json!({"result_url": "https://example.com/7"});
@@ -323,7 +321,7 @@ fn a_changed_mode_weighs_the_evidence_that_comes_after_it() {
 }
 
 #[test]
-fn executions_are_listed_by_where_their_outcome_stands() {
+fn executions_can_be_filtered_by_outcome_state() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let yes = json!({"success": true});
@@ -337,11 +335,11 @@ fn executions_are_listed_by_where_their_outcome_stands() {
     Run::new(&api, &ada, VerificationMode::Manual);
     Run::reported(&api, &eve, VerificationMode::Manual, &yes);
     for (state, run) in &runs {
-        let list = api.get(&ada, &format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
+        let list = ada.get(&format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
         assert_eq!((&list["total"], &list["executions"][0]["id"]), (&json!(1), &json!(run.id)), "{state}");
     }
     runs[4].1.bring(&full_evidence());
-    let list = api.get(&ada, "/v1/executions?outcome_state=verified_success").json();
+    let list = ada.get("/v1/executions?outcome_state=verified_success").json();
     assert_eq!(list["total"], 2);
 }
 

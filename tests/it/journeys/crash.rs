@@ -1,5 +1,5 @@
-//! The process is killed in the middle of a herd, while workers claim and report and users create: what was
-//! acknowledged is there, what was due is done, and nothing is done twice at once.
+//! The process is killed in the middle of a herd, while workers claim and report and users create: acknowledged writes
+//! are present, due work is done, and no execution runs twice at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,23 +11,23 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::random::Random;
-use crate::support::receiver::Recorder;
-use crate::support::server::{Server, full};
+use crate::support::receiver::Receiver;
+use crate::support::server::{Server, is_full_run};
 
-/// Cues that fall due at one instant, one half by webhook and one half for workers.
+/// Cues due at one instant, half of them webhook cues and half worker cues.
 const HERD: usize = 2_000;
 const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
 
-/// What the server has acknowledged, over all rounds.
+/// Everything the server has acknowledged, over all rounds.
 #[derive(Default)]
 struct Acknowledged {
-    /// Cues by id, with whether they are the herd's (and so due) and by webhook.
+    /// Cues by id, each with two flags: part of the herd (and so due), webhook.
     created: Mutex<BTreeMap<String, (bool, bool)>>,
-    /// Executions and the worker that has them.
+    /// Executions and the worker of each claim.
     claimed: Mutex<BTreeMap<String, String>>,
-    /// Executions and the result that was reported.
+    /// Executions and the reported result.
     reported: Mutex<BTreeMap<String, String>>,
 }
 
@@ -36,10 +36,10 @@ fn instant(seconds: i64) -> String {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_killed() {
-    let rounds = if full() { 20 } else { 3 };
+fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
+    let rounds = if is_full_run() { 20 } else { 3 };
     let mut random = Random::seeded("crash");
-    let (mut server, receiver) = (Server::on_clock(&instant(START)), Recorder::start());
+    let (mut server, receiver) = (Server::with_test_clock(&instant(START)), Receiver::start());
     let mut user = server.user();
     let acknowledged = Acknowledged::default();
     let mut now = START;
@@ -61,7 +61,7 @@ fn nothing_acknowledged_is_lost_and_nothing_due_is_left_out_when_the_process_is_
             let target = instant(now + 5);
             scope.spawn(move || drop(mover.try_post("/v1/test/clock", &json!({"to": target}))));
             receiver.wait_for(before + victims);
-            server.kill9();
+            server.kill();
         });
         now += 6;
         server.restart_at(&instant(now));
@@ -86,7 +86,7 @@ fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
     }
 }
 
-fn create_herd(user: &Client, receiver: &Recorder, due: i64, acknowledged: &Acknowledged) {
+fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Acknowledged) {
     thread::scope(|scope| {
         for part in 0..8 {
             let (client, url) = (user.clone(), receiver.url());
@@ -101,17 +101,17 @@ fn create_herd(user: &Client, receiver: &Recorder, due: i64, acknowledged: &Ackn
     });
 }
 
-/// Creates cues that are not due until the server is gone.
+/// Creates cues that are not due, until the server is gone.
 fn create_until_cut(client: &Client, url: &str, acknowledged: &Acknowledged, start: &Barrier) {
     start.wait();
     for number in 0_usize.. {
-        let Ok(answer) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
-        let id = answer.expect(201)["id"].as_str().unwrap().to_owned();
+        let Ok(response) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
+        let id = response.expect(201)["id"].as_str().unwrap().to_owned();
         acknowledged.created.lock().unwrap().insert(id, (false, number.is_multiple_of(2)));
     }
 }
 
-/// Claims and reports, every second claim only claimed, until the server is gone.
+/// Claims and reports until the server is gone; every second claim is not reported.
 fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barrier) {
     start.wait();
     for number in 0_usize.. {
@@ -129,30 +129,35 @@ fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barr
 }
 
 fn claim(client: &Client, worker: &str, acknowledged: &Acknowledged) -> io::Result<Option<String>> {
-    let answer = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
-    if answer.status == 409 {
-        answer.refused(409, "claim_failed");
+    let response = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
+    if response.status == 409 {
+        response.expect_error(409, "claim_failed");
         return Ok(None);
     }
-    let id = answer.expect(200)["execution_id"].as_str().unwrap().to_owned();
+    let id = response.expect(200)["execution_id"].as_str().unwrap().to_owned();
     let earlier = acknowledged.claimed.lock().unwrap().insert(id.clone(), worker.to_owned());
     assert_eq!(earlier, None, "{id} was claimed twice");
     Ok(Some(id))
 }
 
-fn report(client: &Client, execution: &str, result: &str, acknowledged: &Acknowledged) -> io::Result<Answer> {
+fn report(
+    client: &Client,
+    execution: &str,
+    result: &str,
+    acknowledged: &Acknowledged,
+) -> io::Result<Response> {
     let outcome = json!({"success": true, "result": result});
-    let answer = client.try_post(&format!("/v1/executions/{execution}/outcome"), &outcome)?;
-    if answer.status == 200 {
+    let response = client.try_post(&format!("/v1/executions/{execution}/outcome"), &outcome)?;
+    if response.status == 200 {
         acknowledged.reported.lock().unwrap().insert(execution.to_owned(), result.to_owned());
     } else {
-        // Stored by a request whose answer was lost with the server.
-        answer.refused(409, "outcome_already_reported");
+        // Stored by a request whose response was lost with the server.
+        response.expect_error(409, "outcome_already_reported");
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Reports what was claimed and not reported: an acknowledged claim outlives the process.
+/// Reports the unreported claims: an acknowledged claim survives the kill.
 fn finish_claims(user: &Client, acknowledged: &Acknowledged) {
     let claimed = acknowledged.claimed.lock().unwrap().clone();
     let reported: BTreeSet<String> = acknowledged.reported.lock().unwrap().keys().cloned().collect();
@@ -163,7 +168,7 @@ fn finish_claims(user: &Client, acknowledged: &Acknowledged) {
     }
 }
 
-/// Ends what no worker came to, and what one had claimed without being told.
+/// Finishes unclaimed executions, and those with an unacknowledged claim.
 fn drain(user: &Client, file: &Connection) {
     let nobody = Acknowledged::default();
     while let Some(execution) = claim(user, "the-last", &nobody).unwrap() {
@@ -176,7 +181,7 @@ fn drain(user: &Client, file: &Connection) {
     }
 }
 
-fn check(file: &Connection, receiver: &Recorder, acknowledged: &Acknowledged) {
+fn check(file: &Connection, receiver: &Receiver, acknowledged: &Acknowledged) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
     assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());

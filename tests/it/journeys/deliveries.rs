@@ -1,19 +1,19 @@
-//! Deliveries: what is sent, what follows a failure, and what callers can do to a run.
+//! Deliveries: requests, retries, and manual runs and replays.
 
 use std::thread;
 
 use serde_json::{Value, json};
 
 use super::{at, cron, due_instants, id, look, webhook, worker};
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
 
 const START: &str = "2026-01-05T00:00:00Z";
 const DUE: &str = "2026-01-05T01:00:00Z";
 
 #[test]
-fn a_delivery_carries_the_payload_and_says_which_run_it_is() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_delivery_has_the_payload_and_identifies_its_execution() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let mut cue = webhook(&receiver, at(DUE));
     cue["payload"] = json!({"b": 1, "a": {"z": [1.5, "ü"]}});
@@ -43,8 +43,8 @@ fn a_delivery_carries_the_payload_and_says_which_run_it_is() {
 }
 
 #[test]
-fn a_failed_delivery_is_tried_again_after_each_backoff() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_failed_delivery_is_retried_after_each_backoff() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
     receiver.first([Reaction::Status(500), Reaction::HangUp, busy]);
@@ -83,8 +83,8 @@ fn a_failed_delivery_is_tried_again_after_each_backoff() {
 }
 
 #[test]
-fn a_delivery_that_always_fails_ends_after_its_attempts_and_one_that_is_gone_at_once() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Status(302));
     let mut stubborn = webhook(&receiver, at(DUE));
@@ -104,8 +104,8 @@ fn a_delivery_that_always_fails_ends_after_its_attempts_and_one_that_is_gone_at_
 }
 
 #[test]
-fn a_cue_deleted_while_its_delivery_is_under_way_leaves_nothing() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_cue_deleted_during_its_delivery_leaves_nothing() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at(DUE)));
@@ -117,21 +117,22 @@ fn a_cue_deleted_while_its_delivery_is_under_way_leaves_nothing() {
     let execution = format!("/v1/executions/{}", id(&execution));
     user.post(&format!("{execution}/claim"), &json!({})).expect(200);
     for cue in [&cue, &claimed] {
-        let answer = user.delete(&format!("/v1/cues/{}", id(cue)));
-        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        let response = user.delete(&format!("/v1/cues/{}", id(cue)));
+        assert_eq!((response.status, response.body.len()), (204, 0));
     }
     receiver.release();
     assert_eq!(moved.join().unwrap()["fired"], 2);
-    user.get(&format!("/v1/cues/{}", id(&cue))).refused(404, "cue_not_found");
-    user.post(&format!("{execution}/outcome"), &json!({"success": true})).refused(404, "execution_not_found");
+    user.get(&format!("/v1/cues/{}", id(&cue))).expect_error(404, "cue_not_found");
+    user.post(&format!("{execution}/outcome"), &json!({"success": true}))
+        .expect_error(404, "execution_not_found");
     assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
     assert_eq!(user.advance("P1D")["delivered"], 0);
     assert_eq!(receiver.count(), 1);
 }
 
 #[test]
-fn a_repeated_create_with_one_idempotency_key_makes_one_cue() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_repeated_idempotency_key_creates_one_cue() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let send = |body: &Value| {
         user.call("POST", "/v1/cues", &[("Idempotency-Key", "order-17")], body.to_string().as_bytes())
@@ -140,15 +141,15 @@ fn a_repeated_create_with_one_idempotency_key_makes_one_cue() {
     let cue = webhook(&receiver, cron("0 9 * * *"));
     let first = send(&cue).expect(201);
     assert_eq!(send(&cue).expect(201), first);
-    send(&webhook(&receiver, cron("0 10 * * *"))).refused(409, "idempotency_conflict");
+    send(&webhook(&receiver, cron("0 10 * * *"))).expect_error(409, "idempotency_conflict");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
     user.advance("PT24H1S");
     assert_ne!(send(&cue).expect(201)["id"], first["id"], "a key is remembered for a day");
 }
 
 #[test]
-fn a_cue_is_fired_by_hand_now_or_later_and_with_another_payload() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_cue_can_be_fired_now_or_later_with_another_payload() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let mut cue = webhook(&receiver, cron("0 9 * * *"));
     cue["payload"] = json!({"keep": {"x": 1, "y": 2}, "change": 1});
@@ -180,8 +181,8 @@ fn a_cue_is_fired_by_hand_now_or_later_and_with_another_payload() {
 }
 
 #[test]
-fn a_fire_at_a_local_time_means_the_zone_of_the_schedule() {
-    let server = Server::on_clock(START);
+fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut schedule = cron("0 9 * * *");
     schedule["timezone"] = json!("Asia/Kolkata");
@@ -197,8 +198,8 @@ fn a_fire_at_a_local_time_means_the_zone_of_the_schedule() {
 }
 
 #[test]
-fn a_run_is_replayed_with_the_payload_that_it_had() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_replay_has_the_payload_of_its_execution() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");

@@ -1,4 +1,4 @@
-//! The programs in `examples/`, run as their users run them: in each language the same tests.
+//! The programs in `examples/`, run as their users run them, with the same tests in each language.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
@@ -8,12 +8,12 @@ use tempfile::TempDir;
 
 use super::{cron, id, webhook, worker};
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
-use crate::support::server::{ALONE, Process, Server, full, run, signal, until};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Process, Server, is_full_run, run, signal, until};
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
 
-/// One of the examples, and what it prints.
+/// A running example and its output.
 pub struct Example {
     child: Process,
     lines: BufReader<ChildStdout>,
@@ -37,20 +37,20 @@ impl Example {
         Self { child, lines, _temporary: temporary }
     }
 
-    /// The next line that it prints.
+    /// The next line of output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended: {:?}", self.child.0.wait());
         line.trim_end().to_owned()
     }
 
-    /// Its address, from the line that says that it listens.
+    /// Its address, from its first line.
     pub fn addr(&mut self) -> std::net::SocketAddr {
         let line = self.line();
         line.strip_prefix("receiver listening on http://").expect(&line).parse().unwrap()
     }
 
-    /// Asks it to stop: its exit code.
+    /// Terminates it; returns the exit code.
     fn stop(&mut self) -> Option<i32> {
         signal("-TERM", self.child.0.id());
         self.child.0.wait().unwrap().code()
@@ -70,7 +70,7 @@ fn interpreter(file: &str) -> Command {
     }
 }
 
-/// Those examples for which this machine has what they need; says of the others why they are not tried.
+/// The examples whose tools this machine has; prints why the others are skipped.
 fn that_run<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let is_there = |program: &&str| {
         let found =
@@ -86,7 +86,7 @@ fn that_run<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
         };
         let missing = needed.iter().find(|program| !is_there(program));
         if let Some(program) = missing {
-            assert!(!full(), "examples/{file} cannot be tried: there is no {program}");
+            assert!(!is_full_run(), "examples/{file} cannot be tried: there is no {program}");
             eprintln!("examples/{file} is not tried: there is no {program}");
         }
         missing.is_none()
@@ -97,12 +97,12 @@ fn secret(user: &Client) -> String {
     user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].as_str().unwrap().to_owned()
 }
 
-/// A receiver with the account's secret.
+/// A receiver with the secret of the account.
 fn verifying(file: &str, secret: &str) -> Example {
     Example::start(file, &["0"], &[("WEBHOOK_SECRET", secret)])
 }
 
-/// Headers of a recorded delivery that must not be taken for good, for the scheme that this receiver verifies.
+/// Headers of a recorded delivery that the receiver must reject under its scheme.
 fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
     let timestamp: i64 = sent.header("x-cueapi-timestamp").unwrap().parse().unwrap();
     let (signature, stamp) = match file {
@@ -112,7 +112,7 @@ fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
     let real = sent.header(signature).unwrap();
     let version = &real[..3];
     let mut forged = vec![("webhook-id", "another".to_owned())];
-    // The other scheme has no id in its signature.
+    // The signature of the other scheme has no id.
     forged.retain(|_| file == "receiver.js");
     for value in [
         real.replace(['0', '1'], "f"),
@@ -135,7 +135,7 @@ fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
 #[test]
 fn the_receivers_verify_real_deliveries() {
     for file in that_run(&RECEIVERS) {
-        let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+        let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
         let user = server.user();
         let mut example = verifying(file, &secret(&user));
         let addr = example.addr();
@@ -159,9 +159,9 @@ fn the_receivers_verify_real_deliveries() {
 }
 
 #[test]
-fn the_receivers_reject_what_is_forged_stale_or_changed_and_ignore_repeats() {
-    let server = Server::start(&[ALONE, &["--test-clock"]].concat());
-    let (user, recorder) = (server.user(), Recorder::start());
+fn the_receivers_reject_forged_stale_or_changed_deliveries_and_ignore_repeats() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
+    let (user, recorder) = (server.user(), Receiver::start());
     let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.settle();
@@ -199,9 +199,9 @@ fn hook(user: &Client, receiver: &mut Example) -> Value {
 }
 
 #[test]
-fn the_receivers_reject_a_delivery_that_was_recorded_long_ago() {
+fn the_receivers_reject_an_old_recorded_delivery() {
     for file in that_run(&RECEIVERS) {
-        let server = Server::on_clock("2026-01-05T00:00:00Z");
+        let server = Server::with_test_clock("2026-01-05T00:00:00Z");
         let user = server.user();
         let mut example = verifying(file, &secret(&user));
         let cue = hook(&user, &mut example);
@@ -212,9 +212,9 @@ fn the_receivers_reject_a_delivery_that_was_recorded_long_ago() {
 }
 
 #[test]
-fn a_receiver_of_standard_webhooks_takes_the_old_secret_for_a_day() {
+fn a_standard_webhooks_receiver_accepts_the_old_secret_for_a_day() {
     for file in that_run(&["receiver.js"]) {
-        let server = Server::start(&[ALONE, &["--test-clock"]].concat());
+        let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
         let user = server.user();
         let mut example = verifying(file, &secret(&user));
         let cue = hook(&user, &mut example);
@@ -226,13 +226,13 @@ fn a_receiver_of_standard_webhooks_takes_the_old_secret_for_a_day() {
 }
 
 #[test]
-fn the_receivers_say_that_they_verify_nothing_without_a_secret() {
+fn the_receivers_warn_when_they_run_without_a_secret() {
     for file in that_run(&RECEIVERS) {
         let mut example = Example::start(file, &["0"], &[]);
         assert!(example.line().contains("NOT verified"), "{file}");
         let client = Client::new(example.addr());
-        let answer = client.call("POST", "/", &[("X-CueAPI-Execution-Id", "x")], b"{}").unwrap();
-        assert_eq!(answer.status, 200, "{file}");
+        let response = client.call("POST", "/", &[("X-CueAPI-Execution-Id", "x")], b"{}").unwrap();
+        assert_eq!(response.status, 200, "{file}");
         assert_eq!(example.line(), "x {}", "{file}");
     }
 }
@@ -245,7 +245,7 @@ fn work(user: &Client, payload: &Value) -> String {
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
-/// An execution once it is reported on.
+/// An execution with its outcome.
 fn finished(user: &Client, execution: &str) -> Value {
     until("the outcome is reported", || {
         let seen = user.get(&format!("/v1/executions/{execution}")).expect(200);
@@ -253,7 +253,7 @@ fn finished(user: &Client, execution: &str) -> Value {
     })
 }
 
-/// The only worker, once it has announced itself.
+/// The only worker, after its first heartbeat.
 fn announced(user: &Client) -> Value {
     until("the worker is known", || {
         let list = user.get("/v1/workers").expect(200);
@@ -262,12 +262,12 @@ fn announced(user: &Client) -> Value {
 }
 
 #[test]
-fn the_workers_do_the_work_of_their_tasks_and_report_it() {
+fn the_workers_process_their_tasks_and_report_outcomes() {
     let cases =
         [("worker.py", "KeyError: 'text'"), ("worker.js", "TypeError: Cannot read properties of undefined")];
     for file in that_run(&cases.map(|(file, _)| file)) {
         let error = cases.iter().find(|(known, _)| *known == file).unwrap().1;
-        let mut server = Server::start(ALONE);
+        let mut server = Server::start(DEV_UNLIMITED);
         let user = server.user();
         let good = work(&user, &json!({"task": "count-words", "text": "one two three"}));
         let bad = work(&user, &json!({"task": "count-words"}));
@@ -299,11 +299,11 @@ fn the_workers_do_the_work_of_their_tasks_and_report_it() {
 }
 
 #[test]
-fn the_worker_in_shell_runs_a_command_for_each_execution_of_its_task() {
+fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
     for file in that_run(&["worker.sh"]) {
-        let server = Server::start(ALONE);
+        let server = Server::start(DEV_UNLIMITED);
         let user = server.user();
-        // A payload that looks like the answer around it, and bytes that no JSON string holds as they are.
+        // A payload that resembles the response around it, with bytes that need escapes in JSON strings.
         let payload = json!({
             "task": "copy", "text": "grüße \\ \" \n", "execution_id": "no", "payload": {"a": 1}, "scheduled_for": "x",
         });
@@ -334,15 +334,15 @@ fn the_worker_in_shell_runs_a_command_for_each_execution_of_its_task() {
 }
 
 #[test]
-fn the_workers_keep_their_claim_for_as_long_as_the_work_takes() {
-    // A server of which every answer is the same, and the lease three seconds: a real one's would take five minutes.
-    let server = Recorder::start();
+fn the_workers_extend_their_lease_during_long_work() {
+    // A server double with constant responses and a lease of three seconds: a real lease would take five minutes.
+    let server = Receiver::start();
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let answer = json!({
+    let response = json!({
         "execution_id": id, "executions": [{"id": id}], "lease_seconds": 3,
         "payload": {"seconds": 1.5, "task": "wait", "text": ""}, "scheduled_for": "",
     });
-    server.react(Reaction::Full(200, Vec::new(), answer.to_string()));
+    server.react(Reaction::Full(200, Vec::new(), response.to_string()));
     let url = server.url();
     for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
         let arguments: &[&str] = if file == "worker.sh" { &["wait", "sleep", "1.5"] } else { &[] };
@@ -358,7 +358,7 @@ fn the_workers_keep_their_claim_for_as_long_as_the_work_takes() {
 }
 
 #[test]
-fn the_workers_need_a_key() {
+fn the_workers_require_a_key() {
     assert_eq!(run(&["--version"]).status.code(), Some(0), "the program itself runs");
     for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
         let arguments: &[&str] = if file == "worker.sh" { &["task", "true"] } else { &[] };

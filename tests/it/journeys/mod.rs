@@ -1,4 +1,4 @@
-//! What a user does and sees, from the first key to the last delivery, on a clock that stands still until moved.
+//! What a user does and sees, from the first key to the last delivery, on a test clock.
 
 mod crash;
 mod deliveries;
@@ -15,9 +15,9 @@ mod stops;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Recorder};
+use crate::support::receiver::{Delivery, Receiver};
 
-fn webhook(receiver: &Recorder, schedule: Value) -> Value {
+fn webhook(receiver: &Receiver, schedule: Value) -> Value {
     json!({"name": "hook", "schedule": schedule, "callback": {"url": receiver.url()}, "payload": {"task": "greet"}})
 }
 
@@ -37,12 +37,11 @@ fn id(cue: &Value) -> &str {
     cue["id"].as_str().unwrap()
 }
 
-/// A cue as it stands now.
 fn look(client: &Client, cue: &Value) -> Value {
     client.get(&format!("/v1/cues/{}", id(cue))).expect(200)
 }
 
-/// When the deliveries were due, in the order in which they came.
+/// The due instants of the deliveries, in the order of arrival.
 fn due_instants(deliveries: &[Delivery]) -> Vec<String> {
     deliveries.iter().map(|it| it.header("x-cueapi-scheduled-for").unwrap().to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Lists of executions, page by page, as a dashboard asks for them.
+//! Lists of executions, page by page.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ fn ids(page: &Value) -> Vec<&str> {
     page["executions"].as_array().unwrap().iter().map(id).collect()
 }
 
-/// A cue with five executions: one success and one failure of the worker `w`, three that wait.
+/// A cue with five executions: a success and a failure of the worker `w`, and three pending ones.
 fn five() -> (Server, Client, Value) {
-    let server = Server::on_clock(START);
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&worker(cron("0 * * * *")));
     user.advance("PT5H");
@@ -27,7 +27,7 @@ fn five() -> (Server, Client, Value) {
 }
 
 #[test]
-fn the_executions_of_a_cue_are_paged_inside_it() {
+fn the_executions_inside_a_cue_are_paged() {
     let (_server, user, cue) = five();
     let all = look(&user, &cue);
     let page = user.get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue))).expect(200);
@@ -41,7 +41,7 @@ fn the_executions_of_a_cue_are_paged_inside_it() {
 }
 
 #[test]
-fn a_cue_that_has_run_very_often_is_shown_like_any_other() {
+fn a_cue_with_a_long_history_is_shown_like_any_other() {
     let (server, user, cue) = five();
     let before = look(&user, &cue);
     server.sqlite().execute("UPDATE cues SET run_count = 1000000", []).unwrap();
@@ -51,7 +51,7 @@ fn a_cue_that_has_run_very_often_is_shown_like_any_other() {
 }
 
 #[test]
-fn a_list_says_whether_there_is_more() {
+fn lists_have_has_more() {
     let (_server, user, _) = five();
     let all = user.get("/v1/executions").expect(200);
     assert_eq!((ids(&all).len(), &all["has_more"]), (5, &json!(false)));
@@ -62,7 +62,7 @@ fn a_list_says_whether_there_is_more() {
 }
 
 #[test]
-fn lists_are_narrowed_by_worker_and_by_several_statuses() {
+fn executions_can_be_filtered_by_worker_and_several_statuses() {
     let (_server, user, cue) = five();
     let total = |filter: &str| user.get(&format!("/v1/executions?{filter}")).expect(200)["total"].clone();
     assert_eq!(total("worker_id=w"), 2);
@@ -77,8 +77,8 @@ fn lists_are_narrowed_by_worker_and_by_several_statuses() {
 }
 
 #[test]
-fn a_page_of_very_large_outcomes_is_shorter_and_says_that_there_is_more() {
-    let server = Server::on_clock(START);
+fn a_page_of_very_large_outcomes_is_shorter_and_has_more() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&worker(cron("0 * * * *")));
     let large = "x".repeat(65_536);

@@ -1,4 +1,4 @@
-//! The README's first journey and its commands on backups, run as they stand: only the ports and folders are other ones.
+//! The commands of the README, run unchanged except for ports and folders.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::examples::Example;
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
-/// The shell blocks of the chapter that begins with this heading.
+/// The shell blocks below this heading.
 fn blocks(heading: &str) -> Vec<String> {
     let readme = include_str!("../../../README.md");
     let chapter = readme.split("\n## ").find(|chapter| chapter.starts_with(heading)).expect(heading);
@@ -16,7 +16,7 @@ fn blocks(heading: &str) -> Vec<String> {
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// What a script prints that must end well.
+/// The output of a script that must succeed.
 #[track_caller]
 fn run(script: &str) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
@@ -29,7 +29,7 @@ fn run(script: &str) -> String {
 }
 
 #[test]
-fn the_first_journey_of_the_readme_delivers_its_payload() {
+fn the_quick_start_of_the_readme_delivers_its_payload() {
     let blocks = blocks("A cue that fires");
     let [serve, receive, create, look, _tests] = &blocks[..] else { panic!("{blocks:#?}") };
     assert_eq!(serve.trim(), "cargo run --release -- serve --dev");
@@ -44,28 +44,27 @@ fn the_first_journey_of_the_readme_delivers_its_payload() {
 
     let said = run(&script);
     assert!(receiver.line().ends_with(r#" {"hello": "world"}"#));
-    let answers: Vec<Value> =
+    let responses: Vec<Value> =
         serde_json::Deserializer::from_str(&said).into_iter().map(Result::unwrap).collect();
-    let [fired, cue] = &answers[..] else { panic!("{said}") };
+    let [fired, cue] = &responses[..] else { panic!("{said}") };
     assert_eq!(fired["triggered_by"], "manual_fire");
     assert_eq!((&cue["name"], &cue["executions"][0]["id"]), (&"hello".into(), &fired["execution_id"]));
 }
 
 #[test]
-fn the_chapter_on_backups_makes_looks_at_restores_and_promotes_one() {
+fn the_backup_chapter_of_the_readme_works() {
     let blocks = blocks("Backups and history");
     let [commands] = &blocks[..] else { panic!("{blocks:#?}") };
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     server.user();
     let folder = server.db().parent().unwrap().display().to_string();
     let commands = commands.replace("/mnt/backup", &folder);
-    // A server would not come to an end.
+    // A server would not end by itself.
     let (serve, others): (Vec<&str>, Vec<&str>) =
         commands.lines().partition(|line| line.starts_with("cued serve"));
     assert_eq!((serve.len(), others.len()), (1, 4), "{commands}");
     let said = run(&format!("cd {folder}\n{}", others.join("\n")));
-    for word in ["holds all of cued.db", "verdict     sound", "trial.db is restored", "trial.db is promoted"]
-    {
+    for word in ["backed up cued.db to", "result      ok", "restored trial.db", "promoted trial.db"] {
         assert!(said.contains(word), "{said}");
     }
 }

@@ -1,14 +1,14 @@
-//! Schedules over the days: nights of daylight saving, pauses, and what becomes of runs while the server was away.
+//! Schedules over several days: daylight saving, pauses, and downtime.
 
 use serde_json::{Value, json};
 
 use super::{at, cron, due_instants, id, instants_of, look, webhook, worker};
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::Server;
 
 #[test]
 fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T08:59:00Z"), Recorder::start());
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T08:59:00Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
     assert_eq!((&cue["status"], &cue["run_count"]), (&json!("active"), &json!(0)));
@@ -32,8 +32,8 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
 }
 
 #[test]
-fn a_night_that_skips_an_hour_runs_the_skipped_cue_once_after_the_gap() {
-    let (server, receiver) = (Server::on_clock("2026-03-27T12:00:00Z"), Recorder::start());
+fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
+    let (server, receiver) = (Server::with_test_clock("2026-03-27T12:00:00Z"), Receiver::start());
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");
@@ -46,8 +46,8 @@ fn a_night_that_skips_an_hour_runs_the_skipped_cue_once_after_the_gap() {
 }
 
 #[test]
-fn a_night_that_repeats_an_hour_runs_a_cue_once_and_keeps_the_cadence_of_another() {
-    let server = Server::on_clock("2026-10-24T22:00:00Z");
+fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
+    let server = Server::with_test_clock("2026-10-24T22:00:00Z");
     let user = server.user();
     let in_berlin = |line: &str| {
         let mut schedule = cron(line);
@@ -56,7 +56,7 @@ fn a_night_that_repeats_an_hour_runs_a_cue_once_and_keeps_the_cadence_of_another
     };
     let (nightly, quarters, even_hours) =
         (in_berlin("30 2 * * *"), in_berlin("*/15 * * * *"), in_berlin("0 */2 * * *"));
-    // One local day, of 25 hours.
+    // One local day of 25 hours.
     user.advance_to("2026-10-25T22:59:00Z");
     assert_eq!(instants_of(&user.executions_of(id(&nightly))), ["2026-10-25T00:30:00Z"]);
     assert_eq!(look(&user, &quarters)["run_count"], 99, "midnight itself is when the clock stood");
@@ -65,8 +65,8 @@ fn a_night_that_repeats_an_hour_runs_a_cue_once_and_keeps_the_cadence_of_another
 }
 
 #[test]
-fn a_pause_skips_runs_without_counting_them_as_missed() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:30Z"), Recorder::start());
+fn runs_skipped_by_a_pause_are_not_missed() {
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:30Z"), Receiver::start());
     let user = server.user();
     let cue = user.create(&webhook(&receiver, cron("*/10 * * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
@@ -84,26 +84,26 @@ fn a_pause_skips_runs_without_counting_them_as_missed() {
 }
 
 #[test]
-fn a_paused_cue_takes_no_instant_that_has_passed() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
+fn a_paused_cue_rejects_a_past_instant() {
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let user = server.user();
     let cue = user.create(&worker(cron("0 9 * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let past = json!({"schedule": at("2026-01-04T00:00:00Z")});
-    user.patch(&path, &past).refused(400, "invalid_schedule");
+    user.patch(&path, &past).expect_error(400, "invalid_schedule");
     assert_eq!(look(&user, &cue)["schedule"], cue["schedule"]);
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
-    // What was to come has passed meanwhile: other parts may still change, but nothing resumes it.
+    // The instant has passed meanwhile: other fields may change, but the cue cannot be resumed.
     user.patch(&path, &json!({"schedule": {"catch_up": "none"}})).expect(200);
-    user.patch(&path, &json!({"status": "active"})).refused(400, "invalid_schedule");
+    user.patch(&path, &json!({"status": "active"})).expect_error(400, "invalid_schedule");
 }
 
 #[test]
-fn a_cue_that_runs_once_is_over_when_its_run_is() {
-    let (server, receiver) = (Server::on_clock("2026-01-05T00:00:00Z"), Recorder::start());
+fn a_once_cue_completes_with_its_execution() {
+    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:00Z"), Receiver::start());
     let user = server.user();
     let delivered = user.create(&webhook(&receiver, at("2026-01-05T02:00:00+01:00")));
     let done = user.create(&worker(at("2026-01-05T01:00:00Z")));
@@ -131,8 +131,8 @@ fn a_cue_that_runs_once_is_over_when_its_run_is() {
 }
 
 #[test]
-fn runs_missed_while_the_server_was_down_fire_or_are_accounted_for_as_the_cue_says() {
-    let mut server = Server::on_clock("2026-01-05T00:00:30Z");
+fn runs_missed_during_downtime_follow_the_catch_up_policy() {
+    let mut server = Server::with_test_clock("2026-01-05T00:00:30Z");
     let user = server.user();
     let create = |line: &str, catch_up: &str| {
         let mut schedule = cron(line);
@@ -144,7 +144,7 @@ fn runs_missed_while_the_server_was_down_fire_or_are_accounted_for_as_the_cue_sa
     let minutes = create("* * * * *", "all");
     let once = user.create(&worker(at("2026-01-05T00:30:00Z")));
     user.settle();
-    server.kill9();
+    server.kill();
     server.restart_at("2026-01-05T02:00:30Z");
     let user = user.at(server.addr());
     user.settle();
@@ -181,8 +181,8 @@ fn runs_missed_while_the_server_was_down_fire_or_are_accounted_for_as_the_cue_sa
 }
 
 #[test]
-fn what_a_schedule_will_do_can_be_seen_before_it_is_trusted() {
-    let server = Server::on_clock("2026-03-28T12:00:00Z");
+fn a_schedule_can_be_previewed() {
+    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");

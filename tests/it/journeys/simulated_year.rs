@@ -1,5 +1,5 @@
-//! A simulated year (a week in the everyday run) of a cue that runs every five minutes, with the process killed and
-//! started again at random instants: each due instant has exactly one execution or is counted as missed exactly once.
+//! A simulated year (a week in the everyday run) of a cue that runs every five minutes, while the process is killed and
+//! restarted at random instants: each due instant has exactly one execution or is counted as missed exactly once.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::client::Client;
 use crate::support::random::Random;
-use crate::support::server::{ALONE, Server, full};
+use crate::support::server::{DEV_UNLIMITED, Server, is_full_run};
 
 const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
 const STEP: i64 = 300;
@@ -22,13 +22,14 @@ fn instant(seconds: i64) -> String {
 }
 
 #[test]
-fn every_due_instant_is_run_once_or_counted_as_missed_once() {
+fn every_due_instant_runs_once_or_is_missed_once() {
     let mut random = Random::seeded("year");
-    let (days, kills) = if full() { (365, 120) } else { (7, 12) };
+    let (days, kills) = if is_full_run() { (365, 120) } else { (7, 12) };
     let end = START + days * 86_400;
-    // All of the history is counted at the end; nobody claims it, so that what is kept would be looked through for years.
+    // The end of the test counts all of the history. No worker claims it, so that the retained part would be scanned
+    // for years.
     let begin = instant(START);
-    let flags = [ALONE, &["--test-clock", &begin, "--retain", "off"]].concat();
+    let flags = [DEV_UNLIMITED, &["--test-clock", &begin, "--retain", "off"]].concat();
     let mut server = Server::start(&flags);
     let mut user = server.user();
     let cues = ["latest", "all", "none"].map(|catch_up| {
@@ -45,11 +46,11 @@ fn every_due_instant_is_run_once_or_counted_as_missed_once() {
         if random.below(2) == 0 {
             user.advance_to(&instant(target));
         } else {
-            // In the middle of it: after anything between nothing and what the whole way may take.
+            // The kill comes at a random point of the move, from its start to its usual duration.
             kill_while_moving(&user, target, Duration::from_micros(random.below(150_000)), &mut server);
         }
-        server.kill9();
-        // From seconds to more than the hundred runs that are caught up with.
+        server.kill();
+        // From seconds to more than the hundred runs of a catch-up.
         let away = [10, 400, 7_200, 100_000][usize::try_from(random.below(4)).unwrap()];
         now = (target + i64::try_from(random.below(away)).unwrap()).min(end);
         server.restart_at(&instant(now));
@@ -70,16 +71,16 @@ fn kill_while_moving(user: &Client, target: i64, patience: Duration, server: &mu
     let (done, waiting) = mpsc::channel();
     let moving = user.clone();
     let mover = thread::spawn(move || {
-        // It ends by the kill more often than by an answer.
+        // The kill ends the request more often than its response.
         drop(moving.try_post("/v1/test/clock", &json!({"to": instant(target)})));
         done.send(()).unwrap_or_default();
     });
     waiting.recv_timeout(patience).unwrap_or_default();
-    server.kill9();
+    server.kill();
     mover.join().unwrap();
 }
 
-/// Every due instant of the cue from its creation to `end` is found exactly once.
+/// Checks that every due instant of the cue from its creation to `end` occurs exactly once.
 fn account_for(file: &Connection, cue: &str, end: i64) {
     let mut left: BTreeSet<i64> = (1..=(end - START) / STEP).map(|step| START + step * STEP).collect();
     let due = left.len();

@@ -1,14 +1,14 @@
-//! One slow host must not hold up the others.
+//! One slow host does not delay the others.
 
 use std::thread;
 
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
 
-fn create(user: &Client, count: usize, receiver: &Recorder) {
+fn create(user: &Client, count: usize, receiver: &Receiver) {
     let schedule = json!({"type": "once", "at": "2026-01-05T01:00:00Z"});
     for number in 0..count {
         let cue =
@@ -18,9 +18,9 @@ fn create(user: &Client, count: usize, receiver: &Recorder) {
 }
 
 #[test]
-fn five_hundred_deliveries_to_a_host_that_hangs_hold_up_no_other_host() {
-    let server = Server::on_clock("2026-01-05T00:00:00Z");
-    let (hanging, other) = (Recorder::start(), Recorder::start());
+fn five_hundred_deliveries_to_a_hanging_host_delay_no_other_host() {
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
+    let (hanging, other) = (Receiver::start(), Receiver::start());
     hanging.react(Reaction::Hang);
     let user = server.user();
     create(&user, 500, &hanging); // all of them are due before the first of the others

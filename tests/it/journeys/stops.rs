@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use super::{at, id, look, webhook};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Process, Server, cued, read_addr, run, signal, until};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Process, Server, cued, read_addr, run, signal, until};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
 #[test]
-fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
+    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
@@ -31,7 +31,7 @@ fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
     until("the port is closed", || TcpStream::connect(server.addr()).err());
     assert_eq!(receiver.hanging(), 1, "the delivery goes on");
     receiver.release();
-    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    assert_eq!(server.wait_for_exit(), Some(0), "{}", server.log());
     moved.join().unwrap();
     let wal = server.db().with_extension("db-wal");
     assert!(fs::metadata(&wal).map_or(0, |it| it.len()) == 0, "the write-ahead log is back in the file");
@@ -45,14 +45,14 @@ fn a_graceful_stop_lets_the_delivery_under_way_end_and_leaves_one_file() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_clock_that_is_being_moved() {
-    let mut server = Server::on_clock(START);
+fn a_stop_does_not_wait_for_a_moving_test_clock() {
+    let mut server = Server::with_test_clock(START);
     let user = server.user();
     let cue =
         json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let cue = user.create(&cue);
     let moving = user.clone();
-    // Years of minutes: more than any test waits for.
+    // Years of minutes, longer than any test waits.
     let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
     until("the clock is moving", || (look(&user, &cue)["run_count"] != json!(0)).then_some(()));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
@@ -60,8 +60,8 @@ fn a_stop_does_not_wait_for_a_clock_that_is_being_moved() {
 }
 
 #[test]
-fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
-    let (mut server, receiver) = (Server::on_clock(START), Recorder::start());
+fn a_delivery_interrupted_by_a_crash_is_repeated() {
+    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
@@ -69,7 +69,7 @@ fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
     let moved =
         thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_err());
     receiver.wait_hanging(1);
-    server.kill9();
+    server.kill();
     assert!(moved.join().unwrap());
     receiver.release();
     server.restart_at("2026-01-05T01:00:01Z");
@@ -84,15 +84,15 @@ fn a_delivery_cut_short_by_a_crash_is_delivered_again() {
 }
 
 #[test]
-fn a_second_server_on_the_same_file_is_refused_and_told_who_has_it() {
-    let server = Server::start(ALONE);
+fn a_second_server_on_the_same_file_is_refused_and_shown_the_owner() {
+    let server = Server::start(DEV_UNLIMITED);
     let refused = start_on(&server.db(), &[]);
     assert!(refused.contains(&server.pid().to_string()), "{refused}");
     server.user(); // the first one goes on
 }
 
 #[test]
-fn dev_is_refused_on_an_address_that_others_can_reach() {
+fn dev_is_refused_on_a_non_loopback_address() {
     let dir = TempDir::new().unwrap();
     let db = dir.path().join("cued.db");
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
@@ -105,8 +105,8 @@ fn dev_is_refused_on_an_address_that_others_can_reach() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_was() {
-    let mut server = Server::start(ALONE);
+fn an_unusable_file_is_refused_and_left_unchanged() {
+    let mut server = Server::start(DEV_UNLIMITED);
     server.user();
     assert_eq!(server.stop(), Some(0));
     let newer = server.db();
@@ -164,7 +164,7 @@ fn wrong_flags_are_wrong_usage() {
     }
 }
 
-/// Starts a server that must end with exit code 1; its complaint.
+/// Starts a server that must exit with code 1; returns its error message.
 fn start_on(db: &Path, flags: &[&str]) -> String {
     let fixed = ["serve", "--listen", "127.0.0.1:0", "--db", db.to_str().unwrap()];
     let output = run(&[&fixed, flags].concat());

@@ -1,4 +1,4 @@
-//! The canonical form against a table and against Python itself.
+//! Canonical JSON against a table and against Python itself.
 
 use std::io::{Seek as _, Write as _};
 use std::process::{Command, Stdio};
@@ -7,7 +7,8 @@ use cued::domain::json;
 use cued::domain::webhook::canonical_json::canonical;
 use serde_json::{Value, json};
 
-use crate::support::json_documents::{Dice, document};
+use crate::support::json_documents::document;
+use crate::support::random::Random;
 
 const DOCUMENTS: usize = 20_000;
 
@@ -17,7 +18,7 @@ for line in sys.stdin.buffer:
     print(json.dumps(json.loads(line), sort_keys=True))
 ";
 
-/// A text and what Python 3 makes of it.
+/// A text and its canonical form in Python 3.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str)] = &[
     ("null", "null"), ("true", "true"), (" false ", "false"), ("[]", "[]"), ("{}", "{}"), ("\"\"", "\"\""),
@@ -39,21 +40,21 @@ const TABLE: &[(&str, &str)] = &[
     ("9999999999999998.0", "9999999999999998.0"), ("1e16", "1e+16"), ("12345678901234567.0", "1.2345678901234568e+16"),
     ("9007199254740993.0", "9007199254740992.0"), ("1e22", "1e+22"), ("1e100", "1e+100"), ("-1.5e-7", "-1.5e-07"),
     ("0.30000000000000004", "0.30000000000000004"), ("5.684341886080802e-14", "5.684341886080802e-14"),
-    // Two shortest texts are equally near: the even digit.
+    // Of two shortest texts at the same distance, the one with the even last digit counts.
     ("1000000000000000.25", "1000000000000000.2"), ("1000000000000000.75", "1000000000000000.8"),
     ("5e-324", "5e-324"), ("2.2250738585072014e-308", "2.2250738585072014e-308"), ("1e-400", "0.0"),
     ("-1e-999999999999999999999", "-0.0"), ("1.7976931348623157e308", "1.7976931348623157e+308"),
 ];
 
 #[test]
-fn the_table_comes_out_as_python_writes_it() {
+fn the_table_matches_python() {
     for (text, expected) in TABLE {
         assert_eq!(canonical_of(text), *expected, "of {text}");
     }
 }
 
 #[test]
-fn values_that_were_never_text_come_out_the_same() {
+fn values_built_in_code_match_parsed_ones() {
     let value = json!({"b": 1e16, "a": 2.0, "c": u64::MAX, "d": -1e-7});
     assert_eq!(canonical(&value), r#"{"a": 2.0, "b": 1e+16, "c": 18446744073709551615, "d": -1e-07}"#);
     let odd: Vec<Value> = ["-0", "1e400"].iter().map(|text| Value::Number(text.parse().unwrap())).collect();
@@ -61,11 +62,11 @@ fn values_that_were_never_text_come_out_the_same() {
 }
 
 #[test]
-fn doubles_at_every_edge_come_out_as_python_writes_them() {
+fn doubles_at_every_edge_match_python() {
     let powers_of_two = (0..2046_u64).map(|exponent| exponent << 52);
     let powers_of_ten = (-323..309).map(|exponent| format!("1e{exponent}").parse::<f64>().unwrap().to_bits());
     let subnormals = (0..51).map(|shift| 1_u64 << shift);
-    // From 1e15 on eighths are doubles, and some lie halfway between their two shortest texts.
+    // From 1e15 on, eighths are doubles, and some lie halfway between their two shortest texts.
     let ties = (0..2000).map(|step| (1e15 + f64::from(step) / 8.0).to_bits());
     let edges = powers_of_two.chain(powers_of_ten).chain(subnormals).chain(ties);
     let doubles = edges.flat_map(|bits| bits.saturating_sub(2)..=bits + 2).map(f64::from_bits);
@@ -76,9 +77,9 @@ fn doubles_at_every_edge_come_out_as_python_writes_them() {
 }
 
 #[test]
-fn random_documents_come_out_as_python_writes_them() {
-    let mut dice = Dice(20_261_121);
-    let texts: Vec<String> = (0..DOCUMENTS).map(|_| document(&mut dice, 4)).collect();
+fn random_documents_match_python() {
+    let mut random = Random::new(20_261_121);
+    let texts: Vec<String> = (0..DOCUMENTS).map(|_| document(&mut random, 4)).collect();
     let table = TABLE.iter().map(|(text, _)| (*text).to_owned());
     let texts: Vec<String> = texts.into_iter().chain(table).collect();
     let python = dumped_by_python(&texts);

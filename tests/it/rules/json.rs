@@ -1,15 +1,16 @@
-//! What the reader of JSON takes and refuses, by table and against serde_json's own reader.
+//! The JSON reader against a table and against serde_json.
 
 use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
 use serde_json::Value;
 
-use crate::support::json_documents::{Dice, document};
+use crate::support::json_documents::document;
+use crate::support::random::Random;
 
 const PRIVATE_KEY: &str = "$serde_json::private::Number";
 
 #[test]
-fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
+fn errors_have_their_reason_and_position() {
     use JsonErrorKind as F;
     let value = F::Expected("a value");
     let key = F::Expected("a key in double quotes");
@@ -39,14 +40,14 @@ fn what_is_refused_is_refused_for_its_reason_and_at_its_place() {
         (b"1e400", F::NumberTooLarge, 1, 1), (b"[0, -1e400]", F::NumberTooLarge, 1, 5),
         (b"1e99999999999999999999", F::NumberTooLarge, 1, 1), (b"1.7976931348623159e308", F::NumberTooLarge, 1, 1),
     ];
-    for &(text, fault, line, column) in table {
+    for &(text, kind, line, column) in table {
         let error = read(text).expect_err(&String::from_utf8_lossy(text));
-        assert_eq!((error.fault, error.line, error.column), (fault, line, column), "{}", text.escape_ascii());
+        assert_eq!((error.kind, error.line, error.column), (kind, line, column), "{}", text.escape_ascii());
     }
 }
 
 #[test]
-fn a_refused_text_is_invalid_json_to_the_caller() {
+fn a_refused_text_is_invalid_json_for_the_client() {
     let refusal = Refusal::from(read(b"{\"a\": 1e400}").unwrap_err());
     assert_eq!(refusal.code, ErrorCode::InvalidJson);
     assert_eq!(
@@ -60,12 +61,12 @@ fn sixty_four_levels_are_read_and_one_more_is_not() {
     for (open, close) in [("[", "]"), ("{\"a\":[", "]}")] {
         let levels = open.matches(['[', '{']).count();
         let nested = |times: usize| format!("[{}1{}]", open.repeat(times), close.repeat(times));
-        // Brothers do not count: the first element goes as deep as is allowed.
+        // Siblings do not count: the first element has the maximum depth.
         let deepest = (MAX_DEPTH - 1) / levels;
         let twice = format!("[{0},{0}]", nested(deepest - 1));
         assert!(read(nested(deepest).as_bytes()).is_ok());
         assert!(read(twice.as_bytes()).is_ok());
-        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().fault, JsonErrorKind::TooDeep);
+        assert_eq!(read(nested(deepest + 1).as_bytes()).unwrap_err().kind, JsonErrorKind::TooDeep);
     }
     let hostile = "[".repeat(2_000_000);
     assert_eq!(read(hostile.as_bytes()).unwrap_err().column, 65);
@@ -92,7 +93,7 @@ fn integers_keep_their_digits_and_other_numbers_their_double() {
 }
 
 #[test]
-fn equal_doubles_are_equal_values_however_they_were_spelled() {
+fn equal_doubles_are_equal_values_in_any_spelling() {
     assert_eq!(read(b"[1E5, 1.50, -0]").unwrap(), read(b"[100000.0, 15e-1, 0]").unwrap());
     assert_ne!(read(b"1").unwrap(), read(b"1.0").unwrap(), "an integer is not a float");
 }
@@ -106,12 +107,12 @@ fn the_compact_form_is_utf8_without_blanks() {
 }
 
 #[test]
-fn of_a_key_that_comes_twice_the_last_value_stays() {
+fn the_last_value_of_a_repeated_key_counts() {
     assert_eq!(compact(&read(b"{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}").unwrap()), "{\"a\":{\"b\":3}}");
 }
 
 #[test]
-fn an_object_in_the_clothes_of_a_number_stays_an_object() {
+fn an_object_with_the_private_number_key_stays_an_object() {
     let escaped = PRIVATE_KEY.replacen('$', "\\u0024", 1);
     for key in [PRIVATE_KEY, &escaped] {
         for inside in ["\"1e400\"", "\"12\"", "\"no number\"", "5", "null"] {
@@ -127,10 +128,10 @@ fn an_object_in_the_clothes_of_a_number_stays_an_object() {
 }
 
 #[test]
-fn what_was_written_is_read_back_the_same() {
-    let mut dice = Dice(7);
+fn written_json_reads_back_equal() {
+    let mut random = Random::new(7);
     for _ in 0..5_000 {
-        let value = read(document(&mut dice, 4).as_bytes()).unwrap();
+        let value = read(document(&mut random, 4).as_bytes()).unwrap();
         let written = compact(&value);
         let again = read(written.as_bytes()).unwrap();
         assert_eq!(again, value, "{written}");
@@ -139,13 +140,13 @@ fn what_was_written_is_read_back_the_same() {
 }
 
 #[test]
-fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
-    let mut dice = Dice(11);
+fn damaged_documents_are_accepted_and_refused_like_serde_json() {
+    let mut random = Random::new(11);
     let mut refused = 0;
     for _ in 0..30_000 {
-        let mut bytes = document(&mut dice, 3).into_bytes();
-        for _ in 0..=dice.below(2) {
-            damage(&mut dice, &mut bytes);
+        let mut bytes = document(&mut random, 3).into_bytes();
+        for _ in 0..=random.below(2) {
+            damage(&mut random, &mut bytes);
         }
         let ours = read(&bytes);
         let theirs = serde_json::from_slice::<Value>(&bytes);
@@ -153,7 +154,7 @@ fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
         match (&ours, &theirs) {
             (Ok(ours), Ok(theirs)) => assert!(same(ours, theirs), "{}", bytes.escape_ascii()),
             (Err(error), Ok(_)) => {
-                assert_eq!(error.fault, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
+                assert_eq!(error.kind, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
             }
             (Ok(_), Err(error)) => panic!("only serde_json refuses {}: {error}", bytes.escape_ascii()),
             (Err(_), Err(_)) => {}
@@ -162,19 +163,19 @@ fn damaged_documents_are_taken_and_refused_as_serde_json_does() {
     assert!((5_000..25_000).contains(&refused), "the damage is too weak or too strong: {refused}");
 }
 
-fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     const TELLING: &[u8] = b"\"\\{}[]:,0123456789.-+eEudtn \n\x00\x1f\x7f\x80\xc3\xed\xff";
-    let at = dice.below(bytes.len() as u64 + 1) as usize;
-    let byte = TELLING[dice.below(TELLING.len() as u64) as usize];
-    match dice.below(4) {
+    let at = random.index(bytes.len() + 1);
+    let byte = TELLING[random.index(TELLING.len())];
+    match random.below(4) {
         0 if at < bytes.len() => bytes[at] = byte,
         1 if at < bytes.len() => drop(bytes.remove(at)),
-        2 if dice.below(4) == 0 => bytes.truncate(at),
+        2 if random.below(4) == 0 => bytes.truncate(at),
         _ => bytes.insert(at, byte),
     }
 }
 
-/// The same value, with numbers compared as serde_json reads them: it keeps the spelling of doubles.
+/// The same value with numbers compared as serde_json reads them, which keeps the spelling of doubles.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(a), Value::Number(b)) if b.is_f64() => a.as_f64() == b.as_f64() && a.is_f64(),

@@ -1,4 +1,4 @@
-//! The pure rules: schedules, JSON.
+//! Pure rules: schedules, JSON.
 
 mod canonical_json;
 mod json;

@@ -1,11 +1,11 @@
-//! The figures that the file keeps of its own rows. Every server of these tests ends with a look at them; here they are
-//! led through every move that an execution and a cue can make.
+//! The counters that the file keeps of its own rows. Every fixture and server checks them at the end of a test; these
+//! tests cover every transition of executions and cues.
 
 use cued::store::db::counters;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server, cued};
+use crate::support::server::{DEV_UNLIMITED, Server, cued};
 
 const BEGIN: &str = "2026-01-01T10:30:00Z";
 
@@ -24,8 +24,8 @@ fn waiting(user: &Client) -> (Value, Value, Value) {
 }
 
 #[test]
-fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
-    let server = Server::on_clock(BEGIN);
+fn the_queue_counters_follow_every_transition_of_an_execution() {
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let is = |claims: i64, retries: i64| {
         assert_eq!(waiting(&user), (json!(0), json!(claims), json!(retries)));
@@ -59,8 +59,8 @@ fn the_figures_of_the_queue_follow_every_move_of_an_execution() {
 }
 
 #[test]
-fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
-    let server = Server::on_clock(BEGIN);
+fn the_active_cue_counter_follows_every_change_of_a_cue() {
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let is = |active: i64| {
         assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(active));
@@ -89,8 +89,8 @@ fn the_figure_of_active_cues_follows_every_change_of_a_cue() {
 }
 
 #[test]
-fn a_disabled_user_leaves_nothing_that_waits() {
-    let server = Server::on_clock(BEGIN);
+fn a_disabled_user_has_no_queued_work() {
+    let server = Server::with_test_clock(BEGIN);
     let (user, other) = (server.user(), server.user());
     let hourly = json!({"type": "recurring", "cron": "0 * * * *"});
     for user in [&user, &other] {
@@ -107,8 +107,8 @@ fn a_disabled_user_leaves_nothing_that_waits() {
 }
 
 #[test]
-fn a_figure_that_is_wrong_is_found_and_named() {
-    let server = Server::start(ALONE);
+fn a_wrong_counter_is_found_and_named() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     user.create(&json!({"name": "work", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "transport": "worker"}));
     let file = server.sqlite();

@@ -1,4 +1,4 @@
-//! Deleting a cue with a long history: gone at once for everybody, taken away bit by bit, whatever comes in between.
+//! Deleting a cue with a long history: invisible at once, removed gradually, through crashes and restarts.
 
 use cued::actions::executions::{claim, claim_next};
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
@@ -11,26 +11,26 @@ use serde_json::json;
 
 use crate::cli::backups::{BEGIN, fire, insert_history, rows, work};
 use crate::support::delivery_fixture;
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 use crate::support::random::Random;
 use crate::support::server::Server;
 
-/// More than is taken away at once, with the cue.
+/// More than one transaction deletes together with the cue.
 const MANY: u32 = 5_000;
 
 #[test]
-fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
-    let world = World::new();
-    let user = world.user("u");
-    let (other, doomed) = (world.worker_cue(user, |_| ()), world.worker_cue(user, |_| ()));
-    let left = world.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
-    let kept = world.run(&other, json!({"task": "t"}));
+fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let (other, doomed) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
+    let left = fixture.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
+    let kept = fixture.run(&other, json!({"task": "t"}));
     let id = doomed.id.clone();
-    assert!(world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
+    assert!(fixture.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
 
-    // The row of the deleted cue was the last: another one must not take its place, and what it left.
-    let next = world.worker_cue(user, |_| ()).key;
-    let look = world.app.store.read(move |read| {
+    // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
+    let next = fixture.worker_cue(user, |_| ()).key;
+    let look = fixture.app.store.read(move |read| {
         assert_eq!(execution_list::list_by_cue(read, next, 100, 0)?.1, 0);
         let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
         assert!(count > 200, "{count} are left: there is something to be seen");
@@ -48,13 +48,13 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
         Ok(left[0])
     });
     let gone = look.wait().unwrap();
-    let refused = claim(&world.app, user, gone, "w".to_owned()).wait();
+    let refused = claim(&fixture.app, user, gone, "w".to_owned()).wait();
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-    assert_eq!(claim_next(&world.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
+    assert_eq!(claim_next(&fixture.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
 
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
-    let left: (i64, i64) = world
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    let left: (i64, i64) = fixture
         .app
         .store
         .read(|read| {
@@ -68,23 +68,23 @@ fn what_a_deleted_cue_leaves_behind_is_out_of_sight_before_it_is_gone() {
 }
 
 #[test]
-fn a_lease_of_a_deleted_cue_is_nobodys_to_wait_for() {
-    let world = World::new();
-    let user = world.user("u");
-    let doomed = world.worker_cue(user, |_| ());
-    let held = world.run(&doomed, json!({}));
-    claim(&world.app, user, held, "w".to_owned()).wait().unwrap();
-    world.runs(&doomed, (0..500).map(|_| json!({})));
+fn a_lease_of_a_deleted_cue_is_ignored() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let doomed = fixture.worker_cue(user, |_| ());
+    let held = fixture.run(&doomed, json!({}));
+    claim(&fixture.app, user, held, "w".to_owned()).wait().unwrap();
+    fixture.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
-    world.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
-    assert_eq!(world.app.store.read(claims::next_expiry).wait().unwrap(), None);
+    fixture.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
+    assert_eq!(fixture.app.store.read(claims::next_expiry).wait().unwrap(), None);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
 }
 
 #[test]
-fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
-    let server = Server::on_clock(BEGIN);
+fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (doomed, other) = (work(&user), work(&user));
     fire(&user, &other);
@@ -93,7 +93,7 @@ fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
     insert_history(&mut file, &doomed, MANY, false, BEGIN);
     let path = format!("/v1/cues/{doomed}");
     assert_eq!(user.delete(&path).status, 204);
-    user.get(&path).refused(404, "cue_not_found");
+    user.get(&path).expect_error(404, "cue_not_found");
     assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
     assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], 1);
     user.settle();
@@ -103,25 +103,25 @@ fn a_cue_with_a_long_history_is_deleted_at_once_and_its_figures_stay_right() {
 }
 
 #[test]
-fn deliveries_of_a_deleted_cue_that_wait_are_not_made() {
-    let world = delivery_fixture::World::new(8);
-    let cue = world.cue("https://example.com/");
-    world.sql("UPDATE users SET active_cues = 1");
-    world.runs(cue, 300);
-    assert!(world.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
-    let webhook_client = delivery_fixture::Recorder::default();
-    assert!(world.deliver(&webhook_client) > 0, "some are left behind");
-    assert_eq!(webhook_client.parcels(), []);
+fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
+    let fixture = delivery_fixture::DeliveryFixture::new(8);
+    let cue = fixture.webhook_cue("https://example.com/");
+    fixture.sql("UPDATE users SET active_cues = 1");
+    fixture.due_times(cue, 300);
+    assert!(fixture.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
+    let webhook_client = delivery_fixture::RecordingClient::default();
+    assert!(fixture.deliver(&webhook_client) > 0, "some are left behind");
+    assert_eq!(webhook_client.requests(), []);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {}
-    let wrong = world.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    let wrong = fixture.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
     assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_takes_away_goes_on_after_the_restart() {
+fn an_interrupted_deletion_continues_after_the_restart() {
     let mut random = Random::seeded("removal");
-    let mut server = Server::on_clock(BEGIN);
+    let mut server = Server::with_test_clock(BEGIN);
     let mut user = server.user();
     let kept = work(&user);
     fire(&user, &kept);
@@ -134,10 +134,10 @@ fn a_server_that_is_killed_while_it_takes_away_goes_on_after_the_restart() {
         crate::support::server::until("some of it is gone", || {
             (rows(&file, "executions") <= left.max(1)).then_some(())
         });
-        server.kill9();
+        server.kill();
         server.restart();
         user = user.at(server.addr());
-        user.get(&format!("/v1/cues/{doomed}")).refused(404, "cue_not_found");
+        user.get(&format!("/v1/cues/{doomed}")).expect_error(404, "cue_not_found");
         assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
     }
     user.settle();

@@ -1,4 +1,4 @@
-//! The list of a user's executions: every filter and page shows what a look at every row would.
+//! The execution list: every filter and page matches a scan of all rows.
 
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
@@ -6,7 +6,7 @@ use cued::store::executions::execution_list;
 use cued::store::executions::execution_list::ExecutionFilter;
 use rusqlite::params;
 
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 use crate::support::random::Random;
 
 const ROWS: u64 = 600;
@@ -20,7 +20,7 @@ const STATUSES: [ExecutionStatus; 5] = [
 ];
 const TRIGGERS: [Trigger; 3] = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay];
 
-/// What of an execution a filter can ask for, and its id.
+/// The filterable fields of an execution, and its id.
 struct Row {
     id: String,
     cue_id: String,
@@ -30,10 +30,10 @@ struct Row {
     trigger: Trigger,
 }
 
-/// A user's rows, oldest first, among another's. Most are over, as in any history.
-fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
-    let users = [world.user("ada"), world.user("bob")];
-    let cues = [users[0], users[0], users[1]].map(|user| world.worker_cue(user, |_| ()));
+/// The rows of a user, oldest first, among those of another user. Most are finished, as in any history.
+fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
+    let users = [fixture.user("ada"), fixture.user("bob")];
+    let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));
     let mut rows = Vec::new();
     for _ in 0..ROWS {
         let cue = &cues[usize::try_from(random.below(3)).unwrap()];
@@ -56,12 +56,11 @@ fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
             ExecutionStatus::Retrying => (Some("waiting"), Some(1)),
             _ => (None, None),
         };
-        let id = world.app.ids.next(world.now()).unwrap();
+        let id = fixture.app.ids.next(fixture.now()).unwrap();
         let (cue_key, user_key) = (cue.key, cue.user_key);
-        let insert = world.app.store.write(move |tx| {
-            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at,
-                           destination_hash, scheduled_for, triggered_by, attempts, last_attempt_at, claimed_by_worker,
-                           outcome_state, created_at, updated_at)
+        let insert = fixture.app.store.write(move |tx| {
+            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash, scheduled_for,
+                           triggered_by, attempts, last_attempt_at, claimed_by_worker, outcome_state, created_at, updated_at)
                        VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, 0, 0)";
             let words = (status.as_str(), trigger.as_str());
             tx.execute(sql, params![id.bytes(), cue_key, user_key, words.0, queue, due, words.1, worker, outcome])?;
@@ -74,7 +73,7 @@ fn rows(world: &World, random: &mut Random) -> (i64, Vec<Row>) {
     }
     let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
         CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying' ELSE queue_name = name END)";
-    world.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
+    fixture.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
     (users[0], rows)
 }
 
@@ -103,17 +102,18 @@ fn fits(row: &Row, filter: &ExecutionFilter) -> bool {
 }
 
 #[test]
-fn every_filter_and_page_shows_what_a_look_at_every_row_would() {
-    let world = World::new();
+fn every_filter_and_page_matches_a_full_scan() {
+    let fixture = Fixture::new();
     let mut random = Random::seeded("history");
-    let (user, rows) = rows(&world, &mut random);
+    let (user, rows) = rows(&fixture, &mut random);
     for _ in 0..FILTERS {
         let filter = filter(&mut random, &rows);
         let (limit, offset) = (u32::try_from(random.below(100)).unwrap() + 1, random.below(ROWS));
         let expected: Vec<&str> =
             rows.iter().rev().filter(|row| fits(row, &filter)).map(|row| row.id.as_str()).collect();
         let asked = filter.clone();
-        let page = world.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
+        let page =
+            fixture.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
         let (page, total) = page.wait().unwrap();
         let shown: Vec<String> = page.iter().map(|listed| listed.execution.id.to_string()).collect();
         let wanted =

@@ -4,6 +4,7 @@ mod accounts;
 mod counters;
 mod cue_deletion;
 mod execution_list;
+pub mod migration;
 mod retention;
 mod worker_claims;
 mod writer_and_readers;

@@ -1,28 +1,29 @@
-//! The history that is kept: by age and by number, never what is not over, bit by bit, and its room goes back.
+//! Retention by age and by number: only finished executions, gradually, with the space returned.
 
 use std::fs;
 
-use cued::app::{App, Config};
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
 use crate::support::client::Client;
-use crate::support::fixture::World;
+use crate::support::fixture::Fixture;
 use crate::support::random::Random;
-use crate::support::server::{ALONE, Server, cued, until};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
 
 fn keeping(retain: &str) -> Server {
-    Server::start(&[ALONE, &["--test-clock", BEGIN, "--retain", retain]].concat())
+    Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", retain]].concat())
 }
 
 fn ids(executions: &[Value]) -> Vec<&str> {
     executions.iter().map(|it| it["id"].as_str().unwrap()).collect()
 }
 
-/// Fires a worker cue and reports on it; the answer is the execution.
+/// Fires a worker cue and reports; returns the execution.
 fn run(user: &Client, cue: &str) -> String {
     let execution = fire(user, cue);
     report(user, &execution);
@@ -30,7 +31,7 @@ fn run(user: &Client, cue: &str) -> String {
 }
 
 #[test]
-fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_stay() {
+fn the_oldest_finished_executions_are_deleted_above_the_number() {
     let server = keeping("5");
     let user = server.user();
     let (cue, other) = (work(&user), work(&user));
@@ -42,7 +43,7 @@ fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_sta
     let mut expected: Vec<&str> = over[4..].iter().map(String::as_str).collect();
     expected.reverse();
     assert_eq!(ids(&kept)[1..], expected, "the newest five: one that waits, and four");
-    user.get(&format!("/v1/executions/{}", over[0])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", over[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&other).len(), 1);
     let usage = user.get("/v1/usage").expect(200);
     assert_eq!((&usage["executions"]["used"], &usage["outcomes"]["succeeded"]), (&json!(10), &json!(9)));
@@ -51,7 +52,7 @@ fn above_the_number_the_oldest_that_are_over_go_and_the_figures_of_the_month_sta
 }
 
 #[test]
-fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
+fn unfinished_executions_are_never_deleted() {
     let server = keeping("1d,3");
     let user = server.user();
     let cue = work(&user);
@@ -65,18 +66,18 @@ fn what_waits_or_is_held_by_a_worker_stays_however_old_or_many() {
     assert_eq!(user.executions_of(&cue).len(), 7);
     user.advance("P3D"); // the claim is lost meanwhile, and its execution waits again
     assert_eq!(user.executions_of(&cue).len(), 7);
-    // Age counts from the end: what ends late is there for a day, though a round of the sweeper comes in between.
+    // Age counts from the end: a late end keeps an execution for a day, through a round of the sweeper.
     user.advance("PT2H");
     report(&user, &waiting[5]);
     user.advance("PT23H");
     user.get(&format!("/v1/executions/{}", waiting[5])).expect(200);
     user.advance("P2D");
-    user.get(&format!("/v1/executions/{}", waiting[5])).refused(404, "execution_not_found");
+    user.get(&format!("/v1/executions/{}", waiting[5])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&cue).len(), 6);
 }
 
 #[test]
-fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
+fn old_executions_are_deleted_and_missed_runs_stay() {
     let mut server = keeping("10d");
     let user = server.user();
     let cue = work(&user);
@@ -102,7 +103,7 @@ fn what_is_old_goes_when_its_time_has_come_and_missed_runs_stay() {
 }
 
 #[test]
-fn payloads_go_with_the_last_execution_that_has_them() {
+fn a_payload_is_deleted_with_its_last_execution() {
     let server = keeping("3");
     let user = server.user();
     let cue = work(&user);
@@ -120,7 +121,7 @@ fn payloads_go_with_the_last_execution_that_has_them() {
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2}"#);
     let own = user.post(&format!("{path}/fire"), &json!({"payload_override": {"own": 1}})).expect(200);
     report(&user, own["execution_id"].as_str().unwrap());
-    // Repeats have the payload of what they repeat, for themselves where the cue has another one by now.
+    // A replay has the payload of its original, in a copy of its own if the cue has another payload by now.
     let again = user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
     let again = again["execution_id"].as_str().unwrap().to_owned();
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2} {"own": 1, "v": 2} {"v": 1}"#);
@@ -145,7 +146,7 @@ fn payloads_go_with_the_last_execution_that_has_them() {
 }
 
 #[test]
-fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
+fn a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -163,22 +164,22 @@ fn less_is_kept_from_the_start_that_says_so_on_and_off_keeps_all() {
 }
 
 #[test]
-fn short_histories_of_many_cues_go_together() {
+fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let world = World::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
-    let (user, mut file) = (world.user("u"), Connection::open(path).unwrap());
+    let fixture = Fixture::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
+    let (user, mut file) = (fixture.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
-        insert_history(&mut file, &world.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+        insert_history(&mut file, &fixture.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
-    while sweeper.run_once(&world.app).unwrap() == SweepOutcome::Again {
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
         passes += 1;
     }
-    assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
-    // One marks them, and each of the others takes some two hundred executions away, not those of one cue.
+    assert_eq!((rows(&file, "executions"), rows(&file, "overgrown_cues")), (150, 0));
+    // One pass marks them, and each of the others deletes some two hundred executions of several cues.
     assert!(passes <= 5, "{passes} passes");
 }
 
@@ -205,7 +206,7 @@ fn an_idle_server_writes_nothing() {
 }
 
 #[test]
-fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
+fn freed_space_returns_to_the_file_system_gradually() {
     let mut server = keeping("off");
     let user = server.user();
     let cue = work(&user);
@@ -215,7 +216,7 @@ fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
     let full = length(&server);
     server.restart_with("--retain", "90d");
     until_rows(&server.sqlite(), "executions", 0);
-    // While it runs: as the write-ahead log is put back, the file shrinks.
+    // While the server runs: a checkpoint shrinks the file.
     until("the file is smaller", || (length(&server) < full / 2).then_some(()));
     user.at(server.addr()).settle();
     server.stop();
@@ -224,7 +225,7 @@ fn room_that_the_history_leaves_goes_back_to_the_file_system_bit_by_bit() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
+fn a_kill_during_retention_loses_nothing_else() {
     let mut random = Random::seeded("retention");
     let mut server = keeping("off");
     let user = server.user();
@@ -232,13 +233,13 @@ fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
     insert_history(&mut server.sqlite(), &cue, 6_000, true, "2020-01-01T00:00:00Z");
     insert_history(&mut server.sqlite(), &cue, 300, false, "2020-01-01T00:00:00Z");
     insert_history(&mut server.sqlite(), &other, 6_000, true, BEGIN);
-    server.kill9();
+    server.kill();
     server.restart_with("--retain", "90d");
     for _ in 0..4 {
         let file = server.sqlite();
         let left = 6_300 + i64::try_from(random.below(6_000)).unwrap();
         until("some of it is gone", || (rows(&file, "executions") <= left).then_some(()));
-        server.kill9();
+        server.kill();
         server.restart();
     }
     until_rows(&server.sqlite(), "executions", 6_300);
@@ -253,7 +254,7 @@ fn a_server_that_is_killed_while_history_goes_loses_nothing_else() {
 }
 
 #[test]
-fn a_retention_that_cannot_be_is_wrong_usage() {
+fn an_invalid_retention_is_wrong_usage() {
     for retain in ["", "0d", "90 days", "1,2", "-5"] {
         let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -263,7 +264,7 @@ fn a_retention_that_cannot_be_is_wrong_usage() {
 }
 
 #[test]
-fn a_new_file_can_give_pages_back() {
+fn a_new_file_can_shrink() {
     let server = keeping("off");
     let file: Connection = server.sqlite();
     assert_eq!(file.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);

@@ -1,4 +1,4 @@
-//! Claims and reports on a real file: who gets what, and only once.
+//! Claims and reports on a real file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
@@ -19,24 +19,24 @@ use cued::store::executions::claims::ClaimableExecution;
 use cued::store::executions::{execution_list, workers};
 use serde_json::json;
 
-use crate::support::fixture::World;
-use crate::support::worker_fixture::{after_begin, claimable, code, heartbeat, tell};
+use crate::support::fixture::{Fixture, after_begin, code};
 
 #[test]
 fn fifty_workers_claim_five_hundred_executions_each_exactly_once() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
     let all: BTreeSet<ExecutionId> =
-        world.runs(&cue, (0..500).map(|number| json!({"n": number}))).into_iter().collect();
+        fixture.runs(&cue, (0..500).map(|number| json!({"n": number}))).into_iter().collect();
     let start = Arc::new(Barrier::new(50));
     let workers: Vec<_> = (0..50)
         .map(|number| {
-            let (app, start, all) = (Arc::clone(&world.app), Arc::clone(&start), all.clone());
+            let (app, start, all) = (Arc::clone(&fixture.app), Arc::clone(&start), all.clone());
             std::thread::spawn(move || {
                 start.wait();
                 let mut won = Vec::new();
-                // One half asks for whatever is next, the other for each by its id: they must not collide either.
+                // Half of the workers claim the oldest execution, the others each execution by its id: they must not
+                // collide.
                 if number % 2 == 0 {
                     while let Ok(claimed) = claim_next(&app, user, None, format!("w{number}")).wait() {
                         won.push(claimed.id);
@@ -56,140 +56,141 @@ fn fifty_workers_claim_five_hundred_executions_each_exactly_once() {
     let won: Vec<ExecutionId> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
     assert_eq!(won.len(), 500);
     assert_eq!(won.into_iter().collect::<BTreeSet<_>>(), all);
-    assert!(claimable(&world, user, None, None, 100).is_empty());
+    assert!(fixture.claimable(user, None, None, 100).is_empty());
 }
 
 #[test]
-fn of_two_reports_at_once_one_is_recorded_and_one_refused() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
+fn of_two_concurrent_reports_one_is_recorded() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
     for round in 0..50 {
-        let id = world.run(&cue, json!({}));
+        let id = fixture.run(&cue, json!({}));
         let (yes, no) =
             (OutcomeReport { success: true, ..OutcomeReport::default() }, OutcomeReport::default());
-        let answers =
-            [report(&world.app, user, id, yes), report(&world.app, user, id, no)].map(|it| it.wait());
-        let recorded: Vec<&RecordedOutcome> = answers.iter().flatten().collect();
+        let responses =
+            [report(&fixture.app, user, id, yes), report(&fixture.app, user, id, no)].map(|it| it.wait());
+        let recorded: Vec<&RecordedOutcome> = responses.iter().flatten().collect();
         assert_eq!(recorded.len(), 1, "round {round}");
-        let seen = world.execution(user, id);
+        let seen = fixture.execution(user, id);
         assert_eq!(seen.outcome.as_ref(), Some(&recorded[0].outcome));
         assert_eq!(seen.execution.status == ExecutionStatus::Success, recorded[0].outcome.report.success);
-        let refused = answers.into_iter().find(Result::is_err).unwrap();
+        let refused = responses.into_iter().find(Result::is_err).unwrap();
         assert_eq!(code(refused), ErrorCode::OutcomeAlreadyReported);
     }
 }
 
 #[test]
 fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
     for number in 0..20 {
-        world.run(
+        fixture.run(
             &cue,
             json!({"task": "resize", "agent": if number % 2 == 0 { "a" } else { "b" }, "n": number}),
         );
     }
     let wanted =
-        [20, 21, 22].map(|number| world.run(&cue, json!({"task": "mail", "agent": "a", "n": number})));
+        [20, 21, 22].map(|number| fixture.run(&cue, json!({"task": "mail", "agent": "a", "n": number})));
     let ids = |list: Vec<ClaimableExecution>| list.into_iter().map(|it| it.id).collect::<Vec<_>>();
-    assert_eq!(ids(claimable(&world, user, Some("mail"), None, 2)), wanted[..2]);
-    assert_eq!(ids(claimable(&world, user, Some("mail"), Some("b"), 2)), []);
-    let numbers: Vec<_> = claimable(&world, user, None, Some("b"), 3)
+    assert_eq!(ids(fixture.claimable(user, Some("mail"), None, 2)), wanted[..2]);
+    assert_eq!(ids(fixture.claimable(user, Some("mail"), Some("b"), 2)), []);
+    let numbers: Vec<_> = fixture
+        .claimable(user, None, Some("b"), 3)
         .into_iter()
         .map(|it| it.payload.unwrap()["n"].as_i64().unwrap())
         .collect();
     assert_eq!(numbers, [1, 3, 5]);
-    assert_eq!(claimable(&world, user, None, None, 100).len(), 23);
-    let next = claim_next(&world.app, user, Some("mail".to_owned()), "w".to_owned()).wait().unwrap();
+    assert_eq!(fixture.claimable(user, None, None, 100).len(), 23);
+    let next = claim_next(&fixture.app, user, Some("mail".to_owned()), "w".to_owned()).wait().unwrap();
     assert_eq!((next.id, next.attempt, next.cue_name), (wanted[0], 1, "resize images".to_owned()));
     assert_eq!(
-        code(claim_next(&world.app, user, Some("none".to_owned()), "w".to_owned()).wait()),
+        code(claim_next(&fixture.app, user, Some("none".to_owned()), "w".to_owned()).wait()),
         ErrorCode::ClaimFailed
     );
 }
 
 #[test]
 fn a_list_of_large_payloads_is_shorter_than_its_limit_but_never_empty() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cue = world.worker_cue(user, |_| ());
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
     for _ in 0..10 {
-        world.run(&cue, json!({"blob": "x".repeat(1_000_000)}));
+        fixture.run(&cue, json!({"blob": "x".repeat(1_000_000)}));
     }
-    assert_eq!(claimable(&world, user, None, None, 100).len(), 8);
+    assert_eq!(fixture.claimable(user, None, None, 100).len(), 8);
 }
 
 #[test]
-fn what_is_not_the_callers_does_not_exist() {
-    let world = World::new();
-    let (ada, eve) = (world.user("ada"), world.user("eve"));
-    let id = world.run(&world.worker_cue(ada, |_| ()), json!({}));
-    assert!(claimable(&world, eve, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, eve, id, "w".to_owned()).wait()), ErrorCode::ExecutionNotFound);
-    assert_eq!(code(claim_next(&world.app, eve, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
-    assert_eq!(code(extend(&world.app, eve, id, None).wait()), ErrorCode::ExecutionNotFound);
-    assert_eq!(code(tell(&world, eve, id, true)), ErrorCode::ExecutionNotFound);
-    heartbeat(&world, ada, "w");
-    assert_eq!(code(remove(&world.app, eve, "w".to_owned()).wait()), ErrorCode::WorkerNotFound);
-    assert!(world.app.store.read(move |read| workers::list(read, eve)).wait().unwrap().is_empty());
+fn resources_of_other_users_do_not_exist() {
+    let fixture = Fixture::new();
+    let (ada, eve) = (fixture.user("ada"), fixture.user("eve"));
+    let id = fixture.run(&fixture.worker_cue(ada, |_| ()), json!({}));
+    assert!(fixture.claimable(eve, None, None, 10).is_empty());
+    assert_eq!(code(claim(&fixture.app, eve, id, "w".to_owned()).wait()), ErrorCode::ExecutionNotFound);
+    assert_eq!(code(claim_next(&fixture.app, eve, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
+    assert_eq!(code(extend(&fixture.app, eve, id, None).wait()), ErrorCode::ExecutionNotFound);
+    assert_eq!(code(fixture.report(eve, id, true)), ErrorCode::ExecutionNotFound);
+    fixture.heartbeat(ada, "w");
+    assert_eq!(code(remove(&fixture.app, eve, "w".to_owned()).wait()), ErrorCode::WorkerNotFound);
+    assert!(fixture.app.store.read(move |read| workers::list(read, eve)).wait().unwrap().is_empty());
 }
 
 #[test]
-fn a_claim_is_noted_and_a_report_ends_it() {
-    let world = World::new();
-    let user = world.user("ada");
-    let id = world.run(&world.worker_cue(user, |_| ()), json!({"n": 1}));
-    world.advance(10);
-    let claimed = claim(&world.app, user, id, "w1".to_owned()).wait().unwrap();
+fn a_claim_is_recorded_and_a_report_ends_it() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({"n": 1}));
+    fixture.advance(10);
+    let claimed = claim(&fixture.app, user, id, "w1".to_owned()).wait().unwrap();
     assert_eq!((claimed.payload, claimed.attempt), (Some(json!({"n": 1})), 1));
     assert_eq!(claimed.scheduled_for, after_begin(0));
-    let held = world.execution(user, id).execution;
+    let held = fixture.execution(user, id).execution;
     assert_eq!((held.status, held.attempts, held.delivered_at), (ExecutionStatus::Delivering, 1, None));
     assert_eq!((held.claimed_by_worker.as_deref(), held.claimed_at), (Some("w1"), Some(after_begin(10))));
     assert_eq!((held.started_at, held.lease_expires_at), (Some(after_begin(10)), Some(after_begin(910))));
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    world.advance(5);
-    tell(&world, user, id, true).unwrap();
-    let over = world.execution(user, id).execution;
+    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    fixture.advance(5);
+    fixture.report(user, id, true).unwrap();
+    let over = fixture.execution(user, id).execution;
     assert_eq!(
         (over.status, over.delivered_at, over.lease_expires_at),
         (ExecutionStatus::Success, Some(after_begin(15)), None)
     );
     assert_eq!(over.outcome_state, Some(OutcomeState::ReportedSuccess));
-    assert_eq!(code(claim(&world.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(extend(&world.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
-    assert_eq!(reaper::next(&world.app.store).unwrap(), None);
+    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(extend(&fixture.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), None);
 }
 
 #[test]
-fn a_report_leaves_the_status_of_a_webhook_execution_alone() {
-    let world = World::new();
-    let user = world.user("ada");
-    let mut cue = world.worker_cue(user, |_| ());
+fn a_report_keeps_the_status_of_a_webhook_execution() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let mut cue = fixture.worker_cue(user, |_| ());
     cue.transport = cue::Transport::Webhook;
-    let id = world.run(&cue, json!({}));
-    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    tell(&world, user, id, false).unwrap();
-    let seen = world.execution(user, id).execution;
+    let id = fixture.run(&cue, json!({}));
+    assert_eq!(code(claim(&fixture.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    fixture.report(user, id, false).unwrap();
+    let seen = fixture.execution(user, id).execution;
     assert_eq!(
         (seen.status, seen.outcome_state),
         (ExecutionStatus::Pending, Some(OutcomeState::ReportedFailure))
     );
-    assert_eq!(code(tell(&world, user, id, true)), ErrorCode::OutcomeAlreadyReported);
+    assert_eq!(code(fixture.report(user, id, true)), ErrorCode::OutcomeAlreadyReported);
 }
 
 #[test]
-fn executions_of_a_cue_come_newest_first_and_page_by_page() {
-    let world = World::new();
-    let user = world.user("ada");
-    let (cue, other) = (world.worker_cue(user, |_| ()), world.worker_cue(user, |_| ()));
-    let ids: Vec<ExecutionId> = (0..5).map(|number| world.run(&cue, json!({"n": number}))).collect();
-    world.run(&other, json!({}));
+fn executions_of_a_cue_are_paged_newest_first() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let (cue, other) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
+    let ids: Vec<ExecutionId> = (0..5).map(|number| fixture.run(&cue, json!({"n": number}))).collect();
+    fixture.run(&other, json!({}));
     let page = |limit, offset| {
         let key = cue.key;
-        let (page, total) = world
+        let (page, total) = fixture
             .app
             .store
             .read(move |read| execution_list::list_by_cue(read, key, limit, offset))
@@ -205,34 +206,34 @@ fn executions_of_a_cue_come_newest_first_and_page_by_page() {
 
 #[test]
 fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
-    let world = World::new();
-    let user = world.user("ada");
-    heartbeat(&world, user, "w1");
-    world.advance(60);
-    beat(&world.app, user, "w1".to_owned(), vec![]).wait().unwrap();
-    let list = || world.app.store.read(move |read| workers::list(read, user)).wait().unwrap();
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    fixture.heartbeat(user, "w1");
+    fixture.advance(60);
+    beat(&fixture.app, user, "w1".to_owned(), vec![]).wait().unwrap();
+    let list = || fixture.app.store.read(move |read| workers::list(read, user)).wait().unwrap();
     let workers = list();
     assert_eq!(workers.len(), 1);
     assert!(workers[0].handlers.is_empty());
     assert_eq!((workers[0].registered_since, workers[0].last_heartbeat), (after_begin(0), after_begin(60)));
-    remove(&world.app, user, "w1".to_owned()).wait().unwrap();
+    remove(&fixture.app, user, "w1".to_owned()).wait().unwrap();
     assert!(list().is_empty());
-    assert_eq!(code(remove(&world.app, user, "w1".to_owned()).wait()), ErrorCode::WorkerNotFound);
+    assert_eq!(code(remove(&fixture.app, user, "w1".to_owned()).wait()), ErrorCode::WorkerNotFound);
 }
 
 #[test]
-fn a_run_for_later_cannot_be_claimed_before_its_time() {
-    let world = World::new();
-    let user = world.user("ada");
-    let mut new = world.new_execution(&world.worker_cue(user, |_| ()), &json!({}));
+fn a_later_execution_cannot_be_claimed_before_its_time() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let mut new = fixture.new_execution(&fixture.worker_cue(user, |_| ()), &json!({}));
     let id = new.id;
     new.scheduled_for = after_begin(60);
-    world.app.store.write(move |tx| executions::insert(tx, &new)).wait().unwrap();
-    assert!(claimable(&world, user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&world.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(claim_next(&world.app, user, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
-    assert_eq!(world.execution(user, id).execution.next_retry, None);
-    // Whoever did it all the same may say so: then it never comes up.
-    tell(&world, user, id, true).unwrap();
-    assert_eq!(world.execution(user, id).execution.status, ExecutionStatus::Success);
+    fixture.app.store.write(move |tx| executions::insert(tx, &new)).wait().unwrap();
+    assert!(fixture.claimable(user, None, None, 10).is_empty());
+    assert_eq!(code(claim(&fixture.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(code(claim_next(&fixture.app, user, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
+    assert_eq!(fixture.execution(user, id).execution.next_retry, None);
+    // A worker that did the work nevertheless may report it: then the execution is never listed.
+    fixture.report(user, id, true).unwrap();
+    assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Success);
 }

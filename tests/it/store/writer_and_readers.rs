@@ -1,4 +1,4 @@
-//! The writer and the readers: what an answer promises, alone and in a batch, and when a commit fails.
+//! The writer and the readers: the guarantees of a result, alone, in a batch, and after a failed commit.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,25 +8,25 @@ use cued::domain::api_error::ErrorCode;
 use cued::error::{Error, Result};
 use cued::store::{ReadTx, Store, WakeSet, WriteTx};
 
-/// A store on a new file, with how often it has rung.
+/// A store on a new file, and the count of its notifications.
 struct Opened {
     store: Store,
-    rung: Arc<AtomicUsize>,
+    notified: Arc<AtomicUsize>,
     folder: tempfile::TempDir,
 }
 
 fn open() -> Opened {
     let folder = tempfile::tempdir().unwrap();
-    let rung = Arc::new(AtomicUsize::new(0));
-    let store = open_at(&folder.path().join("cued.db"), &rung);
-    Opened { store, rung, folder }
+    let notified = Arc::new(AtomicUsize::new(0));
+    let store = open_at(&folder.path().join("cued.db"), &notified);
+    Opened { store, notified, folder }
 }
 
-fn open_at(path: &Path, rung: &Arc<AtomicUsize>) -> Store {
-    let rung = Arc::clone(rung);
+fn open_at(path: &Path, notified: &Arc<AtomicUsize>) -> Store {
+    let notified = Arc::clone(notified);
     let ring = move |rings: WakeSet| {
         if rings.send {
-            rung.fetch_add(1, Ordering::SeqCst);
+            notified.fetch_add(1, Ordering::SeqCst);
         }
     };
     Store::open(path, Arc::new(ring)).unwrap()
@@ -47,7 +47,7 @@ fn noted(store: &Store) -> Vec<String> {
     read.wait().unwrap()
 }
 
-/// Keeps the writer busy until the answer is dropped, so that what is submitted meanwhile shares one commit.
+/// Keeps the writer busy until the returned value is dropped, so that further writes share one commit.
 fn hold_the_writer(store: &Store) -> Arc<Barrier> {
     let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (here, there) = (Arc::clone(&begun), Arc::clone(&go_on));
@@ -61,8 +61,8 @@ fn hold_the_writer(store: &Store) -> Arc<Barrier> {
 }
 
 #[test]
-fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
-    let Opened { store, rung, folder: _folder } = open();
+fn a_failed_write_in_a_batch_rolls_back_alone() {
+    let Opened { store, notified, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let before = store.write(|tx| note(tx, "before"));
     let failing = store.write(|tx| {
@@ -78,25 +78,27 @@ fn a_write_that_fails_in_a_batch_takes_nothing_of_its_neighbours_with_it() {
     go_on.wait();
     before.wait().unwrap();
     assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == ErrorCode::CueNotFound));
-    assert!(matches!(panicking.wait(), Err(Error::Fault(what)) if what.contains("index out of bounds")));
+    assert!(
+        matches!(panicking.wait(), Err(Error::Fault(what)) if what.to_string().contains("index out of bounds"))
+    );
     after.wait().unwrap();
     assert_eq!(noted(&store), ["after", "before"]);
-    // One commit for the four; the bell comes after it, so another write stands between.
+    // One commit for the four; the notification follows it, so another write must pass in between.
     store.write(|_| Ok(())).wait().unwrap();
-    assert_eq!(rung.load(Ordering::SeqCst), 1);
+    assert_eq!(notified.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_goes_through() {
-    let Opened { store, rung, folder: _folder } = open();
+fn a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds() {
+    let Opened { store, notified, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let first = store.write(|tx| {
         tx.commit_hook(Some(|| true))?;
         note(tx, "first")
     });
-    // Refused because of what the failed commit was to store: that was never true.
+    // Refused because of an earlier write of the failed commit, which was never stored.
     let refused = store.write(|_| Err::<(), _>(Error::refused(ErrorCode::OutcomeAlreadyReported, "twice")));
-    let faulty = store.write(|_| Err::<(), _>(Error::Fault("broken".to_owned())));
+    let faulty = store.write(|_| Err::<(), _>(Error::fault("broken")));
     let second = store.write(|tx| note(tx, "second"));
     go_on.wait();
     assert!(matches!(first.wait(), Err(Error::Storage(_))));
@@ -112,11 +114,11 @@ fn when_a_commit_fails_nobody_in_it_is_told_that_it_succeeded_and_the_next_one_g
     assert!(store.is_writable());
     assert_eq!(noted(&store), ["mended"]);
     store.write(|_| Ok(())).wait().unwrap();
-    assert_eq!(rung.load(Ordering::SeqCst), 1);
+    assert_eq!(notified.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn a_write_runs_to_its_end_though_nobody_waits_for_it() {
+fn a_write_completes_when_nothing_waits_for_it() {
     let Opened { store, folder: _folder, .. } = open();
     drop(store.write(|tx| note(tx, "dropped")));
     store.write(|_| Ok(())).wait().unwrap();
@@ -124,7 +126,7 @@ fn a_write_runs_to_its_end_though_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_read_sees_one_picture_however_long_it_looks() {
+fn a_read_sees_one_snapshot() {
     let Opened { store, folder: _folder, .. } = open();
     let (looked, written) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (here, there) = (Arc::clone(&looked), Arc::clone(&written));
@@ -151,7 +153,7 @@ fn a_reader_cannot_write() {
 }
 
 #[test]
-fn a_look_does_not_wait_behind_the_lists_of_callers() {
+fn a_short_read_does_not_wait_for_long_lists() {
     let Opened { store, folder: _folder, .. } = open();
     let go_on = Arc::new(Barrier::new(3));
     let lists = [Arc::clone(&go_on), Arc::clone(&go_on)].map(|go_on| {
@@ -160,7 +162,7 @@ fn a_look_does_not_wait_behind_the_lists_of_callers() {
             Ok(())
         })
     });
-    // Both would wait for ever: the lists go on when they have ended.
+    // Both would wait for ever: the lists continue after these reads have ended.
     store.read_blocking(|_| Ok(())).unwrap();
     store.read_inline(|_| Ok(())).wait().unwrap();
     go_on.wait();
@@ -170,13 +172,13 @@ fn a_look_does_not_wait_behind_the_lists_of_callers() {
 }
 
 #[test]
-fn a_closed_store_leaves_one_file_that_holds_everything() {
-    let Opened { store, rung, folder } = open();
+fn a_closed_store_leaves_one_complete_file() {
+    let Opened { store, notified, folder } = open();
     store.write(|tx| note(tx, "kept")).wait().unwrap();
     drop(store);
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(files, ["cued.db"]);
-    assert_eq!(noted(&open_at(&folder.path().join("cued.db"), &rung)), ["kept"]);
+    assert_eq!(noted(&open_at(&folder.path().join("cued.db"), &notified)), ["kept"]);
 }
 
 #[test]

@@ -1,27 +1,28 @@
-//! A blocking HTTP/1.1 client with one kept connection: what a caller of the API does, and what none should.
+//! A blocking HTTP/1.1 client: a [`Client`] calls the API with a key; a [`Connection`] sends bytes, also invalid ones.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longer than anything that the server may take; a test that waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::server::HANG_TIMEOUT;
 
-/// A caller, with or without a key. One per thread: it holds one connection.
+/// A client of the API with or without a key. One per thread: it keeps one connection open.
 pub struct Client {
     addr: SocketAddr,
     key: Option<String>,
-    connection: RefCell<Option<BufReader<TcpStream>>>,
+    connection: RefCell<Option<Connection>>,
 }
 
-/// What came back.
-#[derive(Debug, Clone)]
-pub struct Answer {
+/// One connection to a server.
+pub struct Connection(BufReader<TcpStream>);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response {
     pub status: u16,
+    /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -33,12 +34,12 @@ impl Clone for Client {
 }
 
 impl Client {
-    /// A caller without a key.
+    /// A client without a key.
     pub fn new(addr: SocketAddr) -> Self {
         Self { addr, key: None, connection: RefCell::default() }
     }
 
-    /// The same caller with `key`.
+    /// The same client with `key`.
     pub fn with_key(&self, key: &str) -> Self {
         Self { addr: self.addr, key: Some(key.to_owned()), connection: RefCell::default() }
     }
@@ -48,35 +49,35 @@ impl Client {
         Self { addr, key: self.key.clone(), connection: RefCell::default() }
     }
 
-    /// The key that it calls with.
+    /// The key of its requests.
     pub fn key(&self) -> &str {
         self.key.as_deref().expect("a client with a key")
     }
 
-    /// A new account's caller.
+    /// A client of a new account.
     pub fn register(&self, email: &str) -> Self {
         let user = self.post("/v1/auth/register", &json!({ "email": email })).expect(201);
         self.with_key(user["api_key"].as_str().unwrap())
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Response {
         self.call("GET", path, &[], b"").unwrap()
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
+    pub fn post(&self, path: &str, body: &Value) -> Response {
         self.try_post(path, body).unwrap()
     }
 
     /// As [`Client::post`], for servers that may be killed meanwhile.
-    pub fn try_post(&self, path: &str, body: &Value) -> io::Result<Answer> {
+    pub fn try_post(&self, path: &str, body: &Value) -> io::Result<Response> {
         self.call("POST", path, &[], body.to_string().as_bytes())
     }
 
-    pub fn patch(&self, path: &str, body: &Value) -> Answer {
+    pub fn patch(&self, path: &str, body: &Value) -> Response {
         self.call("PATCH", path, &[], body.to_string().as_bytes()).unwrap()
     }
 
-    pub fn delete(&self, path: &str) -> Answer {
+    pub fn delete(&self, path: &str) -> Response {
         self.call("DELETE", path, &[], b"").unwrap()
     }
 
@@ -98,29 +99,29 @@ impl Client {
         cue["executions"].as_array().unwrap().clone()
     }
 
-    /// Moves the test clock on; answers when all that fell due has been done.
+    /// Advances the test clock; returns when everything that became due is done.
     pub fn advance(&self, span: &str) -> Value {
         self.post("/v1/test/clock", &json!({ "advance": span })).expect(200)
     }
 
-    /// Moves the test clock to an instant.
+    /// Advances the test clock to an instant.
     pub fn advance_to(&self, instant: &str) -> Value {
         self.post("/v1/test/clock", &json!({ "to": instant })).expect(200)
     }
 
-    /// Waits, without moving the test clock, until all that is due has been done.
+    /// Waits until everything that is due is done; the test clock stays.
     pub fn settle(&self) -> Value {
         self.advance("PT0S")
     }
 
-    /// Sends a request with this caller's key and a body of known length.
+    /// Sends a request with the key of this client and a body of known length.
     pub fn call(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> io::Result<Answer> {
+    ) -> io::Result<Response> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.addr);
         let given = |name: &str| headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name));
         if let Some(key) = self.key.as_deref().filter(|_| !given("authorization")) {
@@ -136,48 +137,96 @@ impl Client {
         self.send(&[head.as_bytes(), body].concat())
     }
 
-    /// Sends bytes as they are and reads one answer.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<Answer> {
+    /// Sends bytes unchanged and reads one response.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<Response> {
         let mut slot = self.connection.borrow_mut();
         let mut connection = match slot.take() {
             Some(connection) => connection,
-            None => self.connect()?,
+            None => Connection::open(self.addr)?,
         };
-        // A server that refuses early may close before all is written: its answer is there all the same.
-        let written = connection.get_mut().write_all(bytes);
-        let answer = read_answer(&mut connection, bytes.starts_with(b"HEAD "))
-            .or_else(|error| written.and(Err(error)))?;
-        if !answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+        // A server that refuses early may close before everything is written; its response is readable all the same.
+        let written = connection.0.get_mut().write_all(bytes);
+        let response =
+            connection.read_response(bytes.starts_with(b"HEAD ")).or_else(|error| written.and(Err(error)))?;
+        if !response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
             *slot = Some(connection);
         }
-        Ok(answer)
-    }
-
-    fn connect(&self) -> io::Result<BufReader<TcpStream>> {
-        let stream = TcpStream::connect(self.addr)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(BufReader::new(stream))
+        Ok(response)
     }
 }
 
-impl Answer {
-    /// The body of an answer that must have this status.
+impl Connection {
+    pub fn open(addr: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HANG_TIMEOUT))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn response(&mut self) -> Response {
+        self.read_response(false).unwrap()
+    }
+
+    /// The response to a `HEAD`: no body follows, whatever `Content-Length` says.
+    pub fn response_without_body(&mut self) -> Response {
+        self.read_response(true).unwrap()
+    }
+
+    /// Everything until the server closes the connection.
+    pub fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).unwrap();
+        rest
+    }
+
+    /// The socket, for tests that write in their own way.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        self.0.get_mut()
+    }
+
+    fn read_response(&mut self, is_head: bool) -> io::Result<Response> {
+        let reader = &mut self.0;
+        let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let (first, headers) = read_head(reader)?.ok_or_else(cut)?;
+        let status =
+            first.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+        let mut response = Response { status, headers, body: Vec::new() };
+        if is_head || status == 204 || status < 200 {
+            return Ok(response);
+        }
+        if let Some(length) = response.header("content-length").and_then(|value| value.parse().ok()) {
+            response.body.resize(length, 0);
+            reader.read_exact(&mut response.body)?;
+        } else if response.header("transfer-encoding").is_some() {
+            read_chunks(reader, &mut response.body)?;
+        } else {
+            reader.read_to_end(&mut response.body)?;
+        }
+        Ok(response)
+    }
+}
+
+impl Response {
+    /// The body of a response that must have this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.json()
     }
 
-    /// The body of a refusal that must have this status and code.
+    /// The body of an error that must have this status and code.
     #[track_caller]
-    pub fn refused(&self, status: u16, code: &str) -> Value {
+    pub fn expect_error(&self, status: u16, code: &str) -> Value {
         let body = self.expect(status);
         assert_eq!(body["error"]["code"], code, "{body}");
         body
     }
 
-    /// The body; null when there is none.
+    /// The body; null if it is empty.
     #[track_caller]
     pub fn json(&self) -> Value {
         if self.body.is_empty() {
@@ -190,17 +239,24 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header's value, by name in any case.
+    /// The code in the body of an error.
+    #[track_caller]
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap().to_owned()
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        header(&self.headers, name)
     }
 }
 
-/// A request's or an answer's first line, and its headers.
+/// The first line of a request or a response, and its headers with names in lower case.
 pub type Head = (String, Vec<(String, String)>);
+
+/// A header's value, by its name in any case.
+pub fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
 
 /// Reads a head; `None` when the connection ends before it begins.
 pub fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
@@ -216,30 +272,10 @@ pub fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match line.trim_end().split_once(':') {
-            Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
             None => return Ok(Some((first.trim_end().to_owned(), headers))),
         }
     }
-}
-
-fn read_answer(reader: &mut BufReader<TcpStream>, is_head: bool) -> io::Result<Answer> {
-    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let (first, headers) = read_head(reader)?.ok_or_else(cut)?;
-    let status =
-        first.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
-    let mut answer = Answer { status, headers, body: Vec::new() };
-    if is_head || status == 204 || status < 200 {
-        return Ok(answer);
-    }
-    if let Some(length) = answer.header("content-length").and_then(|value| value.parse().ok()) {
-        answer.body.resize(length, 0);
-        reader.read_exact(&mut answer.body)?;
-    } else if answer.header("transfer-encoding").is_some() {
-        read_chunks(reader, &mut answer.body)?;
-    } else {
-        reader.read_to_end(&mut answer.body)?;
-    }
-    Ok(answer)
 }
 
 fn read_chunks(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {

@@ -1,53 +1,88 @@
-//! A program without threads or sockets: an app on a new database file, with a clock that is moved by hand.
+//! An app on a new database file, without threads of the engine or sockets, with a manual clock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use cued::app::{App, Config};
+use cued::actions::executions::{claim, report};
+use cued::actions::workers::beat;
+use cued::app::App;
 use cued::clock::Clock;
+use cued::config::Config;
+use cued::domain::api_error::ErrorCode;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
+use cued::domain::execution::outcome::OutcomeReport;
 use cued::domain::execution::verification::VerificationMode;
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
+use cued::error::{Error, Result};
+use cued::lifecycle::verification::RecordedOutcome;
 use cued::random;
 use cued::store::cues::payloads;
 use cued::store::db::counters;
+use cued::store::executions::claims::{self, ClaimFilter, ClaimableExecution};
 use cued::store::executions::{self, ExecutionDetails};
-use cued::store::{WakeSet, cues};
+use cued::store::{WakeSet, WriteTx, cues};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tempfile::TempDir;
 
-/// The instant at which every world begins.
+/// The instant of the clock of a new fixture.
 pub const BEGIN: &str = "2026-01-01T10:00:00Z";
 
-/// An app and the folder that it lives in.
-pub struct World {
+/// An app and the folder of its database.
+pub struct Fixture {
     pub app: Arc<App>,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<TempDir>,
+    /// Whether the counters are checked at the end: not if a test writes rows without them.
+    checks_counters: bool,
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(self.discrepancies(), Vec::<String>::new());
+        if self.checks_counters && !std::thread::panicking() {
+            let wrong = self.app.store.read(|file| counters::discrepancies(file)).wait().unwrap_or_default();
+            assert_eq!(wrong, Vec::<String>::new(), "the counters of the file are right after every test");
         }
     }
 }
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         Self::with_clock(Clock::test(Some(BEGIN.parse().unwrap())))
     }
 
     pub fn with_clock(clock: Clock) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let app = App::open(clock, Config::new(folder.path().join("cued.db"))).unwrap();
-        Self { app: Arc::new(app), _folder: Some(folder) }
+        Self::with_config(clock, |_| ())
     }
 
-    /// A world whose file belongs to somebody else.
+    pub fn with_config(clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::new(folder.path().join("cued.db"));
+        change(&mut config);
+        let app = Arc::new(App::open(clock, config).unwrap());
+        Self { app, folder: Some(folder), checks_counters: true }
+    }
+
+    /// A fixture on a file in a folder of the test.
     pub fn of(app: App) -> Self {
-        Self { app: Arc::new(app), _folder: None }
+        Self { app: Arc::new(app), folder: None, checks_counters: true }
+    }
+
+    /// For tests that write rows without their counters.
+    pub fn without_counter_check(mut self) -> Self {
+        self.checks_counters = false;
+        self
+    }
+
+    /// The same file and instant in a new app, as after a restart of the process.
+    pub fn restart(mut self) -> Self {
+        let (now, config, checks_counters) = (self.now(), self.app.config.clone(), self.checks_counters);
+        let folder = self.folder.take();
+        // One app at a time may open the file.
+        drop(self);
+        let app = Arc::new(App::open(Clock::test(Some(now)), config).unwrap());
+        Self { app, folder, checks_counters }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -58,23 +93,38 @@ impl World {
         self.app.clock.set(self.now() + SignedDuration::from_secs(seconds));
     }
 
-    /// What is wrong with the file's counters: nothing, whatever a test has done.
-    fn discrepancies(&self) -> Vec<String> {
-        self.app.store.read(|file| counters::discrepancies(file)).wait().unwrap_or_default()
+    pub fn write<T: Send + 'static>(&self, job: impl FnOnce(&WriteTx<'_>) -> T + Send + 'static) -> T {
+        self.app.store.write(move |tx| Ok(job(tx))).wait().unwrap()
     }
 
-    /// A new user's row.
+    pub fn sql(&self, sql: &str) {
+        let sql = sql.to_owned();
+        self.write(move |tx| tx.execute_batch(&sql).unwrap());
+    }
+
+    /// Makes commits fail as on a full disk while the returned flag is true.
+    pub fn refuse_commits(&self) -> Arc<AtomicBool> {
+        let fails = Arc::new(AtomicBool::new(true));
+        let hook = Arc::clone(&fails);
+        self.app.store.read(|_| Ok(())).wait().unwrap();
+        // The hook already refuses the commit that installs it.
+        let installed =
+            self.app.store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?));
+        drop(installed.wait());
+        fails
+    }
+
+    /// A new user; returns the key of its row.
     pub fn user(&self, name: &'static str) -> i64 {
         let insert = "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
                       VALUES (?1, ?1, 'free', 'whsec_', 'whsec_', 0, 0)";
-        let user = self.app.store.write(move |tx| {
-            tx.execute(insert, [name])?;
-            Ok(tx.last_insert_rowid())
-        });
-        user.wait().unwrap()
+        self.write(move |tx| {
+            tx.execute(insert, [name]).unwrap();
+            tx.last_insert_rowid()
+        })
     }
 
-    /// A worker cue that runs every hour, but for what `change` makes of it.
+    /// A worker cue that runs every hour, unless `change` says otherwise.
     pub fn worker_cue(&self, user_key: i64, change: impl FnOnce(&mut NewCue)) -> Cue {
         let mut new = NewCue {
             name: "resize images".to_owned(),
@@ -94,12 +144,12 @@ impl World {
         self.app.store.write(move |tx| cues::insert(tx, cue, payload.as_ref())).wait().unwrap()
     }
 
-    /// A run of `cue` by schedule at this instant, with a payload of its own.
+    /// A scheduled execution of `cue`, due now, with a payload of its own.
     pub fn run(&self, cue: &Cue, payload: Value) -> ExecutionId {
         self.runs(cue, [payload])[0]
     }
 
-    /// Runs of `cue` by schedule at this instant, one per payload.
+    /// Scheduled executions of `cue`, due now, one per payload.
     pub fn runs(&self, cue: &Cue, payloads: impl IntoIterator<Item = Value>) -> Vec<ExecutionId> {
         let runs: Vec<_> =
             payloads.into_iter().map(|payload| (self.new_execution(cue, &payload), payload)).collect();
@@ -116,7 +166,7 @@ impl World {
         ids
     }
 
-    /// A run that is not stored yet.
+    /// An execution that is not stored yet.
     pub fn new_execution(&self, cue: &Cue, payload: &Value) -> NewExecution {
         let word = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
         NewExecution {
@@ -134,13 +184,48 @@ impl World {
         }
     }
 
-    /// The user's execution as it stands.
     pub fn execution(&self, user_key: i64, id: ExecutionId) -> ExecutionDetails {
         self.app.store.read(move |read| executions::find(read, user_key, id)).wait().unwrap().unwrap()
     }
 
-    /// The user's cue as it stands.
     pub fn cue(&self, key: i64) -> Cue {
         self.app.store.read(move |read| cues::find_by_key(read, key)).wait().unwrap().unwrap()
     }
+
+    pub fn claimable(
+        &self,
+        user: i64,
+        task: Option<&str>,
+        agent: Option<&str>,
+        limit: u32,
+    ) -> Vec<ClaimableExecution> {
+        let filter = ClaimFilter { task: task.map(str::to_owned), agent: agent.map(str::to_owned) };
+        self.app.store.read(move |read| claims::list(read, user, &filter, limit)).wait().unwrap()
+    }
+
+    /// Claims an execution; returns the number of the attempt.
+    pub fn claim(&self, user: i64, id: ExecutionId, worker: &str) -> u32 {
+        claim(&self.app, user, id, worker.to_owned()).wait().unwrap().attempt
+    }
+
+    pub fn report(&self, user: i64, id: ExecutionId, success: bool) -> Result<RecordedOutcome> {
+        report(&self.app, user, id, OutcomeReport { success, ..OutcomeReport::default() }).wait()
+    }
+
+    pub fn heartbeat(&self, user: i64, worker: &str) {
+        beat(&self.app, user, worker.to_owned(), vec!["resize".to_owned()]).wait().unwrap();
+    }
+}
+
+/// The code of an action's error.
+#[track_caller]
+pub fn code<T: std::fmt::Debug>(result: Result<T>) -> ErrorCode {
+    match result {
+        Err(Error::Refused(refusal)) => refusal.code,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+pub fn after_begin(seconds: i64) -> Timestamp {
+    BEGIN.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
 }

@@ -1,4 +1,4 @@
-//! A server for mail on loopback: enough of RFC 5321 to be written to, and to refuse on request.
+//! A mail server on loopback: enough of RFC 5321 to receive mails, and to refuse them on request.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::server::PATIENCE;
+use crate::support::server::HANG_TIMEOUT;
 
 /// For [`Mailbox::refuse`].
 pub const SILENCE: &str = "";
 
-/// What the next messages are answered, instead of being taken.
+/// The responses to the next messages, instead of an acceptance.
 type Refusals = Arc<Mutex<Vec<&'static str>>>;
 
-/// The server. Its threads end with the test's process.
+/// The server. Its threads end with the test process.
 pub struct Mailbox {
     addr: SocketAddr,
     mails: Receiver<Received>,
@@ -24,10 +24,10 @@ pub struct Mailbox {
     hanging: Arc<AtomicUsize>,
 }
 
-/// A mail as it came.
+/// A received mail.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// `AUTH PLAIN …`, decoded: user and password.
+    /// User and password of `AUTH PLAIN`.
     pub login: Option<(String, String)>,
     pub from: String,
     pub to: String,
@@ -40,7 +40,7 @@ impl Mailbox {
         Self::on(TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
-    /// One whose port was there before it: whoever has come meanwhile is answered now.
+    /// A mail server on an existing port: clients that connected earlier get their greeting now.
     pub fn on(listener: TcpListener) -> Self {
         let addr = listener.local_addr().unwrap();
         let (taken, mails) = channel();
@@ -51,7 +51,7 @@ impl Mailbox {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (taken, script, hung) = (taken.clone(), Arc::clone(&script), Arc::clone(&hung));
-                // Whoever hangs up in the middle has sent no mail.
+                // A client that disconnects early has sent no mail.
                 thread::spawn(move || drop(converse(stream, &taken, &script, &hung)));
             }
         });
@@ -62,17 +62,17 @@ impl Mailbox {
         format!("smtp://{}", self.addr)
     }
 
-    /// The same with a user and a password.
+    /// The same URL with a user and a password.
     pub fn url_for(&self, login: &str) -> String {
         format!("smtp://{login}@{}", self.addr)
     }
 
-    /// Answers the next messages so, in this order. [`SILENCE`] is no answer, until the client hangs up.
-    pub fn refuse(&self, answers: &[&'static str]) {
-        self.refusals.lock().unwrap().extend(answers);
+    /// Sets the responses to the next messages, in order. [`SILENCE`] sends none until the client disconnects.
+    pub fn refuse(&self, responses: &[&'static str]) {
+        self.refusals.lock().unwrap().extend(responses);
     }
 
-    /// Messages that are kept in silence now.
+    /// The number of messages without a response so far.
     pub fn hanging(&self) -> usize {
         self.hanging.load(Ordering::SeqCst)
     }
@@ -80,17 +80,17 @@ impl Mailbox {
     /// The next mail, which must come.
     #[track_caller]
     pub fn next(&self) -> Received {
-        self.mails.recv_timeout(PATIENCE).expect("a mail")
+        self.mails.recv_timeout(HANG_TIMEOUT).expect("a mail")
     }
 
-    /// Whether there is another one by now.
+    /// Whether no further mail has arrived.
     pub fn is_empty(&self) -> bool {
         self.mails.recv_timeout(Duration::from_millis(100)).is_err()
     }
 }
 
 impl Received {
-    /// The path and query of the link that it brings.
+    /// The path and query of the link in the mail.
     #[track_caller]
     pub fn link(&self) -> String {
         let line = self.message.lines().find(|line| line.starts_with("http://")).expect("a link");
@@ -150,21 +150,21 @@ fn converse(
                 }
                 let mut refusals = refusals.lock().unwrap();
                 if refusals.is_empty() {
-                    // The test may have all that it wanted.
+                    // The test may have ended.
                     drop(taken.send(mail.clone()));
                     write!(out, "250 taken\r\n")?;
                 } else {
-                    // A server that repeats what it was told is the worst for the log of its client.
+                    // A server that repeats the message in its response is the worst case for the log of its client.
                     let said = mail.message.replace(['\r', '\n'], " ");
-                    let answer = refusals.remove(0);
+                    let response = refusals.remove(0);
                     drop(refusals);
-                    if answer == SILENCE {
+                    if response == SILENCE {
                         hanging.fetch_add(1, Ordering::SeqCst);
                         lines.by_ref().for_each(drop);
                         hanging.fetch_sub(1, Ordering::SeqCst);
                         return Ok(());
                     }
-                    write!(out, "{answer} {said}\r\n")?;
+                    write!(out, "{response} {said}\r\n")?;
                 }
             }
             "QUIT" => {

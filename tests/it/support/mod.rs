@@ -1,15 +1,13 @@
-//! For all tests: servers, clients, receivers, fixtures.
+//! Support for all tests: servers, clients, receivers, fixtures.
 
 pub mod api;
 pub mod client;
 pub mod delivery_fixture;
 pub mod fixture;
+pub mod http_server;
 pub mod json_documents;
 pub mod mailbox;
 pub mod random;
 pub mod receiver;
-pub mod scripted_receiver;
 pub mod server;
 pub mod stripe_double;
-pub mod wire;
-pub mod worker_fixture;

@@ -1,4 +1,4 @@
-//! Random numbers that a printed seed repeats.
+//! The generator of random input: pseudo-random numbers that a seed repeats.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
-    /// Seeded by `CUED_TEST_SEED`, or else by the time; the seed is printed and so shown when the test fails.
+    /// The same sequence in every run.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Seeded by `CUED_TEST_SEED`, otherwise by the time. Prints the seed, which a failing test shows.
     pub fn seeded(test: &str) -> Self {
         let given = std::env::var("CUED_TEST_SEED").ok().and_then(|text| text.parse().ok());
         let nanos = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
@@ -26,5 +31,14 @@ impl Random {
     /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
+    }
+
+    /// An index of a collection with `length` items.
+    pub fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    pub fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.index(choices.len())]
     }
 }

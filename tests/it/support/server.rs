@@ -1,4 +1,4 @@
-//! The built program as a process of its own: started, called, killed and started again.
+//! The built program as a process: started, called, killed and restarted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,13 @@ use tempfile::TempDir;
 
 use crate::support::client::Client;
 
-/// How long a condition may take to come true; only a broken program needs it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for any condition. It only keeps a broken program from hanging the tests.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a person who tries it alone starts with: callbacks to this machine, open registration, no limits.
-pub const ALONE: &[&str] = &["--dev", "--limits", "off"];
+/// Open registration, callbacks to this machine, no limits.
+pub const DEV_UNLIMITED: &[&str] = &["--dev", "--limits", "off"];
 
-/// A running `cued serve`, on a database in a directory that goes away with it unless it was given one.
+/// A running `cued serve`, with a database in a temporary folder unless it was given one.
 pub struct Server {
     child: Process,
     addr: SocketAddr,
@@ -32,13 +33,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on the machine's clock, started with `flags`, on a new database.
+    /// A server on the system clock with `flags` and a new database.
     pub fn start(flags: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         Self::start_in(dir.path().join("cued.db"), dir, flags)
     }
 
-    /// As [`Server::start`], on the database file `db`, which is its owner's to remove.
+    /// As [`Server::start`], on the database file `db`, which the caller removes.
     pub fn start_on(db: &Path, flags: &[&str]) -> Self {
         Self::start_in(db.to_owned(), TempDir::new().unwrap(), flags)
     }
@@ -49,17 +50,16 @@ impl Server {
         Self { child, addr, metrics, flags, db, dir }
     }
 
-    /// A server for one person ([`ALONE`]) whose clock stands at `instant`.
-    pub fn on_clock(instant: &str) -> Self {
-        Self::start(&[ALONE, &["--test-clock", instant]].concat())
+    /// A server with [`DEV_UNLIMITED`] and a test clock at `instant`.
+    pub fn with_test_clock(instant: &str) -> Self {
+        Self::start(&[DEV_UNLIMITED, &["--test-clock", instant]].concat())
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Where it serves metrics, if it was told to.
+    /// The address of the metrics, if they are on.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
     }
@@ -72,67 +72,66 @@ impl Server {
         self.child.0.id()
     }
 
-    /// A caller without a key.
+    /// A client without a key.
     pub fn client(&self) -> Client {
         Client::new(self.addr)
     }
 
-    /// A new account's caller.
+    /// The client of a new account.
     pub fn user(&self) -> Client {
         static USERS: AtomicU32 = AtomicU32::new(1);
         let number = USERS.fetch_add(1, Ordering::Relaxed);
         self.client().register(&format!("user{number}@example.com"))
     }
 
-    /// The database file.
     pub fn db(&self) -> PathBuf {
         self.db.clone()
     }
 
-    /// The file itself, beside the server.
+    /// A connection to the file, next to that of the server.
     pub fn sqlite(&self) -> Connection {
         Connection::open(self.db()).unwrap()
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("cued.log")).unwrap_or_default()
     }
 
-    /// What it has written to standard output after the lines that say where it listens.
+    /// Standard output after the lines with the addresses.
     pub fn stdout(&self) -> String {
         fs::read_to_string(self.dir.path().join("cued.out")).unwrap_or_default()
     }
 
-    /// Takes the process away without warning.
-    pub fn kill9(&mut self) {
+    /// Kills the process with SIGKILL.
+    pub fn kill(&mut self) {
         self.child.0.kill().unwrap();
         self.child.0.wait().unwrap();
     }
 
-    /// Asks it to stop; [`Server::ended`] waits for the end.
+    /// Sends SIGTERM; [`Server::wait_for_exit`] waits for the end.
     pub fn terminate(&self) {
         signal("-TERM", self.pid());
     }
 
-    /// Waits for its end and answers the exit code.
-    pub fn ended(&mut self) -> Option<i32> {
+    /// Waits for the end; returns the exit code.
+    pub fn wait_for_exit(&mut self) -> Option<i32> {
         let what = format!("process {} ends", self.pid());
         until(&what, || self.child.0.try_wait().unwrap()).code()
     }
 
-    /// Asks it to stop and waits for that: the exit code.
+    /// Stops the server gracefully; returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
         self.terminate();
-        self.ended()
+        self.wait_for_exit()
     }
 
-    /// Starts it again on the same file with the same flags. The port is another one.
+    /// Starts the server again on the same file with the same flags, and on another port.
     pub fn restart(&mut self) {
         (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags);
     }
 
-    /// As [`Server::restart`], with its test clock at `instant`.
+    /// As [`Server::restart`], with the test clock at `instant`.
     pub fn restart_at(&mut self, instant: &str) {
         self.restart_with("--test-clock", instant);
     }
@@ -164,18 +163,18 @@ impl Drop for Server {
     }
 }
 
-/// A process that ends with its owner, whatever happens to the test.
+/// A process that is killed on drop.
 pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // It may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// A command of the program, with the tests' own environment kept out.
+/// A command of the program, without the environment variables of the tests.
 pub fn cued(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cued"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
@@ -185,39 +184,52 @@ pub fn cued(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command of the program that ends by itself.
+/// Runs a command that ends by itself.
 pub fn run(arguments: &[&str]) -> Output {
     cued(arguments).output().unwrap()
 }
 
-/// Sends a signal.
 pub fn signal(name: &str, pid: u32) {
     let status = Command::new("kill").arg(name).arg(pid.to_string()).status().unwrap();
     assert!(status.success(), "kill {name} {pid}");
 }
 
-/// Megabytes of memory that a process holds.
-pub fn resident(pid: u32) -> u64 {
+/// Resident memory of a process in MB.
+pub fn resident_mb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// Asks again until there is an answer.
+/// Polls a condition until it holds. The interval affects no result; it only spares the processor.
 #[track_caller]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    until_within(what, HANG_TIMEOUT, condition)
+}
+
+/// As [`until`], for conditions that take their time by design.
+#[track_caller]
+pub fn until_within<T>(what: &str, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = condition() {
+            return value;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(begun.elapsed() < timeout, "not within {timeout:?}: {what}");
         thread::park_timeout(Duration::from_millis(5));
     }
 }
 
-/// Whether the long forms of the tests are asked for.
-pub fn full() -> bool {
+/// Runs `job`, which must end by itself; fails if it hangs.
+#[track_caller]
+pub fn bounded<T: Send + 'static>(what: &str, job: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || drop(done.send(job())));
+    result.recv_timeout(HANG_TIMEOUT).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+/// Whether the long forms of the tests run (`CUED_TEST_FULL=1`).
+pub fn is_full_run() -> bool {
     std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
 }
 
@@ -243,13 +255,13 @@ fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr, Optio
         let address = line.strip_prefix("cued metrics on http://").and_then(|it| it.strip_suffix("/metrics"));
         address.expect(&line).parse().unwrap()
     });
-    // Reads to the end, so that the server never waits for its reader.
+    // Reads standard output to its end, so that the server never blocks on it.
     let mut kept = OpenOptions::new().create(true).append(true).open(dir.join("cued.out")).unwrap();
     thread::spawn(move || drop(std::io::copy(&mut stdout, &mut kept)));
     (child, addr, metrics)
 }
 
-/// Where a server listens, from its first line.
+/// The address in the first line of output.
 pub fn read_addr(stdout: &mut BufReader<ChildStdout>) -> Option<SocketAddr> {
     line_of(stdout)?.strip_prefix("cued listening on http://")?.parse().ok()
 }

@@ -1,22 +1,19 @@
-//! A payment provider on loopback: checks each call as the real API does, and signs events as it does.
+//! A double of the Stripe API: checks each call as Stripe does, and signs events as Stripe does.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
-use cued::domain::ids::hex;
+use cued::domain::text::hex;
 use cued::domain::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client, read_head};
+use crate::support::client::{Client, Response};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 use crate::support::server::Server;
 
 pub const SECRET_KEY: &str = "sk_test_51HiddenKeyOfTheAccount";
 pub const WEBHOOK_SECRET: &str = "whsec_HiddenSecretOfTheEndpoint";
-/// The instant at which servers of this world stand, and its epoch seconds.
+/// The instant of the clock of these servers, and its epoch seconds.
 pub const NOW: &str = "2030-01-01T00:00:00Z";
 pub const NOW_SECS: i64 = 1_893_456_000;
 
@@ -35,21 +32,21 @@ const CHECKOUT_FIELDS: [&str; 11] = [
     "metadata[interval]",
 ];
 
-/// What the provider does with a call.
+/// The behaviour of the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
-    Well,
+pub enum Mode {
+    Normal,
     /// 500, with the caller's key in the message.
     Broken,
-    /// 200 with something that is no JSON.
-    Gibberish,
-    /// 200 with a session that has no address.
+    /// 200 without JSON.
+    NotJson,
+    /// 200 with a session that has no URL.
     NoUrl,
-    /// No answer for as long as the caller waits.
+    /// No response.
     Hanging,
 }
 
-/// A call that was found in order.
+/// An accepted call.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub path: String,
@@ -57,63 +54,71 @@ pub struct Call {
     pub idempotency_key: String,
 }
 
-/// The provider.
-pub struct Provider {
-    addr: SocketAddr,
-    shared: Arc<Shared>,
+/// A double of the payment provider.
+pub struct StripeDouble {
+    receiver: Receiver,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
-struct Shared {
-    mood: Mutex<Mood>,
-    calls: Mutex<Vec<Call>>,
-    /// Why calls were refused, and the answers that were given under a key.
-    refusals: Mutex<Vec<String>>,
-    answers: Mutex<HashMap<String, String>>,
+#[derive(Default)]
+struct Ledger {
+    calls: Vec<Call>,
+    /// Why calls were refused.
+    refusals: Vec<String>,
+    /// The response to each idempotency key.
+    responses: HashMap<String, String>,
 }
 
-impl Provider {
+impl StripeDouble {
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
-            mood: Mutex::new(Mood::Well),
-            calls: Mutex::default(),
-            refusals: Mutex::default(),
-            answers: Mutex::default(),
-        });
-        let served = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let served = Arc::clone(&served);
-                thread::spawn(move || served.serve(stream.unwrap()));
-            }
-        });
-        Self { addr, shared }
+        let double = Self { receiver: Receiver::start(), ledger: Arc::default() };
+        double.set(Mode::Normal);
+        double
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        self.receiver.url_of("")
     }
 
-    pub fn set(&self, mood: Mood) {
-        *self.shared.mood.lock().unwrap() = mood;
+    pub fn set(&self, mode: Mode) {
+        let respond = |status: u16, body: String| {
+            let json = vec![("Content-Type", "application/json".to_owned())];
+            Reaction::Full(status, json, body)
+        };
+        let ledger = Arc::clone(&self.ledger);
+        self.receiver.react(match mode {
+            Mode::Hanging => Reaction::Hang,
+            Mode::Broken => respond(500, error(&format!("Something broke for {SECRET_KEY}"))),
+            Mode::NotJson => respond(200, "<html>".to_owned()),
+            Mode::NoUrl => respond(200, json!({"id": "cs_1", "url": null}).to_string()),
+            Mode::Normal => Reaction::choose(move |call| {
+                let (status, body) = ledger.lock().unwrap().process(call);
+                respond(status, body)
+            }),
+        });
     }
 
-    /// The newest call; none may have been refused.
+    /// Calls without a response so far.
+    pub fn hanging(&self) -> usize {
+        self.receiver.hanging()
+    }
+
+    /// The newest call; no call may have been refused.
     #[track_caller]
     pub fn last_call(&self) -> Call {
-        assert_eq!(*self.shared.refusals.lock().unwrap(), Vec::<String>::new());
-        self.shared.calls.lock().unwrap().last().cloned().expect("a call")
+        let ledger = self.ledger.lock().unwrap();
+        assert_eq!(ledger.refusals, Vec::<String>::new());
+        ledger.calls.last().cloned().expect("a call")
     }
 
-    /// A server that is paid through this provider.
+    /// A server with this provider.
     pub fn server(&self) -> Server {
         let url = self.url();
         Server::start(&[&["--dev", "--test-clock", NOW][..], &flags(&url)].concat())
     }
 }
 
-/// The flags of a server that is paid through the provider at `url`.
+/// The flags of a server with the provider at `url`.
 pub fn flags(url: &str) -> [&str; 14] {
     [
         "--stripe-secret-key",
@@ -133,71 +138,44 @@ pub fn flags(url: &str) -> [&str; 14] {
     ]
 }
 
-impl Shared {
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Ok(Some((first, headers))) = read_head(&mut reader) {
-            let header = |name: &str| {
-                headers.iter().find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-            };
-            let length = header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let mood = *self.mood.lock().unwrap();
-            let (status, text) = match mood {
-                Mood::Hanging => return thread::park_timeout(Duration::from_secs(5)),
-                Mood::Broken => (500, error(&format!("Something broke for {SECRET_KEY}"))),
-                Mood::Gibberish => (200, "<html>".to_owned()),
-                Mood::NoUrl => (200, json!({"id": "cs_1", "url": null}).to_string()),
-                Mood::Well => self.judge(&first, header, &body),
-            };
-            let answer = format!(
-                "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",
-                text.len()
-            );
-            // A caller that has given up is not there to be answered.
-            drop(reader.get_mut().write_all(answer.as_bytes()));
+impl Ledger {
+    /// Checks a call as the Stripe API does; returns a status and a body.
+    fn process(&mut self, call: &Delivery) -> (u16, String) {
+        match self.accept(call) {
+            Ok(body) => (200, body),
+            Err((status, reason)) => {
+                self.refusals.push(reason.clone());
+                (status, error(&reason))
+            }
         }
     }
 
-    fn judge<'a>(&self, first: &str, header: impl Fn(&str) -> Option<&'a str>, body: &[u8]) -> (u16, String) {
-        let refuse = |status: u16, why: String| {
-            self.refusals.lock().unwrap().push(why.clone());
-            (status, error(&why))
-        };
-        let [method, path, _] = first.split(' ').collect::<Vec<_>>()[..] else {
-            return refuse(400, first.to_owned());
-        };
-        if header("authorization") != Some(&format!("Bearer {SECRET_KEY}")) {
-            return refuse(401, "Invalid API Key provided".to_owned());
+    fn accept(&mut self, call: &Delivery) -> Result<String, (u16, String)> {
+        if call.header("authorization") != Some(&format!("Bearer {SECRET_KEY}")) {
+            return Err((401, "Invalid API Key provided".to_owned()));
         }
-        if header("content-type") != Some("application/x-www-form-urlencoded") {
-            return refuse(400, format!("Invalid content type: {:?}", header("content-type")));
+        let content_type = call.header("content-type");
+        if content_type != Some("application/x-www-form-urlencoded") {
+            return Err((400, format!("Invalid content type: {content_type:?}")));
         }
-        let Some(key) = header("idempotency-key").filter(|key| (1..=255).contains(&key.len())) else {
-            return refuse(400, "An idempotency key was expected".to_owned());
-        };
-        if let Some(answer) = self.answers.lock().unwrap().get(key) {
-            return (200, answer.clone());
+        let key = call.header("idempotency-key").filter(|key| (1..=255).contains(&key.len()));
+        let key = key.ok_or_else(|| (400, "An idempotency key was expected".to_owned()))?;
+        if let Some(response) = self.responses.get(key) {
+            return Ok(response.clone());
         }
-        let form = decoded(body);
-        let checked = match (method, path) {
+        let form = decoded(&call.body);
+        let checked = match (call.method.as_str(), call.path.as_str()) {
             ("POST", "/v1/checkout/sessions") => check_checkout(&form),
             ("POST", "/v1/billing_portal/sessions") => check_portal(&form),
-            _ => return refuse(404, format!("Unrecognized request URL ({method}: {path})")),
+            _ => return Err((404, format!("Unrecognized request URL ({})", call.line()))),
         };
-        if let Err(why) = checked {
-            return refuse(400, why);
-        }
-        let number = self.calls.lock().unwrap().len() + 1;
-        let answer = json!({"id": format!("s_{number}"), "url": format!("https://pay.example.com/{number}")});
-        self.calls.lock().unwrap().push(Call {
-            path: path.to_owned(),
-            form,
-            idempotency_key: key.to_owned(),
-        });
-        self.answers.lock().unwrap().insert(key.to_owned(), answer.to_string());
-        (200, answer.to_string())
+        checked.map_err(|reason| (400, reason))?;
+        let number = self.calls.len() + 1;
+        let response =
+            json!({"id": format!("s_{number}"), "url": format!("https://pay.example.com/{number}")});
+        self.calls.push(Call { path: call.path.clone(), form, idempotency_key: key.to_owned() });
+        self.responses.insert(key.to_owned(), response.to_string());
+        Ok(response.to_string())
     }
 }
 
@@ -261,7 +239,7 @@ fn error(message: &str) -> String {
     json!({"error": {"type": "invalid_request_error", "message": message}}).to_string()
 }
 
-/// The fields of a form; a double one is a mistake.
+/// The fields of a form, none of them twice.
 fn decoded(body: &[u8]) -> BTreeMap<String, String> {
     let text = String::from_utf8(body.to_vec()).unwrap();
     let decode = |text: &str| {
@@ -281,13 +259,13 @@ fn decoded(body: &[u8]) -> BTreeMap<String, String> {
     let mut form = BTreeMap::new();
     for pair in text.split('&') {
         let (name, value) = pair.split_once('=').unwrap();
-        assert!(form.insert(decode(name), decode(value)).is_none(), "{name} comes twice");
+        assert!(form.insert(decode(name), decode(value)).is_none(), "{name} is repeated");
     }
     form
 }
 
 /// Sends an event, signed at `signed_at` with `secret`.
-pub fn send_signed(client: &Client, event: &Value, secret: &str, signed_at: i64) -> Answer {
+pub fn send_signed(client: &Client, event: &Value, secret: &str, signed_at: i64) -> Response {
     let body = event.to_string();
     send_raw(client, &signature(&body, secret, signed_at), &body)
 }
@@ -296,29 +274,29 @@ pub fn send_signed(client: &Client, event: &Value, secret: &str, signed_at: i64)
 pub fn signature(body: &str, secret: &str, signed_at: i64) -> String {
     let time = signed_at.to_string();
     let tag = hmac_sha256(secret.as_bytes(), &[time.as_bytes(), b".", body.as_bytes()]);
-    format!("t={time},v1={},v0={}", hex(&tag), "0".repeat(64))
+    format!("t={time},v1={},v0={}", hex::encode(&tag), "0".repeat(64))
 }
 
-/// Sends a body with a signature header as it stands.
-pub fn send_raw(client: &Client, signature: &str, body: &str) -> Answer {
+/// Sends a body with the given signature header.
+pub fn send_raw(client: &Client, signature: &str, body: &str) -> Response {
     let headers = [("Stripe-Signature", signature), ("Content-Type", "application/json")];
     client.call("POST", "/v1/billing/webhook", &headers, body.as_bytes()).unwrap()
 }
 
-/// Sends an event as the provider does; it must be taken.
+/// Sends an event as Stripe does; it must be accepted.
 #[track_caller]
 pub fn send(client: &Client, event: &Value) {
-    let answer = send_signed(client, event, WEBHOOK_SECRET, NOW_SECS);
-    assert_eq!(answer.expect(200), json!({"received": true}));
+    let response = send_signed(client, event, WEBHOOK_SECRET, NOW_SECS);
+    assert_eq!(response.expect(200), json!({"received": true}));
 }
 
-/// An event made `created` seconds after the beginning of this world.
+/// An event created `created` seconds after [`NOW`].
 pub fn event(id: &str, kind: &str, created: i64, object: &Value) -> Value {
     json!({"id": id, "object": "event", "api_version": "2025-03-31.basil", "created": NOW_SECS + created,
            "livemode": false, "pending_webhooks": 1, "type": kind, "data": {"object": object}})
 }
 
-/// The user's purchase of `plan` as customer `cus_1` with subscription `sub_1`.
+/// A purchase of `plan` by the user as customer `cus_1` with subscription `sub_1`.
 pub fn purchase(user_id: &str, plan: &str, interval: &str) -> Value {
     json!({"id": "cs_1", "object": "checkout.session", "mode": "subscription", "customer": "cus_1",
            "subscription": "sub_1", "client_reference_id": user_id, "payment_status": "paid", "status": "complete",

@@ -1,14 +1,14 @@
-//! One field of a cron expression: its text to a set of values, with errors that name the field.
+//! One field of a cron expression: parses its text to a set of values; errors name the field.
 
 use crate::domain::schedule::cron::CronError;
 
-/// What a field may hold.
+/// The syntax of a field.
 pub(super) struct CronField {
-    /// How messages call it.
+    /// The name in error messages.
     pub(super) name: &'static str,
-    /// The least and the greatest number that may be written.
+    /// The smallest and the greatest number that may be written.
     pub(super) range: (u8, u8),
-    /// How many values there are before a range wraps.
+    /// The number of values before a range wraps.
     pub(super) size: u8,
     /// Three-letter names, in the order of the values.
     pub(super) names: &'static [&'static str],
@@ -28,7 +28,7 @@ pub(super) const FIELDS: [CronField; 5] = [
         names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
         question: false,
     },
-    // 7 may be written for Sunday, but there are seven days: values are taken modulo the size.
+    // 7 is accepted for Sunday: values are taken modulo the size.
     CronField {
         name: "day-of-week",
         range: (0, 7),
@@ -39,7 +39,7 @@ pub(super) const FIELDS: [CronField; 5] = [
 ];
 
 impl CronField {
-    /// The values that a text names, as a bit set: bit n is the value n, Sunday is 0.
+    /// The values that `text` names, as a bit set: bit n is the value n, Sunday is 0.
     pub(super) fn parse(&self, text: &str) -> Result<u64, CronError> {
         if self.question && text == "?" {
             return Ok(self.every(0, self.size - 1, 1));
@@ -60,14 +60,15 @@ impl CronField {
         let (first, last) = match (range, range.split_once('-')) {
             ("*", _) => (0, last),
             (_, Some((first, end))) => (self.value(first)?, self.value(end)?),
-            // `a/n` is `a-max/n`; crontab(5) itself has steps after ranges only.
+            // An extension: `a/n` means `a-max/n`. crontab(5) has steps after ranges only.
             (value, None) if step.is_some() => (self.value(value)?, last),
             (value, None) => (self.value(value)?, self.value(value)?),
         };
         Ok(self.every(first, last, step.unwrap_or(1)))
     }
 
-    /// Every `step`th value from `first` to `last`, both counted from the field's least, round the end if need be.
+    /// Every `step`th value from `first` to `last`, both relative to the smallest value of the field; wraps at the
+    /// end.
     fn every(&self, first: u8, last: u8, step: u8) -> u64 {
         let length = if first <= last { last - first } else { last + self.size - first };
         (0..=length)
@@ -76,7 +77,7 @@ impl CronField {
             .fold(0, |set, bit: u64| set | bit)
     }
 
-    /// A number or name, counted from the field's least.
+    /// A number or name, relative to the smallest value of the field.
     fn value(&self, text: &str) -> Result<u8, CronError> {
         let (least, greatest) = self.range;
         if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
@@ -106,7 +107,7 @@ impl CronField {
         }
     }
 
-    /// Digits as a number, the greatest u8 for all that are greater; `None` for what is not digits.
+    /// Parses digits; numbers above `u8::MAX` saturate. `None` for any other text.
     fn number(&self, text: &str) -> Result<Option<u8>, CronError> {
         if text.is_empty() {
             return Err(
@@ -130,7 +131,7 @@ impl CronField {
         if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
             return self.error(format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}"));
         }
-        self.error(format!("`{text}` is not known here; write {wanted}"))
+        self.error(format!("`{text}` is not valid here; write {wanted}"))
     }
 
     fn error(&self, message: String) -> CronError {
@@ -138,10 +139,10 @@ impl CronField {
     }
 }
 
-/// As much of a user's text as belongs in a message.
+/// A user's text, truncated for an error message.
 pub(super) fn shown(text: &str) -> String {
-    const MOST: usize = 40;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 40;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

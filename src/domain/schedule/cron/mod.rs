@@ -1,11 +1,11 @@
-//! Cron as crontab(5) has it (contract §4): the parsed expression and its minutes in the plain calendar.
-//! The only door to saffron, which counts Sunday as 1 and reads much else differently: it is handed
-//! canonical numbers, never a user's text. Zones and daylight saving are `schedule`'s.
+//! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and matching in the plain calendar.
+//!
+//! The only module that uses saffron. saffron counts Sunday as 1 and differs from crontab(5) in other points, so it
+//! receives numbers in canonical form and never a user's text. Time zones and daylight saving are in `schedule`.
 
 mod field;
 mod pattern;
 
-use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use jiff::civil;
 
 use crate::domain::schedule::cron::pattern::Pattern;
 
-/// A cron expression: as the user wrote it, and what it means.
+/// A cron expression: the user's text and its meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronExpr {
     text: String,
@@ -21,20 +21,21 @@ pub struct CronExpr {
     saffron: saffron::Cron,
 }
 
-/// What is wrong with a cron expression, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The error in a cron expression, with the field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
 pub struct CronError {
-    /// `minute`, `hour`, `day-of-month`, `month`, `day-of-week`, or `expression` for the whole.
+    /// `minute`, `hour`, `day-of-month`, `month`, `day-of-week`, or `expression` for the whole text.
     pub field: &'static str,
-    /// What is wrong there and what to write instead.
+    /// What is wrong and what to write instead.
     pub message: String,
 }
 
 impl CronExpr {
-    /// Reads five fields or a macro such as `@daily`.
+    /// Parses five fields, or a macro such as `@daily`.
     ///
     /// # Errors
-    /// What crontab(5) does not know, values out of range, steps larger than the field.
+    /// Syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let pattern = Pattern::parse(text)?;
         let saffron = pattern.canonical().parse().map_err(|error| CronError {
@@ -50,25 +51,25 @@ impl CronExpr {
         &self.text
     }
 
-    /// Whether any date of the calendar matches: `0 0 30 2 *` never does.
+    /// Whether any date matches: `0 0 30 2 *` has none.
     #[must_use]
     pub fn ever_matches(&self) -> bool {
         self.pattern.ever_matches()
     }
 
-    /// Whether the hour field covers all 24 hours, which the rule for daylight saving asks (contract §4).
+    /// Whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
     #[must_use]
     pub fn covers_every_hour(&self) -> bool {
         self.pattern.covers_every_hour()
     }
 
-    /// The first matching minute strictly after a reading of the clock, up to the end of the year 9999.
+    /// The first matching minute strictly after `after`, up to the end of the year 9999.
     #[must_use]
     pub fn next_civil(&self, after: civil::DateTime) -> Option<civil::DateTime> {
         let mut after = after;
         loop {
             let next = saffron_next(&self.saffron, after)?;
-            // saffron cannot AND two day fields: it has the day of month only, the weekday is kept here.
+            // saffron cannot AND two day fields: it gets the day of month, and the weekday is filtered here.
             if self.pattern.includes_day(next.date()) {
                 return Some(next);
             }
@@ -82,20 +83,12 @@ impl CronExpr {
         self.pattern.last(after, until)
     }
 
-    /// How many matching minutes there are in (`after`, `until`].
+    /// The number of matching minutes in (`after`, `until`].
     #[must_use]
     pub fn count_civil(&self, after: civil::DateTime, until: civil::DateTime) -> u64 {
         self.pattern.count(after, until)
     }
 }
-
-impl fmt::Display for CronError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
-
-impl std::error::Error for CronError {}
 
 fn saffron_next(cron: &saffron::Cron, after: civil::DateTime) -> Option<civil::DateTime> {
     const EPOCH: civil::DateTime = civil::date(1970, 1, 1).at(0, 0, 0, 0);
@@ -104,7 +97,8 @@ fn saffron_next(cron: &saffron::Cron, after: civil::DateTime) -> Option<civil::D
     EPOCH.checked_add(jiff::SignedDuration::from_secs(next.timestamp())).ok()
 }
 
-/// saffron's type of time (whose crate is not ours to name), so many seconds from its default, the epoch.
+/// An instant in saffron's time type. Generic, because its crate (chrono) is not a dependency of ours; the type's
+/// default is the epoch.
 fn at_second<T>(seconds: i64) -> T
 where
     T: Default + Add<Duration, Output = T> + Sub<Duration, Output = T>,

@@ -1,5 +1,6 @@
-//! What a cron expression means: five sets of values and the rule for the two day fields.
-//! Counts and looks back by arithmetic on the sets; looking ahead is saffron's, in `cron`.
+//! The meaning of a cron expression: five sets of values and the rule for the two day fields.
+//!
+//! Counts and searches backward by arithmetic on the sets. Searching forward is saffron's part, in `cron`.
 
 use jiff::civil::{Date, DateTime};
 
@@ -14,20 +15,20 @@ pub(super) struct Pattern {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Both day fields are restricted, so that a day matches which either of them names.
+    /// Both day fields are restricted, so that a day matches if either of them matches (crontab(5)).
     either_day: bool,
 }
 
 const ALL_HOURS: u64 = (1 << 24) - 1;
 const ALL_DAYS: u64 = ((1 << 31) - 1) << 1;
 const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
-/// More than every value of every field written out.
-const LONGEST: usize = 1024;
+/// Longer than an expression that lists every value of every field.
+const MAX_BYTES: usize = 1024;
 
 impl Pattern {
     pub(super) fn parse(text: &str) -> Result<Self, CronError> {
-        if text.len() > LONGEST {
-            return Err(whole(format!("it is longer than {LONGEST} bytes; use ranges and steps")));
+        if text.len() > MAX_BYTES {
+            return Err(whole(format!("it is longer than {MAX_BYTES} bytes; use ranges and steps")));
         }
         let text = match text.trim_ascii() {
             name if name.starts_with('@') => expand(name)?,
@@ -40,15 +41,15 @@ impl Pattern {
             *set = field.parse(text)?;
         }
         let [minutes, hours, days, months, weekdays] = sets;
-        // crontab(5): a day field that begins with a star, `*/2` too, does not count as restricted.
+        // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
         let restricted = |text: &str| !text.starts_with(['*', '?']);
         let either_day = restricted(fields[2]) && restricted(fields[4]);
         Ok(Self { minutes, hours, days, months, weekdays, either_day })
     }
 
-    /// The same in the one form that saffron reads as crontab(5) does: numbers only, Sunday as 1.
+    /// The canonical form that saffron reads as crontab(5) does: numbers only, Sunday as 1.
     ///
-    /// Where both day fields must match, saffron gets the day of month only; see `Cron::next_civil`.
+    /// Where both day fields must match, it contains the day of month only; see `CronExpr::next_civil`.
     pub(super) fn canonical(&self) -> String {
         let star = || "*".to_owned();
         let (days, weekdays) = match (self.days, self.weekdays) {
@@ -62,7 +63,7 @@ impl Pattern {
 
     pub(super) fn ever_matches(&self) -> bool {
         const LONGEST_DAY: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        // Every date of the year, 29 February too, falls on each weekday sooner or later.
+        // Every date, 29 February included, eventually falls on each weekday.
         self.either_day
             || (1..)
                 .zip(&LONGEST_DAY[1..])
@@ -82,7 +83,7 @@ impl Pattern {
         if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// How many minutes match in (`after`, `until`]: whole days by multiplication, the ends by rank.
+    /// The number of matching minutes in (`after`, `until`]: whole days by multiplication, the ends by rank.
     pub(super) fn count(&self, after: DateTime, until: DateTime) -> u64 {
         if until <= after {
             return 0;
@@ -92,13 +93,13 @@ impl Pattern {
         let mut date = after.date();
         while date < until.date() {
             days += u64::from(self.includes_day(date));
-            // The loop ends before the calendar does: `until` is a later date.
+            // Cannot fail: `until` is a later date.
             date = date.tomorrow().unwrap_or(Date::MAX);
         }
         days * per_day + self.rank(until) - self.rank(after)
     }
 
-    /// The last minute that matches in (`after`, `until`].
+    /// The last matching minute in (`after`, `until`].
     pub(super) fn last(&self, after: DateTime, until: DateTime) -> Option<DateTime> {
         let mut until = until;
         while until > after {
@@ -112,7 +113,7 @@ impl Pattern {
         None
     }
 
-    /// How many minutes of this day match up to and including this one.
+    /// The number of matching minutes of this day up to and including `at`.
     fn rank(&self, at: DateTime) -> u64 {
         if !self.includes_day(at.date()) {
             return 0;
@@ -122,7 +123,7 @@ impl Pattern {
         u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
     }
 
-    /// The last time of day that matches, up to and including this one.
+    /// The last matching time of day up to and including this one.
     fn last_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
         if has(self.hours, hour)
             && let Some(minute) = highest(self.minutes & through(minute))
@@ -147,10 +148,10 @@ fn expand(name: &str) -> Result<&'static str, CronError> {
         return Ok(fields);
     }
     if name.eq_ignore_ascii_case("@reboot") {
-        return Err(whole("@reboot names no time to run at; use @daily or five fields".to_owned()));
+        return Err(whole("@reboot has no time; use @daily or five fields".to_owned()));
     }
     let known = MACROS.map(|(known, _)| known).join(" ");
-    Err(whole(format!("`{}` is not known; use {known} or five fields", shown(name))))
+    Err(whole(format!("`{}` is not a macro; use {known} or five fields", shown(name))))
 }
 
 fn wrong_count(count: usize) -> CronError {
@@ -204,7 +205,7 @@ mod tests {
     use super::Pattern;
 
     #[test]
-    fn saffron_is_handed_numbers_with_sunday_as_1() {
+    fn saffron_gets_numbers_with_sunday_as_1() {
         for (text, canonical) in [
             ("@daily", "0 0 * 1-12 *"),
             ("*/15 22-2 ? jan,MAR fri-mon", "0,15,30,45 0-2,22-23 * 1,3 1-2,6-7"),

@@ -103,7 +103,7 @@ pub async fn create_key(request: Request) -> Result<Response> {
     let name = fields.required_string("name", 1..=255);
     fields.finish()?;
     let Some(name) = name else { return Err(missing("name")) };
-    let key = actions::make_key(&request.app.store, caller.user_key, name, request.now)?.await?;
+    let key = actions::create_key(&request.app.store, caller.user_key, name, request.now)?.await?;
     Ok(Response::created(&json!({
         "id": key.id,
         "name": key.name,
@@ -164,5 +164,5 @@ fn render_key(key: &ApiKeyInfo, current: bool) -> Value {
 
 /// For a value that the validation guarantees.
 fn missing(what: &str) -> Error {
-    Error::Fault(format!("the {what} of a request is missing after validation"))
+    Error::fault(format!("the {what} of a request is missing after validation"))
 }

@@ -44,7 +44,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
     let email = required_email(&mut fields);
     fields.finish()?;
     let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::Fault("a field of a request is missing after validation".to_owned()));
+        return Err(Error::fault("a field of a request is missing after validation"));
     };
     send_link(&request, &code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
@@ -85,7 +85,7 @@ pub async fn device_page(request: Request) -> Result<Response> {
         Some(code) => find(&request, &code).await?,
         None => None,
     };
-    Ok(if login.is_some_and(|login| login.takes_email(request.now)) {
+    Ok(if login.is_some_and(|login| login.accepts_email(request.now)) {
         pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
             .into_response(StatusCode::OK)
     } else {
@@ -125,7 +125,7 @@ pub async fn verify_page(request: Request) -> Result<Response> {
         None => None,
     };
     let hash = LinkToken::hash_of(token);
-    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link(&hash, request.now));
+    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&hash, request.now));
     match (link, login.and_then(|login| login.email)) {
         (LinkStatus::Valid, Some(email)) => {
             let url = &request.app.config.public_url;
@@ -159,10 +159,10 @@ async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
     let pending = actions::submit_email(&app, code, email, request.now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
-        app.post.hand_over(pending.await?);
+        app.login_mailer.enqueue(pending.await?);
         Ok(())
     });
-    task.await.map_err(|error| Error::Fault(format!("a mail could not be queued: {error}")))?
+    task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {

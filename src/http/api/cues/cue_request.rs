@@ -138,7 +138,7 @@ fn parse_schedule(fields: &mut JsonFields<'_>) -> SchedulePatch {
         cron: fields.string("cron", 0..=usize::MAX),
         at: fields.string("at", 0..=usize::MAX),
         timezone: fields.string("timezone", 0..=usize::MAX),
-        catch_up: fields.one_of("catch_up", &["latest", "all", "none"]).and_then(CatchUp::parse),
+        catch_up: fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse),
     }
 }
 
@@ -180,7 +180,7 @@ fn parse_callback(
     if let Some(url) = &url {
         check_url(url, policy)?;
     }
-    let method = method.map(|method| Method::parse(&method)).transpose()?;
+    let method = method.map(|method| Method::from_request(&method)).transpose()?;
     if let Some(headers) = &headers {
         check_headers(headers)?;
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
-use crate::domain::execution::outcome::{TEXT_BYTES, compact_object};
+use crate::domain::execution::outcome::{MAX_TEXT_BYTES, compact_object};
 use crate::error::Result;
 use crate::http::api::executions::execution_response::VerdictView;
 use crate::http::input::json_fields::JsonFields;
@@ -34,7 +34,7 @@ pub async fn set_pending(request: Request) -> Result<Response> {
     let fields = request.optional_fields()?;
     fields.forbid_unknown();
     fields.finish()?;
-    let recorded = actions::make_pending(&request.app, caller.user_key, id).await?;
+    let recorded = actions::reopen(&request.app, caller.user_key, id).await?;
     Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
 }
 
@@ -68,19 +68,20 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
-        if compact_object(&artifacts).len() > TEXT_BYTES {
-            fields.reject(ARTIFACTS, &format!("artifacts should have at most {TEXT_BYTES} bytes of JSON"));
+        if compact_object(&artifacts).len() > MAX_TEXT_BYTES {
+            fields
+                .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
         }
         evidence.extend(artifacts);
     }
     evidence.into()
 }
 
-/// Reads a text of at most [`TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
+/// Reads a text of at most [`MAX_TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
 pub(in crate::http) fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
-    let text = fields.string(name, 0..=TEXT_BYTES)?;
-    if text.len() > TEXT_BYTES {
-        fields.reject(name, &format!("text should have at most {TEXT_BYTES} bytes of UTF-8"));
+    let text = fields.string(name, 0..=MAX_TEXT_BYTES)?;
+    if text.len() > MAX_TEXT_BYTES {
+        fields.reject(name, &format!("text should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
     }
     Some(text)
 }

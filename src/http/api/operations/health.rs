@@ -26,7 +26,7 @@ pub async fn health(request: Request) -> Result<Response> {
     if let Err(error) = &found {
         tracing::error!(request_id = request.id, error = %error, "could not read the database");
     }
-    let pass = app.engine_stats.cycle();
+    let pass = app.engine_stats.last_pass();
     let database = database_status(app, found.is_ok());
     let (queue, held_since) = found.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
     let poller = poller_status(app, &pass, held_since.is_some());
@@ -60,8 +60,8 @@ pub async fn status(request: Request) -> Result<Response> {
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
-    let is_healthy =
-        database_status(app, true) == "ok" && poller_status(app, &app.engine_stats.cycle(), is_held) == "ok";
+    let is_healthy = database_status(app, true) == "ok"
+        && poller_status(app, &app.engine_stats.last_pass(), is_held) == "ok";
     let mut body = json!({"status": if is_healthy { "healthy" } else { "degraded" }});
     if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
@@ -85,7 +85,7 @@ fn poller_status(app: &App, pass: &SchedulerPass, is_held: bool) -> &'static str
         // Not `ok`: monitoring should notice that due cues do not fire.
         return "held";
     }
-    scheduler_status(app.clock.monotonic().saturating_sub(pass.turned))
+    scheduler_status(app.clock.monotonic().saturating_sub(pass.ended))
 }
 
 fn scheduler_status(since_last_pass: Duration) -> &'static str {

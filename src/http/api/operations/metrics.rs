@@ -1,4 +1,5 @@
-//! `/metrics`, for Prometheus. It has a listener of its own: the figures of all users are nobody else's to read.
+//! `GET /metrics`, for Prometheus (contract §1.9). It has a separate listener, because it covers all users and requires no
+//! key.
 
 use hyper::StatusCode;
 use jiff::Timestamp;
@@ -18,104 +19,105 @@ use crate::store::db::write_stats::{WriteEvent, WriteStats};
 use crate::store::maintenance::queue_stats;
 use crate::store::maintenance::queue_stats::QueueStats;
 
-/// `GET /metrics`: what there is, if the database cannot be read too.
+/// Handles `GET /metrics`. If the database cannot be read, the metrics that are read from it are left out.
 pub async fn metrics(request: Request) -> Result<Response> {
     let (app, now, db) = (&request.app, request.now, request.app.config.db.clone());
     let sizes = open::sizes(&db);
-    let look = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
-    if let Err(error) = &look {
-        tracing::error!(request_id = request.id, "metrics cannot read the database: {error}");
+    let read = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
+    if let Err(error) = &read {
+        tracing::error!(request_id = request.id, %error, "the database cannot be read for metrics");
     }
-    let closed = || Error::Storage("the store has been closed".to_owned());
-    let page = page(app, look.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
-    Ok(Response::text(StatusCode::OK, CONTENT_TYPE, page.into_text()))
+    let closed = || Error::storage("the store is closed");
+    let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
+    Ok(Response::text(StatusCode::OK, CONTENT_TYPE, encoder.into_text()))
 }
 
-fn page(app: &App, look: Option<(QueueStats, bool)>, sizes: &Sizes, write_stats: &WriteStats) -> TextEncoder {
+fn encode(
+    app: &App,
+    read: Option<(QueueStats, bool)>,
+    sizes: &Sizes,
+    write_stats: &WriteStats,
+) -> TextEncoder {
     let mut page = TextEncoder::default();
-    about_the_process(&mut page, app);
-    about_deliveries(&mut page, app);
-    about_executions(&mut page, write_stats);
-    about_the_queue(&mut page, look.map(|(queue, _)| queue));
-    about_the_scheduler(&mut page, app);
+    encode_process(&mut page, app);
+    encode_deliveries(&mut page, app);
+    encode_executions(&mut page, write_stats);
+    encode_queue(&mut page, read.map(|(queue, _)| queue));
+    encode_scheduler(&mut page, app);
     page.gauge(
-        "cued_held",
-        "Whether the file is a restored copy, of which nothing is fired until it is promoted.",
-        look.map(|(_, is_held)| u8::from(is_held)),
+        "cued_database_on_hold",
+        "1 while the database is on hold: a restored copy fires nothing until it is promoted.",
+        read.map(|(_, is_held)| u8::from(is_held)),
     );
-    about_the_database(&mut page, app, look.is_some(), sizes, write_stats);
+    encode_database(&mut page, app, read.is_some(), sizes, write_stats);
     page.histogram_family(
         "cued_http_request_duration_seconds",
-        "How long requests took, a long poll's wait included.",
+        "Duration of HTTP requests, including the wait of a long poll.",
         ["method", "route", "status"],
         &app.requests,
     );
     page
 }
 
-fn about_the_process(page: &mut TextEncoder, app: &App) {
+fn encode_process(page: &mut TextEncoder, app: &App) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
-    page.gauges("cued_build_info", "The version that runs; always 1.", "version", &version);
-    // The names of Prometheus' own client libraries, for which there are dashboards.
+    page.gauges("cued_build_info", "The running version; always 1.", "version", &version);
+    // The names that Prometheus client libraries use, for which dashboards exist.
     page.gauge(
         "process_start_time_seconds",
-        "When the process started, in seconds since 1970.",
+        "Start time of the process, in seconds since 1970.",
         Some(seconds(app.clock.started_at())),
     );
-    page.gauge("process_resident_memory_bytes", "Memory that the process holds.", process::resident_bytes());
+    page.gauge("process_resident_memory_bytes", "Resident memory of the process.", process::resident_bytes());
 }
 
-fn about_deliveries(page: &mut TextEncoder, app: &App) {
+fn encode_deliveries(page: &mut TextEncoder, app: &App) {
     let deliveries = &app.engine_stats.deliveries;
     page.histogram(
         "cued_delivery_lateness_seconds",
-        "From the instant that a webhook run was scheduled for to the start of its first attempt.",
+        "Time from the scheduled instant of a webhook run to the start of its first attempt.",
         &deliveries.lateness,
     );
-    page.histogram(
-        "cued_delivery_duration_seconds",
-        "How long attempts at delivery took.",
-        &deliveries.durations,
-    );
+    page.histogram("cued_delivery_duration_seconds", "Duration of delivery attempts.", &deliveries.durations);
     page.counter_family(
         "cued_deliveries_total",
-        "Attempts at delivery that have ended, by what became of the execution and by the cause of a failure.",
+        "Finished delivery attempts, by the resulting state of the execution and the cause of a failure.",
         ["result", "cause"],
         &deliveries.attempts,
     );
     page.counter_family(
-        "cued_notices_total",
-        "Attempts to tell of failures, by mail or POST, by what became of the notice.",
+        "cued_notifications_total",
+        "Attempts to send failure notifications by mail or webhook, by result.",
         ["result"],
         &app.engine_stats.notifications,
     );
 }
 
-fn about_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
-    let made = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
+fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
+    let created = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
         .map(|trigger| (trigger.as_str(), write_stats.count(WriteEvent::Made(trigger))));
-    page.counters("cued_executions_made_total", "Executions made.", "triggered_by", &made);
+    page.counters("cued_executions_created_total", "Created executions.", "triggered_by", &created);
     page.counter(
         "cued_executions_over_quota_total",
-        "Executions recorded as failed and not sent, since the plan's quota was used up.",
+        "Executions recorded as failed without an attempt, because the quota of the plan was used up.",
         write_stats.count(WriteEvent::OverQuota),
     );
     let missed = [MissReason::Downtime, MissReason::Clock]
         .map(|reason| (reason.as_str(), write_stats.count(WriteEvent::Missed(reason))));
-    page.counters("cued_missed_runs_total", "Runs that made no execution.", "reason", &missed);
+    page.counters("cued_missed_runs_total", "Missed runs, which created no execution.", "reason", &missed);
     page.counter(
         "cued_claims_total",
-        "Executions that workers claimed.",
+        "Executions claimed by workers.",
         write_stats.count(WriteEvent::Claimed),
     );
     page.counter(
-        "cued_lost_claims_total",
-        "Executions taken back from workers that lost them.",
+        "cued_claims_expired_total",
+        "Claims that expired because the worker stopped sending heartbeats.",
         write_stats.count(WriteEvent::LostClaim),
     );
 }
 
-fn about_the_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
+fn encode_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
     let Some(queue) = queue else { return };
     let depths = [
         ("send", queue.pending_outbox),
@@ -124,68 +126,68 @@ fn about_the_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
     ];
     page.gauges(
         "cued_queue_depth",
-        "Executions that wait: to be sent, for a worker, for another attempt.",
+        "Pending executions: to be sent, to be claimed by a worker, to be retried.",
         "queue",
         &depths,
     );
     page.gauge(
         "cued_stale_executions",
-        "Executions under way for over 300 seconds.",
+        "Executions in delivery for more than 300 seconds.",
         Some(queue.stale_executions),
     );
-    page.gauge("cued_active_workers", "Workers whose last heartbeat is recent.", Some(queue.active_workers));
+    page.gauge("cued_active_workers", "Workers with a recent heartbeat.", Some(queue.active_workers));
 }
 
-fn about_the_scheduler(page: &mut TextEncoder, app: &App) {
-    let cycle = app.engine_stats.cycle();
-    page.counter("cued_scheduler_turns_total", "Passes of the scheduler.", app.engine_stats.turns());
+fn encode_scheduler(page: &mut TextEncoder, app: &App) {
+    let pass = app.engine_stats.last_pass();
+    page.counter("cued_scheduler_passes_total", "Passes of the scheduler.", app.engine_stats.passes());
     page.gauge(
-        "cued_scheduler_last_turn_timestamp_seconds",
-        "When the scheduler's last pass began, in seconds since 1970.",
-        cycle.last_run.map(seconds),
+        "cued_scheduler_last_pass_timestamp_seconds",
+        "Start of the last pass of the scheduler, in seconds since 1970.",
+        pass.last_run.map(seconds),
     );
     page.gauge(
-        "cued_scheduler_last_turn_duration_seconds",
-        "How long the scheduler's last pass took.",
-        Some(cycle.took.as_secs_f64()),
+        "cued_scheduler_last_pass_duration_seconds",
+        "Duration of the last pass of the scheduler.",
+        Some(pass.took.as_secs_f64()),
     );
 }
 
-fn about_the_database(
+fn encode_database(
     page: &mut TextEncoder,
     app: &App,
     is_readable: bool,
     sizes: &Sizes,
     write_stats: &WriteStats,
 ) {
-    page.histogram("cued_commit_writes", "Writes that share a commit.", &write_stats.batches);
+    page.histogram("cued_commit_batch_size", "Number of writes in a commit.", &write_stats.batches);
     page.histogram(
         "cued_commit_duration_seconds",
-        "How long commits took, the writes themselves included.",
+        "Duration of commits, including their writes.",
         &write_stats.commits,
     );
     page.counter(
         "cued_commit_failures_total",
-        "Commits of which nothing is on the disk.",
+        "Commits that failed and were rolled back.",
         write_stats.failed_commits.get(),
     );
     page.gauge(
         "cued_database_readable",
-        "Whether the database could be read for this page.",
+        "1 if the database could be read for this scrape.",
         Some(u8::from(is_readable)),
     );
     page.gauge(
         "cued_database_writable",
-        "Whether the newest write to the database succeeded.",
+        "1 if the last write to the database succeeded.",
         Some(u8::from(app.store.is_writable())),
     );
     page.gauge(
-        "cued_database_damaged",
-        "Whether damage was met in the database file since the start.",
+        "cued_database_corrupt",
+        "1 if corruption was found in the database file since the start.",
         Some(u8::from(app.store.is_corrupt())),
     );
     page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
-    page.gauge("cued_database_wal_bytes", "Size of the write-ahead log beside it.", sizes.wal);
+    page.gauge("cued_database_wal_bytes", "Size of the write-ahead log of the database.", sizes.wal);
 }
 
 #[allow(clippy::cast_precision_loss)] // a double holds milliseconds for 285,000 years

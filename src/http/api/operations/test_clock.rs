@@ -50,7 +50,7 @@ pub async fn advance(request: Request) -> Result<Response> {
     let advance =
         tokio::task::spawn_blocking(move || test_clock::advance_to(&app, target, &|| *stopping.borrow()))
             .await;
-    let advance = advance.map_err(|error| Error::Fault(format!("the test clock failed: {error}")))??;
+    let advance = advance.map_err(|error| Error::fault_from("the test clock failed", error))??;
     Ok(Response::ok(
         &json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered}),
     ))

@@ -7,12 +7,14 @@ pub(in crate::store) mod server_lock;
 
 pub use crate::store::db::open::schema::SCHEMA_VERSION;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
@@ -46,14 +48,17 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     create_if_absent(path)?;
     let writable = OpenOptions::new().write(true).open(path);
     if let Err(error) = writable {
-        return Err(OpenError::unusable(path, &error));
+        return Err(OpenError::unusable(path, error));
     }
-    let failed = |error: std::io::Error| OpenError::unusable(path, &error);
+    let failed = |error: std::io::Error| OpenError::unusable(path, error);
     let there = std::fs::metadata(path).map_err(failed)?;
     if there.is_file() && there.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
     }
-    let version = version(path, &open_to_look(path)?)?;
+    let version = match open_to_look(path).and_then(|file| version(path, &file)) {
+        Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => version_after_rollback(path)?,
+        version => version?,
+    };
     // A file that was empty when it was found may be anybody's to read, and so would be the log beside it.
     if version == 0 && there.is_file() && there.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -70,7 +75,7 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {
             std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
-            _ => OpenError::unusable(path, &error),
+            _ => OpenError::unusable(path, error),
         });
     }
     let log = beside(&resolved(path), "-wal");
@@ -89,8 +94,25 @@ pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     }
 }
 
+/// Whether a database of ours has a rollback journal beside it. A restored file has one while it is first written.
+fn has_rollback_journal(path: &Path) -> bool {
+    let mut header = [0; 72];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok()
+        && header[68..] == APPLICATION_ID.to_be_bytes()[4..]
+        && beside(&resolved(path), "-journal").exists()
+}
+
+/// The version of a file whose last writer was killed: only a connection that may write can apply the journal.
+fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
+    version(path, &connection)
+}
+
 fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
-    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let connection =
         Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -102,17 +124,10 @@ fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, 
 
 /// The URI by which SQLite takes a file for one that nobody changes.
 fn unchanging(path: &Path) -> PathBuf {
-    let mut uri = "file:".to_owned();
-    for byte in resolved(path).as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                uri.push(char::from(*byte))
-            }
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri.push_str("?immutable=1");
-    PathBuf::from(uri)
+    const SPECIAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
+    let path = resolved(path);
+    let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
+    PathBuf::from(format!("file:{path}?immutable=1"))
 }
 
 /// Opens the connection that writes, and makes the schema in a new file.
@@ -124,8 +139,8 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
-    .map_err(|error| OpenError::from_sqlite(path, &error))?;
-    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, &error))?;
+    .map_err(|error| OpenError::from_sqlite(path, error))?;
+    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
     Ok(connection)
 }
 
@@ -147,7 +162,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .test_on_check_out(false)
         .connection_timeout(BUSY_TIMEOUT)
         .build(manager)
-        .map_err(|error| OpenError::Unusable { path: path.to_owned(), reason: error.to_string() })
+        .map_err(|error| OpenError::unusable(path, error))
 }
 
 /// How large the database is, in bytes; nothing where it cannot be seen.
@@ -211,13 +226,13 @@ fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::unusable(path, &error)),
+        Err(error) => Err(OpenError::unusable(path, error)),
     }
 }
 
 /// The schema version of a file that we know, 0 for an empty one.
 fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
-    match marks(connection).map_err(|error| OpenError::from_sqlite(path, &error))? {
+    match marks(connection).map_err(|error| OpenError::from_sqlite(path, error))? {
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
@@ -230,7 +245,7 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
 /// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
 pub(in crate::store) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
     let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, &error))
+    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, error))
 }
 
 /// Application, schema version and number of tables: of one moment, for another process may be making the schema.
@@ -243,7 +258,7 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
 }
 
 /// Puts the file into WAL mode. SQLite lets that switch fail where any other write would wait for its turn.
-fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
+pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
     let switch = || connection.pragma_update(None, "journal_mode", "WAL");
     for _ in 0..WAL_TURNS {
         match switch() {

@@ -23,7 +23,7 @@ impl ServerLock {
     /// [`OpenError::InUse`], or [`OpenError::Unusable`] when the lock file cannot be made.
     pub fn take(path: &Path) -> Result<Self, OpenError> {
         let lock_path = beside(&resolved(path), ".lock");
-        let failed = |error: std::io::Error| OpenError::unusable(path, &error);
+        let failed = |error: std::io::Error| OpenError::unusable(path, error);
         loop {
             let mut file = open_lock(&lock_path).map_err(failed)?;
             match file.try_lock() {

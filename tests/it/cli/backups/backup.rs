@@ -1,4 +1,4 @@
-//! `cued backup`: all that was acknowledged before it began is in it, whatever the server does meanwhile.
+//! `cued backup`: a backup contains every write acknowledged before it started, whatever the server does meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use super::{BEGIN, backup, contents, fire, insert_history, report, work};
 use crate::cli::administration::{complaint, fails, mode, ok, on};
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 fn files(server: &Server) -> Vec<String> {
     let names = fs::read_dir(server.db().parent().unwrap()).unwrap();
@@ -28,7 +28,7 @@ fn cue_ids(path: &Path) -> BTreeSet<String> {
     ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Creates and fires cues until it is told to stop.
+/// Creates and fires cues until it is stopped.
 fn create(client: &Client, acknowledged: &Mutex<BTreeSet<String>>, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let cue = work(client);
@@ -38,8 +38,8 @@ fn create(client: &Client, acknowledged: &Mutex<BTreeSet<String>>, is_over: &Ato
 }
 
 #[test]
-fn a_backup_under_load_has_all_that_was_acknowledged_before_and_comes_back_as_it_is() {
-    let server = Server::start(ALONE);
+fn a_backup_under_load_has_every_earlier_acknowledged_write() {
+    let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let long = work(&user);
     insert_history(&mut server.sqlite(), &long, 20_000, true, BEGIN);
@@ -75,8 +75,8 @@ fn a_backup_under_load_has_all_that_was_acknowledged_before_and_comes_back_as_it
 }
 
 #[test]
-fn a_backup_is_one_file_for_its_owner_only_and_leaves_nothing_else() {
-    let mut server = Server::on_clock(BEGIN);
+fn a_backup_is_one_private_file_and_leaves_no_other() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let beside = files(&server);
@@ -92,10 +92,10 @@ fn a_backup_is_one_file_for_its_owner_only_and_leaves_nothing_else() {
 }
 
 #[test]
-fn what_a_crash_left_in_the_log_is_in_the_backup() {
-    let mut server = Server::on_clock(BEGIN);
+fn a_backup_contains_the_wal_left_by_a_crash() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
-    server.kill9();
+    server.kill();
     let log = PathBuf::from(format!("{}-wal", server.db().display()));
     let before = (fs::read(server.db()).unwrap(), fs::read(&log).unwrap());
     assert!(!before.1.is_empty());
@@ -108,8 +108,8 @@ fn what_a_crash_left_in_the_log_is_in_the_backup() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_made_says_why_and_leaves_what_is_there() {
-    let server = Server::on_clock(BEGIN);
+fn a_failed_backup_reports_why_and_keeps_existing_files() {
+    let server = Server::with_test_clock(BEGIN);
     let db = server.db();
     let taken = db.with_file_name("taken");
     fs::write(&taken, "somebody's").unwrap();
@@ -129,8 +129,8 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_what_is_there() {
 }
 
 #[test]
-fn somebodys_file_that_is_named_like_a_half_copy_is_left_alone() {
-    let server = Server::on_clock(BEGIN);
+fn a_foreign_file_named_like_a_partial_backup_is_kept() {
+    let server = Server::with_test_clock(BEGIN);
     let partial = server.db().with_file_name("out.partial");
     fs::write(&partial, "somebody's").unwrap();
     let out = backup(&server, "out");
@@ -142,18 +142,18 @@ fn somebodys_file_that_is_named_like_a_half_copy_is_left_alone() {
 }
 
 #[test]
-fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
-    let mut dead = Server::on_clock(BEGIN);
+fn a_stale_wal_does_not_enter_a_backup_of_that_name() {
+    let mut dead = Server::with_test_clock(BEGIN);
     work(&dead.user());
-    dead.kill9();
-    let server = Server::on_clock(BEGIN);
+    dead.kill();
+    let server = Server::with_test_clock(BEGIN);
     let out = server.db().with_file_name("out");
     for suffix in ["-wal", "-shm", "-journal"] {
         let left = server.db().with_file_name(format!("out{suffix}"));
         fs::copy(format!("{}-wal", dead.db().display()), &left).unwrap();
         let before = fs::read(&left).unwrap();
         let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
-        assert!(said.contains(&format!("out{suffix} is there")), "{said}");
+        assert!(said.contains(&format!("out{suffix} is left over")), "{said}");
         assert!(said.contains("Move it away, or give the backup another name"), "{said}");
         assert!(!out.exists() && fs::read(&left).unwrap() == before);
         fs::remove_file(left).unwrap();
@@ -162,8 +162,8 @@ fn the_log_of_a_dead_database_does_not_get_into_a_backup_of_that_name() {
 }
 
 #[test]
-fn a_backup_of_a_backup_is_held_since_the_first() {
-    let server = Server::on_clock(BEGIN);
+fn a_backup_of_a_backup_is_held_since_the_first_backup() {
+    let server = Server::with_test_clock(BEGIN);
     let first = backup(&server, "first");
     let held = |path: &Path| {
         let sql = "SELECT value FROM meta WHERE name = 'held_since'";
@@ -178,8 +178,8 @@ fn a_backup_of_a_backup_is_held_since_the_first() {
 }
 
 #[test]
-fn a_backup_can_give_pages_back_as_its_original_can() {
-    let server = Server::start(&[ALONE, &["--test-clock", BEGIN, "--retain", "off"]].concat());
+fn a_backup_can_shrink_like_its_original() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", "off"]].concat());
     let copy = Connection::open(backup(&server, "out")).unwrap();
     assert_eq!(copy.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
 }

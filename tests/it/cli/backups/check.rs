@@ -1,4 +1,4 @@
-//! `cued check`: what is in a file and whether it is sound, and nothing is changed by asking.
+//! `cued check`: the contents and integrity of a file, without any change to it.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -9,28 +9,28 @@ use serde_json::json;
 
 use super::{BEGIN, fire, insert_history, report, work};
 use crate::cli::administration::{complaint, mode, new_file, ok};
-use crate::support::server::{ALONE, Server, cued, run};
+use crate::support::server::{DEV_UNLIMITED, Server, cued, run};
 
-/// What `cued check` prints, complains of and ends with.
+/// Output, error message and exit code of `cued check`.
 fn check(file: &Path) -> (String, String, Option<i32>) {
     let output = run(&["check", file.to_str().unwrap()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     (printed, complaint(&output), output.status.code())
 }
 
-/// Every file beside the database, and what is in it.
+/// Every file next to the database, with its bytes.
 fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let all = fs::read_dir(db.parent().unwrap()).unwrap().map(|it| it.unwrap().path());
     let mut all: Vec<(PathBuf, Vec<u8>)> = all.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
-    // Readers note in the log's index how far they read.
+    // Readers record their position in the index of the log.
     all.retain(|(path, _)| !path.to_string_lossy().ends_with("-shm"));
     all.sort();
     all
 }
 
 #[test]
-fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_are() {
-    let mut server = Server::start(ALONE);
+fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() {
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let cue = work(&user);
     let paused = work(&user);
@@ -43,20 +43,20 @@ fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_
         assert_eq!((complaint.as_str(), code), ("", Some(0)), "{printed}");
         for line in [
             "schema      version 2",
-            "users       1, 0 of them disabled",
+            "users       1 (0 disabled)",
             "cues        1 active, 1 paused",
             "executions  1 pending, 1 success",
-            "overdue     0 cues, 1 executions to be sent or handed out",
+            "overdue     0 cues, 1 execution to send or hand to workers",
             "last seen   2",
-            "verdict     sound",
+            "result      ok",
         ] {
             assert!(printed.contains(line), "{line:?} is not in\n{printed}");
         }
-        assert!(!printed.contains("held"), "{printed}");
+        assert!(!printed.contains("on hold"), "{printed}");
         assert!(folder(&server.db()) == before, "something was changed");
     };
     looks_sound(&server);
-    server.kill9();
+    server.kill();
     looks_sound(&server);
     server.restart();
     assert_eq!(server.stop(), Some(0));
@@ -67,26 +67,26 @@ fn a_running_a_stopped_and_a_killed_servers_file_are_looked_at_and_left_as_they_
 }
 
 #[test]
-fn what_is_due_and_a_clock_that_stands_wrong_are_told() {
-    let mut server = Server::on_clock("2040-01-01T00:00:00Z");
+fn check_reports_overdue_work_and_a_wrong_clock() {
+    let mut server = Server::with_test_clock("2040-01-01T00:00:00Z");
     let user = server.user();
     work(&user);
     user.advance("PT1H");
     server.stop();
     let (printed, _, code) = check(&server.db());
     assert_eq!(code, Some(0), "{printed}");
-    assert!(printed.contains("last seen   2040-01-01T01:00:00Z: the clock stands before it"), "{printed}");
+    assert!(printed.contains("last seen   2040-01-01T01:00:00Z: ahead of the clock"), "{printed}");
     assert!(printed.contains("next due    2040-01-01T02:00:00Z"), "{printed}");
-    let mut server = Server::on_clock("2020-01-01T00:00:00Z");
+    let mut server = Server::with_test_clock("2020-01-01T00:00:00Z");
     work(&server.user());
     server.stop();
     let (printed, _, _) = check(&server.db());
-    assert!(printed.contains("overdue     1 cues, 0 executions"), "{printed}");
+    assert!(printed.contains("overdue     1 cue, 0 executions"), "{printed}");
 }
 
 #[test]
-fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
-    let mut server = Server::on_clock(BEGIN);
+fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
     insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);
@@ -109,7 +109,7 @@ fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
     for page in (pages / 2..pages).step_by(7) {
         torn[page * 4_096 + 8..page * 4_096 + 600].fill(0x5a);
     }
-    let printed = verdict(&torn, "not sound");
+    let printed = verdict(&torn, "failed the check");
     assert!(!printed.contains("stop cued"), "it may be a backup, which no server has: {printed}");
     assert!(!printed.contains("up to date"), "no server mends it: {printed}");
     assert!(printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000, "{printed}");
@@ -120,7 +120,7 @@ fn a_file_that_is_none_of_ours_is_told_from_a_damaged_one() {
 }
 
 #[test]
-fn another_programs_and_a_later_versions_file_are_told_as_what_they_are() {
+fn check_identifies_foreign_and_newer_files() {
     let (folder, newer) = new_file();
     ok(&newer, &["user", "add", "ann@example.com"]);
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
@@ -136,8 +136,8 @@ fn another_programs_and_a_later_versions_file_are_told_as_what_they_are() {
 }
 
 #[test]
-fn what_does_not_hang_together_is_named() {
-    let mut server = Server::on_clock(BEGIN);
+fn check_names_inconsistencies() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
     fire(&user, &cue);
@@ -157,10 +157,10 @@ fn what_does_not_hang_together_is_named() {
         assert!(printed.contains(word) && code == Some(1), "{word}: {printed}{complaint}");
         let problems = printed.matches("problem     ").count();
         let count = if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") };
-        assert!(complaint.trim_end().ends_with(&format!("is not sound: {count}")), "{complaint}");
+        assert!(complaint.trim_end().ends_with(&format!("failed the check: {count}")), "{complaint}");
         fs::write(server.db(), &sound).unwrap();
     }
-    // A byte of a row's text is nobody's to notice, but a table's page that is another's is.
+    // No check finds a changed byte in the text of a row, but it does find a page of one table in another.
     let file = fs::File::options().write(true).open(server.db()).unwrap();
     file.write_all_at(&sound[4_096 * 3..4_096 * 4], 4_096 * 5).unwrap();
     assert_eq!(check(&server.db()).2, Some(1));

@@ -1,23 +1,23 @@
-//! A file with nothing in it, as `touch` makes one: a server takes it for its own, a command that needs a database does not.
+//! An empty file, as `touch` creates it: a server accepts it, a command that needs a database does not.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::cli::administration::{fails, mode, new_file, ok};
-use crate::support::server::{ALONE, Server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
-/// An empty file that everybody may read.
+/// An empty, world-readable file.
 fn make(db: &Path) {
     fs::write(db, b"").unwrap();
     fs::set_permissions(db, Permissions::from_mode(0o644)).unwrap();
 }
 
 #[test]
-fn an_empty_file_that_everybody_may_read_becomes_its_owners_before_anything_is_in_it() {
+fn an_empty_world_readable_file_becomes_private_before_the_first_write() {
     let (_folder, db) = new_file();
     make(&db);
-    let server = Server::start_on(&db, ALONE);
+    let server = Server::start_on(&db, DEV_UNLIMITED);
     server.user();
     for suffix in ["", "-wal", "-shm"] {
         assert_eq!(mode(&PathBuf::from(format!("{}{suffix}", db.display()))), 0o600, "{suffix}");
@@ -29,7 +29,7 @@ fn an_empty_file_that_everybody_may_read_becomes_its_owners_before_anything_is_i
 }
 
 #[test]
-fn a_command_that_needs_a_database_makes_none() {
+fn a_command_that_needs_a_database_creates_none() {
     let (_folder, db) = new_file();
     let commands: [&[&str]; 3] = [&["promote"], &["user", "list"], &["key", "list", "ann@example.com"]];
     for command in commands {
@@ -45,12 +45,12 @@ fn a_command_that_needs_a_database_makes_none() {
 }
 
 #[test]
-fn a_log_whose_database_was_moved_away_is_not_thrown_away() {
-    let mut server = Server::start(ALONE);
+fn a_wal_without_its_database_is_kept() {
+    let mut server = Server::start(DEV_UNLIMITED);
     let key = server.user();
     let db = server.db();
     let moved = db.with_extension("moved");
-    server.kill9();
+    server.kill();
     fs::rename(&db, &moved).unwrap();
     let log = PathBuf::from(format!("{}-wal", db.display()));
     let before = fs::read(&log).unwrap();

@@ -1,4 +1,4 @@
-//! A backup on a disk that is too small. The disk is a small one in memory, of a process that may have such a thing.
+//! A backup on a disk that is too small: a file system in memory, for processes that may mount one.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use crate::cli::administration::complaint;
 use crate::support::server::Server;
 
 #[test]
-fn a_backup_that_fills_the_disk_says_so_and_leaves_nothing() {
-    let server = Server::on_clock(BEGIN);
+fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let cue = work(&user);
     insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);

@@ -1,4 +1,4 @@
-//! A restored copy: all of it is shown and nothing goes out from it until it is promoted; then the ordinary rules hold.
+//! A restored copy: it is readable but starts no work until it is promoted; then the usual rules apply.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use crate::cli::administration::{fails, ok};
 use crate::support::client::Client;
 use crate::support::delivery_fixture;
 use crate::support::mailbox::Mailbox;
-use crate::support::receiver::Recorder;
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::receiver::Receiver;
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
-/// A copy of the server's file under the same name, in a folder of its own.
+/// A copy of the file of a server, under the same name in a folder of its own.
 fn copy_of(server: &Server) -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
@@ -23,7 +23,7 @@ fn copy_of(server: &Server) -> (TempDir, PathBuf) {
     (folder, db)
 }
 
-/// The server's own file in the place of a restored copy of it, three hours later; and its user.
+/// Replaces the file of a server by a restored copy of it, three hours later. Returns the user.
 fn held(server: &mut Server, user: &Client, at: &str) -> Client {
     let (_folder, db) = copy_of(server);
     server.stop();
@@ -37,9 +37,9 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
-    let receiver = Recorder::start();
-    let mut server = Server::on_clock(BEGIN);
+fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
+    let receiver = Receiver::start();
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     let waiting = fire(&user, &job);
@@ -53,10 +53,10 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
     assert_eq!(user.get(&format!("/v1/executions/{waiting}")).expect(200)["status"], "pending");
     assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
-        let answer = user.post(&path, &json!({"worker_id": "w"}));
-        let refused = answer.refused(503, "held");
+        let response = user.post(&path, &json!({"worker_id": "w"}));
+        let refused = response.expect_error(503, "held");
         assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
-        assert!(answer.header("retry-after").is_some());
+        assert!(response.header("retry-after").is_some());
     }
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("degraded"), &json!("held")));
@@ -70,50 +70,50 @@ fn a_held_server_shows_everything_and_fires_sends_and_hands_out_nothing() {
         status["status"] == "degraded" && status["reason"].as_str().unwrap().contains("held"),
         "{status}"
     );
-    // A report is no call: whoever did the work may say so.
+    // A report starts nothing, so a held server accepts it.
     report(&user, &waiting);
     let printed = run(&["check", server.db().to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&printed.stdout).contains("held        since"));
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("on hold     since"));
     assert_eq!(receiver.count(), 0);
     assert_eq!(user.executions_of(&call)[0]["id"], fired.as_str());
     assert_eq!(user.executions_of(&call).len(), 1, "nothing by schedule");
 }
 
 #[test]
-fn nothing_is_taken_up_in_a_write_that_finds_the_file_held() {
-    let world = delivery_fixture::World::new(8);
-    world.sql("UPDATE users SET active_cues = 1");
-    world.run(world.cue("https://example.com/"));
+fn a_write_that_finds_the_file_held_claims_no_delivery() {
+    let fixture = delivery_fixture::DeliveryFixture::new(8);
+    fixture.sql("UPDATE users SET active_cues = 1");
+    fixture.due(fixture.webhook_cue("https://example.com/"));
     let take = || {
-        world.write(|tx| {
+        fixture.write(|tx| {
             delivery_queue::claim_batch(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
         })
     };
-    world.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
+    fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     assert_eq!(take(), 0);
-    assert!(world.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert!(fixture.write(|tx| hold::promote(tx).unwrap().is_some()));
     assert_eq!(take(), 1);
 }
 
 #[test]
-fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed() {
-    let receiver = Recorder::start();
-    let mut server = Server::on_clock(BEGIN);
+fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
+    let receiver = Receiver::start();
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
     user.advance("PT2H");
     fire(&user, &call);
-    // The figures of the machine's own time: the copy is of a past year.
+    // Counted by the system clock: the copy is of a past year.
     let said = ok(&server.db(), &["promote"]);
-    assert!(said.contains("is promoted") && said.contains("2 cues are overdue"), "{said}");
-    assert!(said.contains("2 executions are due"), "{said}");
+    assert!(said.contains("promoted ") && said.contains("overdue: 2 cues,"), "{said}");
+    assert!(said.contains("2 executions, to send"), "{said}");
     let again = ok(&server.db(), &["promote"]);
-    assert!(again.contains("is not held"), "{again}");
+    assert!(again.contains("is not on hold"), "{again}");
     let moved = user.settle();
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(2), &json!(2)));
-    // Due at 11, 12, 13, 14 and 15 o'clock: the newest runs, the others are accounted for.
+    // Due at 11, 12, 13, 14 and 15 o'clock: the newest run fires, the others are recorded as missed.
     assert_eq!(instants(&user.executions_of(&call))[0], "2026-01-01T15:00:00Z");
     for cue in [&call, &job] {
         let missed = user.get(&format!("/v1/cues/{cue}/missed")).expect(200);
@@ -133,9 +133,9 @@ fn a_promoted_server_goes_on_without_a_restart_and_accounts_for_what_it_missed()
 }
 
 #[test]
-fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
-    let receiver = Recorder::start();
-    let mut server = Server::start(ALONE);
+fn a_running_server_on_the_system_clock_notices_a_promotion() {
+    let receiver = Receiver::start();
+    let mut server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let call = hook(&user, &receiver.url());
     let (_folder, db) = copy_of(&server);
@@ -152,8 +152,8 @@ fn a_promotion_reaches_a_server_on_the_machines_clock_by_itself() {
 }
 
 #[test]
-fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
-    let mut server = Server::on_clock(BEGIN);
+fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
     let (_folder, db) = copy_of(&server);
@@ -169,8 +169,8 @@ fn a_stopped_copy_is_promoted_and_its_next_start_catches_up() {
 }
 
 #[test]
-fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
-    let mut server = Server::on_clock(BEGIN);
+fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let job = work(&user);
     let claimed = fire(&user, &job);
@@ -185,11 +185,11 @@ fn leases_that_ended_while_it_was_held_are_taken_back_after_the_promotion() {
 }
 
 #[test]
-fn a_held_server_sends_no_mail_and_shows_it_to_its_operator_instead() {
+fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();
     let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];
-    let mut server = Server::start(&[ALONE, &flags].concat());
+    let mut server = Server::start(&[DEV_UNLIMITED, &flags].concat());
     let user = server.client().register("ann@example.com");
     let user = held(&mut server, &user, BEGIN);
     let ask = |code: &str| {
@@ -199,7 +199,7 @@ fn a_held_server_sends_no_mail_and_shows_it_to_its_operator_instead() {
     };
     ask("WHILE-HELD");
     until("the log has the link", || server.log().contains("device_code=WHILE-HELD").then_some(()));
-    assert!(server.log().contains("this copy is held, so this mail stays here"), "{}", server.log());
+    assert!(server.log().contains("mail not sent cause=\"the database is on hold\""), "{}", server.log());
     ok(&server.db(), &["promote"]);
     ask("PROMOTED");
     assert!(mailbox.next().link().contains("device_code=PROMOTED"));

@@ -1,4 +1,4 @@
-//! The care of the file: backup and restore, what is held, the history that goes, deleted cues, checks.
+//! Maintenance of the file: backup, restore, hold, check.
 
 mod backup;
 mod check;
@@ -20,13 +20,13 @@ use crate::support::server::{Server, until};
 
 pub const BEGIN: &str = "2026-01-01T10:30:00Z";
 
-/// A cue for workers that runs every hour.
+/// A worker cue that runs every hour.
 pub fn work(user: &Client) -> String {
     id(&user.create(&json!({"name": "work", "transport": "worker",
                             "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
 }
 
-/// A cue that calls `url` every hour, once a run.
+/// A cue that calls `url` every hour, with a single attempt.
 pub fn hook(user: &Client, url: &str) -> String {
     id(&user.create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
                             "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
@@ -36,19 +36,19 @@ fn id(cue: &serde_json::Value) -> String {
     cue["id"].as_str().unwrap().to_owned()
 }
 
-/// Fires a cue; the answer is the execution.
+/// Fires a cue; returns the id of the execution.
 pub fn fire(user: &Client, cue: &str) -> String {
     let run = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
     run["execution_id"].as_str().unwrap().to_owned()
 }
 
-/// Reports that an execution of a worker cue is done.
+/// Reports a success of a worker execution.
 pub fn report(user: &Client, execution: &str) {
     let outcome = json!({"success": true, "result": "done"});
     user.post(&format!("/v1/executions/{execution}/outcome"), &outcome).expect(200);
 }
 
-/// A backup of the server's file beside it.
+/// A backup of the file of a server, next to it.
 pub fn backup(server: &Server, name: &str) -> PathBuf {
     let out = server.db().with_file_name(name);
     let said = ok(&server.db(), &["backup", out.to_str().unwrap()]);
@@ -56,7 +56,7 @@ pub fn backup(server: &Server, name: &str) -> PathBuf {
     out
 }
 
-/// Puts many executions of a cue into the file, all made at `at`: over, with an outcome each, or ready for a worker.
+/// Writes many executions of a cue, all created at `at`: finished with an outcome each, or pending for a worker.
 pub fn insert_history(file: &mut Connection, cue: &str, count: u32, is_over: bool, at: &str) {
     let at = at.parse::<jiff::Timestamp>().unwrap().as_millisecond();
     let (status, queue) = if is_over { ("success", None) } else { ("pending", Some("claim")) };
@@ -85,19 +85,18 @@ pub fn insert_history(file: &mut Connection, cue: &str, count: u32, is_over: boo
     all.commit().unwrap();
 }
 
-/// How many rows a table has.
 #[track_caller]
 pub fn rows(file: &Connection, table: &str) -> i64 {
     file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
-/// Waits until a table has that many rows.
+/// Waits until a table has this number of rows.
 #[track_caller]
 pub fn until_rows(file: &Connection, table: &str, count: i64) {
     until(&format!("{table} has {count} rows"), || (rows(file, table) == count).then_some(()));
 }
 
-/// Every row of every table, by table, but for what tells that a copy is held.
+/// Every row of every table, except the mark of a held copy.
 pub fn contents(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
     let file = Connection::open(path).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";

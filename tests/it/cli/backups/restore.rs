@@ -1,4 +1,4 @@
-//! `cued restore`: a sound backup in place of a database that no server has, and nothing of the old one in it.
+//! `cued restore`: a sound backup replaces a database without a server, and nothing of the old one remains in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 #[test]
-fn a_file_that_is_there_is_kept_unless_it_is_to_be_replaced_and_then_put_aside() {
-    let mut server = Server::on_clock(BEGIN);
+fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");
@@ -36,8 +36,8 @@ fn a_file_that_is_there_is_kept_unless_it_is_to_be_replaced_and_then_put_aside()
 }
 
 #[test]
-fn a_file_that_a_server_has_is_not_replaced() {
-    let server = Server::on_clock(BEGIN);
+fn a_file_in_use_by_a_server_is_not_replaced() {
+    let server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
     let backup = backup.to_str().unwrap();
@@ -56,8 +56,8 @@ fn a_file_that_a_server_has_is_not_replaced() {
 }
 
 #[test]
-fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
-    let mut server = Server::on_clock(BEGIN);
+fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");
@@ -65,7 +65,7 @@ fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
     for _ in 0..50 {
         work(&user);
     }
-    server.kill9();
+    server.kill();
     assert!(fs::metadata(beside(&server.db(), "-wal")).unwrap().len() > 0);
     ok(&server.db(), &["restore", backup, "--replace"]);
     assert!(contents(&server.db()) == contents(Path::new(backup)));
@@ -74,20 +74,20 @@ fn the_log_of_a_killed_server_does_not_get_into_what_is_restored() {
 }
 
 #[test]
-fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
-    let mut server = Server::on_clock(BEGIN);
+fn a_wal_is_kept_and_restored_with_its_moved_database() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     let backup = backup(&server, "backup");
     let backup = backup.to_str().unwrap();
     work(&user);
-    server.kill9();
+    server.kill();
     let (db, moved) = (server.db(), beside(&server.db(), ".broken"));
     fs::rename(&db, &moved).unwrap();
-    // Somebody's, under the name that comes first.
+    // A foreign file under the first name that restore would choose.
     fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
     let said = ok(&db, &["restore", backup]);
-    assert!(said.contains("cued.db-wal is kept as") && said.contains("cued.db.replaced-2-wal"), "{said}");
-    assert!(said.contains("not here any more"), "{said}");
+    assert!(said.contains("cued.db-wal as") && said.contains("cued.db.replaced-2-wal"), "{said}");
+    assert!(said.contains("no longer exists"), "{said}");
     assert!(contents(&db) == contents(Path::new(backup)));
     assert_eq!(fs::read(beside(&db, ".replaced-wal")).unwrap(), b"another one's");
     fs::rename(beside(&db, ".replaced-2-wal"), beside(&moved, "-wal")).unwrap();
@@ -95,8 +95,8 @@ fn a_log_whose_file_was_moved_away_is_kept_and_goes_with_it_again() {
 }
 
 #[test]
-fn a_backup_that_is_not_sound_or_none_is_not_put_in_place() {
-    let mut server = Server::on_clock(BEGIN);
+fn a_damaged_or_missing_backup_is_not_restored() {
+    let mut server = Server::with_test_clock(BEGIN);
     let user = server.user();
     work(&user);
     let backup = backup(&server, "backup");
@@ -107,7 +107,7 @@ fn a_backup_that_is_not_sound_or_none_is_not_put_in_place() {
     file.execute_batch("UPDATE users SET active_cues = 9").unwrap();
     drop(file);
     let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("9 active cues") && said.contains("is not sound"), "{said}");
+    assert!(said.contains("9 active cues") && said.contains("failed the check"), "{said}");
     fs::write(backup, "no backup").unwrap();
     let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
     assert!(said.contains("not a cued database"), "{said}");

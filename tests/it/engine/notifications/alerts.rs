@@ -1,11 +1,11 @@
-//! Alerts: when they are raised, how they are listed, and the POST to the user's `alert_webhook_url`.
+//! Alerts: when they are raised, the list, and the POST to `alert_webhook_url`.
 
 use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Server};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
 const ME: &str = "/v1/auth/me";
 const QUIET: &str = r#"{"email": false}"#;
@@ -23,8 +23,8 @@ fn count(user: &Client, alert_type: &str) -> usize {
 }
 
 #[test]
-fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_third_consecutive_failure_raises_an_alert() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, quiet()));
@@ -54,8 +54,8 @@ fn the_third_failure_in_a_row_raises_an_alert_that_is_listed_and_posted() {
 }
 
 #[test]
-fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
-    let (server, receiver) = (Server::on_clock(START), failing());
+fn an_alert_is_deduplicated_for_five_minutes() {
+    let (server, receiver) = (Server::with_test_clock(START), failing());
     let user = server.user();
     let (cue, other) = (user.create(&hook(&receiver, quiet())), user.create(&hook(&receiver, quiet())));
     (0..5).for_each(|_| drop(fire(&user, &cue)));
@@ -75,8 +75,8 @@ fn an_alert_stands_for_five_minutes_and_is_raised_again_by_the_next_failure() {
 }
 
 #[test]
-fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
-    let (server, receiver) = (Server::on_clock(START), failing());
+fn a_failure_streak_ends_with_a_success_and_counts_executions() {
+    let (server, receiver) = (Server::with_test_clock(START), failing());
     let user = server.user();
     let mut cue = hook(&receiver, quiet());
     cue["retry"] = json!({"max_attempts": 5, "backoff_minutes": [1]});
@@ -100,8 +100,8 @@ fn a_row_ends_with_a_success_and_counts_executions_not_attempts() {
 }
 
 #[test]
-fn executions_that_overlap_count_in_the_order_in_which_they_end() {
-    let server = Server::on_clock(START);
+fn overlapping_executions_count_in_the_order_of_their_ends() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
     let made: Vec<String> = (0..5).map(|_| fire(&user, &cue)).collect();
@@ -110,13 +110,13 @@ fn executions_that_overlap_count_in_the_order_in_which_they_end() {
             .expect(200);
         count(&user, "consecutive_failures")
     };
-    // By their making the successes would stand at the ends of a row of three.
+    // By creation, the successes would be at the ends of three failures in a row.
     assert_eq!([ends(1, false), ends(2, false), ends(4, true), ends(3, false), ends(0, true)], [0; 5]);
 }
 
 #[test]
-fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
-    let server = Server::on_clock(START);
+fn a_late_success_removes_the_failure_of_an_expired_claim_from_the_streak() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let cue = user.create(&work(quiet()));
     for _ in 0..2 {
@@ -134,8 +134,8 @@ fn a_late_success_takes_the_failure_of_a_lost_claim_out_of_the_row() {
 }
 
 #[test]
-fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
-    let server = Server::on_clock(START);
+fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
     cue["retry"] = json!({"max_attempts": 2});
@@ -156,8 +156,8 @@ fn a_lost_claim_raises_an_alert_even_when_another_worker_may_try() {
 }
 
 #[test]
-fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
-    let server = Server::on_clock(START);
+fn a_verification_failure_alert_names_the_missing_evidence() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut cue = work(quiet());
     cue["verification"] = json!({"mode": "require_external_id"});
@@ -183,8 +183,8 @@ fn an_outcome_that_is_not_verified_is_alerted_with_what_it_lacks() {
 }
 
 #[test]
-fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
-    let (server, receiver) = (Server::on_clock(START), failing());
+fn the_alert_list_is_newest_first_and_filtered() {
+    let (server, receiver) = (Server::with_test_clock(START), failing());
     let (user, other) = (server.user(), server.user());
     let cues: Vec<Value> = (0..2).map(|_| user.create(&hook(&receiver, quiet()))).collect();
     for cue in &cues {
@@ -218,8 +218,8 @@ fn the_list_is_of_the_caller_newest_first_and_by_its_filters() {
 }
 
 #[test]
-fn the_alert_webhook_is_set_shown_and_taken_away() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_alert_webhook_can_be_set_shown_and_removed() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     assert_eq!(user.get(ME).expect(200)["alert_webhook_url"], Value::Null);
     let set = user.patch(ME, &json!({"alert_webhook_url": told.url()})).expect(200);
@@ -243,8 +243,8 @@ fn the_alert_webhook_is_set_shown_and_taken_away() {
 }
 
 #[test]
-fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_alert_secret_is_separate_and_a_new_one_signs_at_once() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let old = secret(&user, "alert-webhook");
     assert_eq!(secret(&user, "alert-webhook"), old, "it stays");
@@ -262,14 +262,14 @@ fn the_alert_secret_is_its_own_and_a_new_one_signs_at_once() {
 }
 
 #[test]
-fn alerts_and_their_secret_want_a_key() {
-    let server = Server::start(ALONE);
+fn alerts_and_the_alert_secret_require_a_key() {
+    let server = Server::start(DEV_UNLIMITED);
     for (method, path) in [
         ("GET", "/v1/alerts"),
         ("PATCH", ME),
         ("GET", "/v1/auth/alert-webhook-secret"),
         ("POST", "/v1/auth/alert-webhook-secret/regenerate"),
     ] {
-        server.client().call(method, path, &[], b"").unwrap().refused(401, "invalid_api_key");
+        server.client().call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
     }
 }

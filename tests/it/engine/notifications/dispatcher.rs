@@ -1,4 +1,4 @@
-//! The outbox without threads and sockets: what is stored with a failure, and what a pass makes of it.
+//! The outbox without threads and sockets: the stored notifications and the effect of a pass.
 
 use std::sync::atomic::Ordering;
 
@@ -16,31 +16,35 @@ use cued::store::executions;
 use cued::store::notifications::outbox::Notification;
 use serde_json::Value;
 
-use crate::support::delivery_fixture::{Recorder, World, answer};
+use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
 use crate::support::server::until;
 
-/// A world with a cue of one attempt whose failures are told to `told`, by mail as well.
-fn world(told: &str) -> (World, i64) {
-    let world = World::new(4);
-    let cue = world.cue("http://127.0.0.1:1/hook");
-    world.sql(&format!(
-        "UPDATE cues SET max_attempts = 1, on_failure = '{{\"email\":true,\"webhook\":\"{told}\",\"pause\":false}}'"
+/// A fixture with a single-attempt cue, whose failures are notified to `url` and by mail.
+fn failing_cue(finished: &str) -> (DeliveryFixture, i64) {
+    let fixture = DeliveryFixture::new(4);
+    let cue = fixture.webhook_cue("http://127.0.0.1:1/hook");
+    fixture.sql(&format!(
+        "UPDATE cues SET max_attempts = 1, on_failure = '{{\"email\":true,\"webhook\":\"{finished}\",\"pause\":false}}'"
     ));
-    (world, cue)
+    (fixture, cue)
 }
 
-/// Fails this many runs of `cue`.
-fn fail(world: &World, cue: i64, runs: usize) {
-    world.runs(cue, runs);
-    assert_eq!(world.deliver(&Recorder::told((0..runs).map(|_| answer(500)))), runs);
+/// Lets this number of executions of `cue` fail.
+fn fail(fixture: &DeliveryFixture, cue: i64, runs: usize) {
+    fixture.due_times(cue, runs);
+    assert_eq!(fixture.deliver(&RecordingClient::with((0..runs).map(|_| response(500)))), runs);
 }
 
-fn number(world: &World, sql: &'static str) -> i64 {
-    world.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
+fn number(fixture: &DeliveryFixture, sql: &'static str) -> i64 {
+    fixture.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
-fn tell_one(world: &World, webhook_client: &Recorder, notification: &Notification) -> NotificationResult {
-    let (now, route) = (world.app.clock.now(), &world.app.config.mail);
+fn send_one(
+    fixture: &DeliveryFixture,
+    webhook_client: &RecordingClient,
+    notification: &Notification,
+) -> NotificationResult {
+    let (now, route) = (fixture.app.clock.now(), &fixture.app.config.mail);
     match notification.kind {
         NotificationKind::Mail => {
             result_of_mail(notification, &send_mail(route, "http://cued", notification), now)
@@ -49,173 +53,176 @@ fn tell_one(world: &World, webhook_client: &Recorder, notification: &Notificatio
     }
 }
 
-/// Tells what there is to tell; answers what was sent.
-fn tell(world: &World) -> Vec<WebhookRequest> {
-    let (webhook_client, mut desk, mut told) =
-        (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
+/// Sends all notifications; returns the requests.
+fn send_all(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
+    let (webhook_client, mut dispatcher, mut finished) =
+        (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
-        let posts = desk.run_once(&world.app, told, DispatcherMode::Running).unwrap();
-        if posts.is_empty() && number(world, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
-            return webhook_client.parcels();
+        let posts = dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
+        if posts.is_empty() && number(fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
+            return webhook_client.requests();
         }
-        told = posts.iter().map(|notification| tell_one(world, &webhook_client, notification)).collect();
+        finished =
+            posts.iter().map(|notification| send_one(fixture, &webhook_client, notification)).collect();
     }
     panic!("what is left is never told")
 }
 
 #[test]
-fn a_notice_is_stored_with_the_failure_and_outlives_process_and_cue() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    fail(&world, cue, 1);
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
-    // Nothing was told before the end of the process.
-    let world = world.restart();
-    world.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
-    let sent = tell(&world);
+fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    fail(&fixture, cue, 1);
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
+    // No notification was sent before the end of the process.
+    let fixture = fixture.restart();
+    fixture.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
+    let sent = send_all(&fixture);
     let [sent] = &sent[..] else { panic!("{} POSTs", sent.len()) };
     assert_eq!(sent.url, "http://127.0.0.1:2/told");
     let body: Value = serde_json::from_slice(sent.body.as_deref().unwrap()).unwrap();
     assert_eq!(body["event"], "cue.failed");
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 0);
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 0);
 }
 
 #[test]
-fn what_is_under_way_is_not_taken_twice_and_each_lane_has_its_turn() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    let other = world.cue("http://127.0.0.1:1/hook");
-    world.sql(
+fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let other = fixture.webhook_cue("http://127.0.0.1:1/hook");
+    fixture.sql(
         "UPDATE cues SET max_attempts = 1, on_failure = '{\"email\":false,\"webhook\":\"http://127.0.0.1:3/\",\"pause\":false}'
           WHERE on_failure ->> 'webhook' IS NULL",
     );
-    fail(&world, cue, 20);
-    fail(&world, other, 1);
-    let mut desk = NotificationDispatcher::new(4);
-    let first = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
+    fail(&fixture, cue, 20);
+    fail(&fixture, other, 1);
+    let mut dispatcher = NotificationDispatcher::new(4);
+    let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     let mails = first.iter().filter(|notification| notification.url.is_none()).count();
     assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notification| notification.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
-    let again = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
+    let again = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert!(again.iter().all(|notification| first.iter().all(|earlier| earlier.key != notification.key)));
-    assert!(!desk.is_clear());
+    assert!(!dispatcher.is_clear());
     assert!(
-        desk.run_once(&world.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
+        dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
         "a desk that closes takes nothing"
     );
 }
 
 #[test]
-fn a_thousand_notices_of_a_kind_wait_for_a_user_and_no_more() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    world.sql(
+fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    fixture.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
          INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
          SELECT i, 1, 'failure', 'http://127.0.0.1:2/', 7, '{}', 0, 1767225600000 FROM n",
     );
-    fail(&world, cue, 5);
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox WHERE kind = 'failure'"), 1_000);
+    fail(&fixture, cue, 5);
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'failure'"), 1_000);
     assert_eq!(
-        number(&world, "SELECT count(*) FROM outbox WHERE kind = 'mail'"),
+        number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'mail'"),
         5,
         "mails have a bound of their own"
     );
-    assert_eq!(tell(&world).len(), 1_000);
+    assert_eq!(send_all(&fixture).len(), 1_000);
 }
 
 #[test]
-fn what_is_a_day_old_or_of_a_disabled_user_is_given_up_unsent() {
+fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
     for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
     {
-        let (world, cue) = world("http://127.0.0.1:2/told");
-        fail(&world, cue, 3);
-        world.sql(change);
-        assert_eq!(tell(&world), [], "{change}");
-        assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 0, "{change}");
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+        fail(&fixture, cue, 3);
+        fixture.sql(change);
+        assert_eq!(send_all(&fixture), [], "{change}");
+        assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 0, "{change}");
     }
 }
 
 #[test]
-fn results_that_the_disk_does_not_take_are_kept_and_nothing_is_told_twice() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    fail(&world, cue, 2);
-    let (webhook_client, mut desk) = (Recorder::default(), NotificationDispatcher::new(4));
-    let pass =
-        |desk: &mut NotificationDispatcher, told| desk.run_once(&world.app, told, DispatcherMode::Running);
-    let first = pass(&mut desk, Vec::new()).unwrap();
-    let told = first.iter().map(|notification| tell_one(&world, &webhook_client, notification)).collect();
-    let fails = world.refuse_commits();
-    assert!(matches!(pass(&mut desk, told), Err(Error::Storage(_))));
-    assert!(pass(&mut desk, Vec::new()).is_err());
+fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    fail(&fixture, cue, 2);
+    let (webhook_client, mut dispatcher) = (RecordingClient::default(), NotificationDispatcher::new(4));
+    let pass = |dispatcher: &mut NotificationDispatcher, finished| {
+        dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running)
+    };
+    let first = pass(&mut dispatcher, Vec::new()).unwrap();
+    let finished =
+        first.iter().map(|notification| send_one(&fixture, &webhook_client, notification)).collect();
+    let fails = fixture.refuse_commits();
+    assert!(matches!(pass(&mut dispatcher, finished), Err(Error::Storage(_))));
+    assert!(pass(&mut dispatcher, Vec::new()).is_err());
     fails.store(false, Ordering::SeqCst);
-    let next = pass(&mut desk, Vec::new()).unwrap();
-    assert_eq!(
-        (first.len(), next.len()),
-        (3, 1),
-        "two mails and a POST of this destination, then the other POST"
-    );
+    let next = pass(&mut dispatcher, Vec::new()).unwrap();
+    assert_eq!((first.len(), next.len()), (3, 1), "two mails and a POST of this lane, then the other POST");
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
-    assert_eq!(webhook_client.parcels().len(), 1);
+    assert_eq!(webhook_client.requests().len(), 1);
 }
 
 #[test]
-fn a_row_that_cannot_be_read_or_recorded_holds_up_no_other() {
+fn an_unreadable_or_unrecordable_row_blocks_no_other() {
     for poison in [
         "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
         "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
     ] {
-        let (world, cue) = world("http://127.0.0.1:2/told");
-        fail(&world, cue, 5);
-        world.sql(poison);
-        let (webhook_client, mut desk, mut told) =
-            (Recorder::default(), NotificationDispatcher::new(4), Vec::new());
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+        fail(&fixture, cue, 5);
+        fixture.sql(poison);
+        let (webhook_client, mut dispatcher, mut finished) =
+            (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
         until("the others are told", || {
-            let notifications =
-                desk.run_once(&world.app, std::mem::take(&mut told), DispatcherMode::Running).unwrap();
-            told = notifications
+            let notifications = dispatcher
+                .run_once(&fixture.app, std::mem::take(&mut finished), DispatcherMode::Running)
+                .unwrap();
+            finished = notifications
                 .iter()
-                .map(|notification| tell_one(&world, &webhook_client, notification))
+                .map(|notification| send_one(&fixture, &webhook_client, notification))
                 .collect();
-            (number(&world, "SELECT count(*) FROM outbox") == 2).then_some(())
+            (number(&fixture, "SELECT count(*) FROM outbox") == 2).then_some(())
         });
-        assert_eq!(number(&world, "SELECT sum(key) FROM outbox"), 3, "{poison}");
-        let sent = webhook_client.parcels().len();
-        assert!(desk.run_once(&world.app, told, DispatcherMode::Running).unwrap().is_empty(), "{poison}");
-        assert!(desk.is_clear() && webhook_client.parcels().len() == sent, "a stop waits for neither");
+        assert_eq!(number(&fixture, "SELECT sum(key) FROM outbox"), 3, "{poison}");
+        let sent = webhook_client.requests().len();
+        assert!(
+            dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().is_empty(),
+            "{poison}"
+        );
+        assert!(dispatcher.is_clear() && webhook_client.requests().len() == sent, "a stop waits for neither");
     }
 }
 
 #[test]
 fn a_pass_over_an_empty_outbox_writes_nothing() {
-    let world = World::new(4);
-    let changes = || -> i64 { number(&world, "SELECT total_changes()") };
+    let fixture = DeliveryFixture::new(4);
+    let changes = || -> i64 { number(&fixture, "SELECT total_changes()") };
     let before = changes();
-    assert!(tell(&world).is_empty());
+    assert!(send_all(&fixture).is_empty());
     assert_eq!(changes(), before);
 }
 
 #[test]
-fn two_mails_are_under_way_and_no_more() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    world.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
-    fail(&world, cue, 5);
-    let mut desk = NotificationDispatcher::new(4);
-    let first = desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap();
+fn at_most_two_mails_are_sent_at_a_time() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    fixture.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
+    fail(&fixture, cue, 5);
+    let mut dispatcher = NotificationDispatcher::new(4);
+    let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(first.len(), 2);
-    assert!(desk.run_once(&world.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
-    assert_eq!(number(&world, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
-    let told = vec![tell_one(&world, &Recorder::default(), &first[0])];
-    assert_eq!(desk.run_once(&world.app, told, DispatcherMode::Running).unwrap().len(), 1);
+    assert!(dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5, "they stay until they are taken");
+    let finished = vec![send_one(&fixture, &RecordingClient::default(), &first[0])];
+    assert_eq!(dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(), 1);
 }
 
 #[test]
-fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
-    let (world, cue) = world("http://127.0.0.1:2/told");
-    world.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
-    let id = world.run(cue);
+fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    fixture.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
+    let id = fixture.due(cue);
     let raise = |reason: &'static str| {
-        let now = world.app.clock.now();
-        world.write(move |tx| {
+        let now = fixture.app.clock.now();
+        fixture.write(move |tx| {
             let execution = executions::find(tx, 1, id).unwrap().unwrap().execution;
             let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
             alerts::raise(tx, execution.key, &alert, now).unwrap()
@@ -223,7 +230,7 @@ fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
     };
     assert!(raise("external_id is missing"));
     assert!(!raise("result_url is missing"), "one of its type stands for the cue");
-    let sent = tell(&world);
+    let sent = send_all(&fixture);
     let body: Value = serde_json::from_slice(sent[0].body.as_deref().unwrap()).unwrap();
     assert_eq!(
         (&body["alert_type"], &body["severity"], &body["execution_id"]),
@@ -231,9 +238,9 @@ fn an_alert_is_raised_by_whoever_verifies_and_the_newest_thousand_are_kept() {
     );
     assert_eq!(body["message"], "An outcome of c was not verified: external_id is missing");
     for _ in 0..1_003 {
-        world.advance(300);
+        fixture.advance(300);
         assert!(raise("again"));
     }
-    assert_eq!(number(&world, "SELECT count(*) FROM alerts"), 1_000);
-    assert_eq!(number(&world, "SELECT min(created_at) FROM alerts"), 1_767_225_600_000 + 4 * 300_000);
+    assert_eq!(number(&fixture, "SELECT count(*) FROM alerts"), 1_000);
+    assert_eq!(number(&fixture, "SELECT min(created_at) FROM alerts"), 1_767_225_600_000 + 4 * 300_000);
 }

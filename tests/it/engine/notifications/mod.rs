@@ -1,4 +1,4 @@
-//! What follows a last failure: mails, signed POSTs, alerts; what is told again after a crash, and what is not told.
+//! Notifications of a failure: mails, signed POSTs, alerts, and their repetition after a crash.
 
 mod alerts;
 mod dispatcher;
@@ -10,26 +10,26 @@ use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_si
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Recorder};
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 
 const START: &str = "2026-01-05T00:00:00Z";
 
-/// A receiver that answers 500.
-fn failing() -> Recorder {
-    let receiver = Recorder::start();
+/// A receiver that responds with 500.
+fn failing() -> Receiver {
+    let receiver = Receiver::start();
     receiver.react(Reaction::Status(500));
     receiver
 }
 
-/// A cue for runs by hand, of one attempt each.
-fn hook(receiver: &Recorder, on_failure: Value) -> Value {
+/// A cue for manual runs with a single attempt.
+fn hook(receiver: &Receiver, on_failure: Value) -> Value {
     json!({
         "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
         "callback": {"url": receiver.url()}, "on_failure": on_failure,
     })
 }
 
-/// The same for workers.
+/// The same as a worker cue.
 fn work(on_failure: Value) -> Value {
     json!({
         "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
@@ -37,14 +37,14 @@ fn work(on_failure: Value) -> Value {
     })
 }
 
-/// Runs a cue now, and waits for all that this causes; answers the execution's id.
+/// Runs a cue now and waits for everything that follows; returns the id of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
     let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     user.settle();
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
-/// Runs a worker cue and reports on it.
+/// Runs a worker cue and reports an outcome.
 fn report(user: &Client, cue: &Value, outcome: &Value) -> String {
     let execution = fire(user, cue);
     user.post(&format!("/v1/executions/{execution}/outcome"), outcome).expect(200);
@@ -57,7 +57,7 @@ fn secret(user: &Client, which: &str) -> String {
     secret[format!("{}_secret", which.replace('-', "_"))].as_str().unwrap().to_owned()
 }
 
-/// Holds a POST to both signatures, each made with `secrets`.
+/// Checks both signatures of a POST, each made with the given secrets.
 #[track_caller]
 fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     let header = |name: &str| sent.header(name).unwrap();

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, secret, signed, work};
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Server, until};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server, until};
 
 #[test]
-fn the_last_failure_is_posted_signed_and_before_the_clock_answers() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let mut cue = hook(&receiver, json!({"email": false, "webhook": told.url(), "pause": true}));
     cue["retry"] = json!({"max_attempts": 3, "backoff_minutes": [10]});
@@ -41,8 +41,8 @@ fn the_last_failure_is_posted_signed_and_before_the_clock_answers() {
 }
 
 #[test]
-fn a_delivery_without_an_answer_has_no_status() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn a_delivery_without_a_response_has_no_status() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::HangUp);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -52,8 +52,8 @@ fn a_delivery_without_an_answer_has_no_status() {
 }
 
 #[test]
-fn a_workers_failure_is_posted_with_its_own_words_and_a_lost_claim_with_ours() {
-    let (server, told) = (Server::on_clock(START), Recorder::start());
+fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
+    let (server, told) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let cue = user.create(&work(json!({"webhook": told.url()})));
     report(&user, &cue, &json!({"success": false, "error": "no\npaper"}));
@@ -65,19 +65,19 @@ fn a_workers_failure_is_posted_with_its_own_words_and_a_lost_claim_with_ours() {
     let errors: Vec<Value> = told.deliveries().iter().map(|it| it.json()["last_error"].clone()).collect();
     assert_eq!((errors.len(), &errors[0], &errors[1]), (3, &json!("no\npaper"), &Value::Null));
     assert!(errors[2].as_str().unwrap().starts_with("the claim of worker w1 expired"), "{errors:?}");
-    // It is told of once, whatever its worker says later.
+    // The notification is sent once, whatever the worker reports later.
     user.post(&format!("/v1/executions/{lost}/outcome"), &json!({"success": false})).expect(200);
     user.settle();
     assert_eq!(told.count(), 3);
-    // The outcome of a delivery is another thing than the delivery (contract §5).
+    // A reported outcome is separate from the delivery (contract §5.2, §6.8).
     let hook = user.create(&hook(&told, json!({"webhook": told.url()})));
     report(&user, &hook, &json!({"success": false}));
     assert_eq!(told.count(), 4, "its delivery alone");
 }
 
 #[test]
-fn a_fire_and_a_replay_are_told_of_like_any_execution() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn failures_of_manual_runs_and_replays_are_notified() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let first = fire(&user, &cue);
@@ -90,8 +90,8 @@ fn a_fire_and_a_replay_are_told_of_like_any_execution() {
 }
 
 #[test]
-fn both_secrets_sign_for_a_day_after_a_rotation() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn both_secrets_sign_notifications_for_a_day_after_a_rotation() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     let old = secret(&user, "webhook");
@@ -106,8 +106,8 @@ fn both_secrets_sign_for_a_day_after_a_rotation() {
 }
 
 #[test]
-fn a_notice_is_tried_again_under_one_id_until_it_is_taken() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     told.first([Reaction::Status(503), Reaction::HangUp]);
     fire(&user, &user.create(&hook(&receiver, json!({"webhook": told.url()}))));
@@ -122,8 +122,8 @@ fn a_notice_is_tried_again_under_one_id_until_it_is_taken() {
 }
 
 #[test]
-fn a_notice_that_nobody_takes_is_given_up_and_the_log_says_so_without_the_path() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), failing());
+fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), failing());
     let user = server.user();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
     fire(&user, &cue);
@@ -138,8 +138,8 @@ fn a_notice_that_nobody_takes_is_given_up_and_the_log_says_so_without_the_path()
 }
 
 #[test]
-fn a_receiver_of_notices_that_hangs_holds_up_no_delivery() {
-    let (server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+fn a_hanging_notification_receiver_delays_no_delivery() {
+    let (server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -149,8 +149,8 @@ fn a_receiver_of_notices_that_hangs_holds_up_no_delivery() {
     }
     receiver.wait_for(100);
     told.wait_hanging(1);
-    // Nor do those of another receiver wait.
-    let other = Recorder::start();
+    // Notifications to another receiver are not delayed either.
+    let other = Receiver::start();
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": other.url()})));
     user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     other.wait_for(1);
@@ -160,8 +160,8 @@ fn a_receiver_of_notices_that_hangs_holds_up_no_delivery() {
 }
 
 #[test]
-fn a_notice_that_a_crash_cut_short_is_told_again_after_it() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+fn a_notification_interrupted_by_a_crash_is_sent_again() {
+    let (mut server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -173,7 +173,7 @@ fn a_notice_that_a_crash_cut_short_is_told_again_after_it() {
         (failed["total"] == 5).then_some(())
     });
     told.wait_hanging(1);
-    server.kill9();
+    server.kill();
     told.release();
     let before = told.count();
     server.restart();
@@ -186,8 +186,8 @@ fn a_notice_that_a_crash_cut_short_is_told_again_after_it() {
 }
 
 #[test]
-fn a_stop_lets_the_notice_under_way_end_and_keeps_the_others() {
-    let (mut server, receiver, told) = (Server::start(ALONE), failing(), Recorder::start());
+fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
+    let (mut server, receiver, told) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     told.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
@@ -202,7 +202,7 @@ fn a_stop_lets_the_notice_under_way_end_and_keeps_the_others() {
     server.terminate();
     until("it stops", || server.log().contains("stopping").then_some(()));
     told.release();
-    assert_eq!(server.ended(), Some(0));
+    assert_eq!(server.wait_for_exit(), Some(0));
     let told_so_far = told.count();
     server.restart();
     told.wait_for(5);
@@ -212,10 +212,10 @@ fn a_stop_lets_the_notice_under_way_end_and_keeps_the_others() {
 }
 
 #[test]
-fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
+fn a_notification_url_at_a_blocked_address_is_never_reached() {
     let (server, told) = (
         Server::start(&["--registration", "open", "--limits", "off", "--test-clock", START]),
-        Recorder::start(),
+        Receiver::start(),
     );
     let user = server.user();
     let cue = json!({
@@ -223,7 +223,7 @@ fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
         "callback": {"url": "http://192.0.2.1.example.invalid/"}, "on_failure": {"email": false},
     });
     let cue = user.create(&cue);
-    // As if the name of a stored URL led there by now.
+    // As if the name of a stored URL now resolved to a blocked address.
     let sql = format!("UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{}')", told.url());
     server.sqlite().execute_batch(&sql).unwrap();
     fire(&user, &cue);
@@ -233,8 +233,8 @@ fn a_url_that_leads_to_a_blocked_address_is_never_reached() {
 }
 
 #[test]
-fn a_disabled_user_and_a_run_that_the_quota_refused_are_told_nothing() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+fn disabled_users_and_runs_over_quota_cause_no_notification() {
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": told.url()})));
     receiver.react(Reaction::Hang);
@@ -269,11 +269,11 @@ fn a_disabled_user_and_a_run_that_the_quota_refused_are_told_nothing() {
 
 #[test]
 fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
-    let (server, receiver, told) = (Server::on_clock(START), failing(), Recorder::start());
+    let (server, receiver, told) = (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.user();
     let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": told.url()})).expect(200);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": told.url()})));
-    // A receiver that was away for long: a thousand wait for another try.
+    // A receiver that was away for a long time: a thousand notifications wait for a retry.
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
         INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at)
         SELECT i, (SELECT key FROM users), 'failure', 'http://127.0.0.1:9/', 7, '{}', 1, 4102444800000, 1767571200000

@@ -1,11 +1,11 @@
-//! The list of alerts and where they are sent.
+//! Invalid filters of the alert list and invalid alert webhooks.
 
 use serde_json::{Value, json};
 
 use super::{Case, check, server};
 
 #[test]
-fn the_filters_of_alerts_are_checked() {
+fn alert_filters_are_validated() {
     let get = |query: &str| Case::get(&format!("/v1/alerts?{query}"));
     check(
         &server().user(),
@@ -29,9 +29,9 @@ fn the_filters_of_alerts_are_checked() {
 }
 
 #[test]
-fn what_is_changed_of_an_account_is_checked() {
+fn account_changes_are_validated() {
     let patch = |body: Value| Case::new("PATCH", "/v1/auth/me", &body).named(&body.to_string());
-    let url = |url: &str| patch(json!({"alert_webhook_url": url})).refused(400, "invalid_callback_url");
+    let url = |url: &str| patch(json!({"alert_webhook_url": url})).expect_error(400, "invalid_callback_url");
     let server = server();
     let user = server.user();
     check(
@@ -49,11 +49,11 @@ fn what_is_changed_of_an_account_is_checked() {
             patch(json!({"email": "b@example.com"})).invalid("extra_forbidden", "body.email"),
             patch(json!({"plan": "scale"})).invalid("extra_forbidden", "body.plan"),
             patch(json!([])).invalid("model_attributes_type", "body"),
-            Case::raw("PATCH", "/v1/auth/me", "{").refused(400, "invalid_json"),
-            Case::raw("PATCH", "/v1/auth/me", "").refused(400, "invalid_json"),
+            Case::raw("PATCH", "/v1/auth/me", "{").expect_error(400, "invalid_json"),
+            Case::raw("PATCH", "/v1/auth/me", "").expect_error(400, "invalid_json"),
             patch(json!({"alert_webhook_url": "https://example.com/alerts"})).accepted(200),
             patch(json!({"alert_webhook_url": null})).accepted(200),
-            Case::new("PUT", "/v1/auth/me", &json!({})).refused(405, "method_not_allowed"),
+            Case::new("PUT", "/v1/auth/me", &json!({})).expect_error(405, "method_not_allowed"),
         ],
     );
     let refused = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "nowhere"})).expect(400);

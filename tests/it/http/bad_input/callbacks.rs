@@ -1,10 +1,10 @@
-//! Callbacks that no delivery may reach or carry, on a server that lets them reach public addresses only.
+//! Invalid callbacks, on a server with public callbacks only.
 
 use serde_json::{Map, Value, json};
 
 use super::{Case, check, server};
 
-/// Addresses that are not public, in every notation.
+/// Non-public addresses in every notation.
 const BLOCKED: [&str; 60] = [
     "localhost",
     "LOCALHOST",
@@ -79,7 +79,7 @@ fn header(name: &str, value: Value) -> Case {
 }
 
 #[test]
-fn what_is_no_absolute_http_url_is_refused() {
+fn only_absolute_http_urls_are_accepted() {
     let urls = [
         "",
         " ",
@@ -117,9 +117,9 @@ fn what_is_no_absolute_http_url_is_refused() {
     let long = format!("https://example.com/{}", "a".repeat(2_029));
     let longest = format!("https://example.com/{}", "a".repeat(2_028));
     assert_eq!((long.len(), longest.len()), (2_049, 2_048));
-    let rows = urls.map(|text| url(text).refused(400, "invalid_callback_url"));
+    let rows = urls.map(|text| url(text).expect_error(400, "invalid_callback_url"));
     let bounds = [
-        url(&long).refused(400, "invalid_callback_url"),
+        url(&long).expect_error(400, "invalid_callback_url"),
         url(&longest).accepted(201),
         url("http://example.com").accepted(201),
         url("https://example.com:8443/path?query=%20").accepted(201),
@@ -127,17 +127,17 @@ fn what_is_no_absolute_http_url_is_refused() {
         Case::cue("callback", json!({})).invalid("missing", "body.callback.url"),
         Case::cue("callback", json!("https://example.com/"))
             .invalid("model_attributes_type", "body.callback"),
-        Case::cue_without("callback").refused(422, "validation_error"),
+        Case::cue_without("callback").expect_error(422, "validation_error"),
     ];
     check(&server().user(), rows.into_iter().chain(bounds));
 }
 
 #[test]
-fn addresses_that_are_not_public_are_refused_in_every_notation() {
+fn non_public_addresses_are_refused_in_every_notation() {
     let server = server();
     let user = server.user();
     let cue = format!("/v1/cues/{}", user.create(&super::good_cue())["id"].as_str().unwrap());
-    // Wherever a URL is given that the server will send to.
+    // Every field with a URL that the server will send to.
     let rows = BLOCKED.iter().flat_map(|host| {
         let blocked = format!("http://{host}/hook");
         let on_failure = json!({"webhook": blocked});
@@ -147,7 +147,7 @@ fn addresses_that_are_not_public_are_refused_in_every_notation() {
             Case::new("PATCH", &cue, &json!({"on_failure": on_failure})),
             Case::new("PATCH", "/v1/auth/me", &json!({"alert_webhook_url": blocked})),
         ]
-        .map(|case| case.refused(400, "invalid_callback_url"))
+        .map(|case| case.expect_error(400, "invalid_callback_url"))
     });
     let public = ["8.8.8.8", "[2606:4700::1111]", "172.32.0.1", "100.128.0.1"];
     let good = public.map(|host| url(&format!("http://{host}/hook")).accepted(201));
@@ -155,7 +155,7 @@ fn addresses_that_are_not_public_are_refused_in_every_notation() {
 }
 
 #[test]
-fn methods_and_headers_that_a_delivery_cannot_carry_are_refused() {
+fn unusable_callback_methods_and_headers_are_refused() {
     let own = [
         "Host",
         "content-length",
@@ -183,20 +183,20 @@ fn methods_and_headers_that_a_delivery_cannot_carry_are_refused() {
     let many: Map<String, Value> = (0..33).map(|number| (format!("X-{number}"), json!("v"))).collect();
     let most: Map<String, Value> = (0..32).map(|number| (format!("X-{number}"), json!("v"))).collect();
     let methods = ["TRACE", "HEAD", "CONNECT", "OPTIONS", "PO ST", "POST\r\n", "BREW"];
-    let names = own.map(|name| header(name, json!("v")).refused(400, "invalid_callback"));
+    let names = own.map(|name| header(name, json!("v")).expect_error(400, "invalid_callback"));
     let texts =
-        values.map(|value| header("X-Own", json!(value)).named(value).refused(400, "invalid_callback"));
+        values.map(|value| header("X-Own", json!(value)).named(value).expect_error(400, "invalid_callback"));
     let verbs = methods.map(|method| {
-        Case::cue("callback.method", json!(method)).named(method).refused(400, "invalid_callback")
+        Case::cue("callback.method", json!(method)).named(method).expect_error(400, "invalid_callback")
     });
     let rest = [
         Case::cue("callback.headers", Value::Object(many))
             .named("33 headers")
-            .refused(400, "invalid_callback"),
+            .expect_error(400, "invalid_callback"),
         Case::cue("callback.headers", Value::Object(most)).named("32 headers").accepted(201),
         Case::cue("callback.headers", json!({"X-A": "1", "x-a": "2"}))
             .named("one header twice")
-            .refused(400, "invalid_callback"),
+            .expect_error(400, "invalid_callback"),
         Case::cue("callback.headers", json!([])).invalid("dict_type", "body.callback.headers"),
         header("X-Own", json!(5)).invalid("string_type", "body.callback.headers.X-Own"),
         header("X-Own", Value::Null).invalid("string_type", "body.callback.headers.X-Own"),

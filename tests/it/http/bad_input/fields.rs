@@ -1,11 +1,11 @@
-//! Fields that are missing, of the wrong type, out of range or unknown.
+//! Missing, unknown, ill-typed and out-of-range fields.
 
 use serde_json::{Value, json};
 
 use super::{Case, check, server};
 
 #[test]
-fn the_fields_of_a_new_cue_are_checked_one_by_one() {
+fn every_field_of_a_new_cue_is_validated() {
     check(
         &server().user(),
         [
@@ -34,7 +34,7 @@ fn the_fields_of_a_new_cue_are_checked_one_by_one() {
             Case::cue("retry.backoff_minutes", json!(5)).invalid("list_type", "body.retry.backoff_minutes"),
             Case::cue("retry.backoff_minutes", json!([1, "x"]))
                 .invalid("float_type", "body.retry.backoff_minutes.1"),
-            Case::cue("retry.backoff_minutes", json!([-1])).refused(422, "validation_error"),
+            Case::cue("retry.backoff_minutes", json!([-1])).expect_error(422, "validation_error"),
             Case::cue("retry.backoff_minutes", json!([0.5, 1])).accepted(201),
             Case::cue("on_failure", json!("mail")).invalid("model_attributes_type", "body.on_failure"),
             Case::cue("on_failure.email", json!("yes")).invalid("bool_type", "body.on_failure.email"),
@@ -51,12 +51,12 @@ fn the_fields_of_a_new_cue_are_checked_one_by_one() {
 }
 
 #[test]
-fn a_422_names_every_problem_at_once() {
+fn a_422_lists_every_problem() {
     let cue = json!({
         "schedule": {"type": "hourly"}, "callback": {"url": "https://hooks.example.com/cue"},
         "transport": "pigeon", "retry": {"max_attempts": 99}, "payload": [],
     });
-    let body = server().user().post("/v1/cues", &cue).refused(422, "validation_error");
+    let body = server().user().post("/v1/cues", &cue).expect_error(422, "validation_error");
     let detail = body["detail"].as_array().unwrap();
     let mut places: Vec<String> = detail.iter().map(|problem| problem["loc"].to_string()).collect();
     places.sort();
@@ -73,13 +73,14 @@ fn a_422_names_every_problem_at_once() {
 }
 
 #[test]
-fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
+fn unknown_fields_warn_on_create_and_are_refused_on_patch() {
     let server = server();
     let user = server.user();
     let created = user.create(&super::changed(super::good_cue(), "colour", Some(json!("red"))));
     assert!(created["warning"].as_str().unwrap().contains("colour"), "{created}");
     let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
-    let body = user.patch(&path, &json!({"colour": "red", "name": "new"})).refused(422, "validation_error");
+    let body =
+        user.patch(&path, &json!({"colour": "red", "name": "new"})).expect_error(422, "validation_error");
     let expected = json!([{
         "type": "extra_forbidden", "loc": ["body", "colour"], "msg": "Extra inputs are not permitted", "input": "colour",
     }]);
@@ -103,7 +104,7 @@ fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
                 .invalid("literal_error", "body.verification.mode"),
             patch(json!({"verification": {}})).invalid("missing", "body.verification.mode"),
             patch(json!({"schedule": {"cron": "0 9 * * *", "at": "2099-01-01T00:00:00Z"}}))
-                .refused(400, "invalid_schedule"),
+                .expect_error(400, "invalid_schedule"),
             patch(json!({"status": "completed"})).invalid("literal_error", "body.status"),
             patch(json!({"status": "failed"})).invalid("literal_error", "body.status"),
             patch(json!({"status": 1})).invalid("literal_error", "body.status"),
@@ -112,17 +113,17 @@ fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
                 .named("long name")
                 .invalid("string_too_long", "body.name"),
             patch(json!({"payload": []})).invalid("dict_type", "body.payload"),
-            patch(json!({"schedule": {"cron": "61 * * * *"}})).refused(400, "invalid_schedule"),
-            patch(json!({"schedule": {"timezone": "Mars/Olympus"}})).refused(400, "invalid_timezone"),
+            patch(json!({"schedule": {"cron": "61 * * * *"}})).expect_error(400, "invalid_schedule"),
+            patch(json!({"schedule": {"timezone": "Mars/Olympus"}})).expect_error(400, "invalid_timezone"),
             patch(json!({"schedule": {"type": "hourly"}})).invalid("literal_error", "body.schedule.type"),
             patch(json!({"schedule": {"type": "once", "at": "2020-01-01T00:00:00Z"}}))
-                .refused(400, "invalid_schedule"),
-            patch(json!({"callback": {"url": "http://10.0.0.1/"}})).refused(400, "invalid_callback_url"),
-            patch(json!({"callback": {"headers": {"Host": "x"}}})).refused(400, "invalid_callback"),
+                .expect_error(400, "invalid_schedule"),
+            patch(json!({"callback": {"url": "http://10.0.0.1/"}})).expect_error(400, "invalid_callback_url"),
+            patch(json!({"callback": {"headers": {"Host": "x"}}})).expect_error(400, "invalid_callback"),
             patch(json!({"retry": {"max_attempts": 11}}))
                 .invalid("less_than_equal", "body.retry.max_attempts"),
             patch(json!([])).invalid("model_attributes_type", "body"),
-            Case::raw("PATCH", &path, "{").refused(400, "invalid_json"),
+            Case::raw("PATCH", &path, "{").expect_error(400, "invalid_json"),
         ],
     );
     let unchanged = user.get(&path).expect(200);
@@ -130,7 +131,7 @@ fn unknown_fields_of_a_create_are_warned_of_and_those_of_a_patch_refused() {
 }
 
 #[test]
-fn what_a_create_ignores_is_named_wherever_it_stands() {
+fn ignored_fields_of_a_create_are_named_at_every_level() {
     let server = server();
     let user = server.user();
     for (field, value, named) in [
@@ -148,28 +149,28 @@ fn what_a_create_ignores_is_named_wherever_it_stands() {
 }
 
 #[test]
-fn a_refusal_names_the_field_that_it_is_about() {
+fn an_error_names_its_field() {
     let server = server();
     let user = server.user();
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(json!("nowhere")));
-    let refused = user.post("/v1/cues", &cue).refused(400, "invalid_callback_url");
+    let refused = user.post("/v1/cues", &cue).expect_error(400, "invalid_callback_url");
     let message = |refused: &Value| refused["error"]["message"].as_str().unwrap().to_owned();
     assert!(message(&refused).starts_with("on_failure.webhook "), "{refused}");
     let url = json!("https://user:secret@example.com/");
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(url.clone()));
     let me = user.patch("/v1/auth/me", &json!({ "alert_webhook_url": url }));
     for refused in [user.post("/v1/cues", &cue), me] {
-        let refused = refused.refused(400, "invalid_callback_url");
+        let refused = refused.expect_error(400, "invalid_callback_url");
         let said = message(&refused);
         assert!(said.contains("is signed") && !said.contains("callback."), "no headers go with it: {said}");
     }
     let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue())["id"].as_str().unwrap());
-    let refused = user.post(&fire, &json!({"send_at": "noon"})).refused(400, "invalid_schedule");
+    let refused = user.post(&fire, &json!({"send_at": "noon"})).expect_error(400, "invalid_schedule");
     assert!(message(&refused).starts_with("send_at: "), "{refused}");
 }
 
 #[test]
-fn queries_are_checked() {
+fn query_parameters_are_validated() {
     let server = server();
     let user = server.user();
     let cue = user.create(&super::good_cue());
@@ -214,7 +215,7 @@ fn queries_are_checked() {
 }
 
 #[test]
-fn what_workers_send_is_checked() {
+fn worker_requests_are_validated() {
     let server = server();
     let user = server.user();
     let work =
@@ -224,7 +225,7 @@ fn what_workers_send_is_checked() {
     let execution = format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap());
     let outcome = |value: Value| Case::post(&format!("{execution}/outcome"), &value);
     let heartbeat = |value: Value| Case::post("/v1/worker/heartbeat", &value);
-    // `{"m":"…"}` around the text is eight bytes.
+    // `{"m":"…"}` adds eight bytes to the text.
     let metadata = |bytes: usize| json!({"success": true, "metadata": {"m": "x".repeat(bytes - 8)}});
     let fire = |value: Value| Case::post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &value);
     check(
@@ -238,21 +239,23 @@ fn what_workers_send_is_checked() {
             outcome(json!({"success": true, "error": {}})).invalid("string_type", "body.error"),
             outcome(json!({"success": true, "metadata": []})).invalid("dict_type", "body.metadata"),
             outcome(json!({"success": true, "artifacts": "x"})).invalid("list_type", "body.artifacts"),
-            outcome(metadata(10_241)).named("metadata of 10,241 bytes").refused(400, "metadata_too_large"),
+            outcome(metadata(10_241))
+                .named("metadata of 10,241 bytes")
+                .expect_error(400, "metadata_too_large"),
             outcome(json!({"success": true, "result": "x".repeat(65_537)}))
                 .named("long result")
                 .invalid("string_too_long", "body.result"),
             outcome(json!({"success": false, "error": "x".repeat(65_537)}))
                 .named("long error")
                 .invalid("string_too_long", "body.error"),
-            Case::raw("POST", &format!("{execution}/outcome"), "").refused(400, "invalid_json"),
+            Case::raw("POST", &format!("{execution}/outcome"), "").expect_error(400, "invalid_json"),
             outcome(metadata(10_240)).named("metadata of 10,240 bytes").accepted(200),
-            outcome(json!({"success": true})).refused(409, "outcome_already_reported"),
+            outcome(json!({"success": true})).expect_error(409, "outcome_already_reported"),
             Case::post(&format!("{execution}/claim"), &json!({"worker_id": 5}))
                 .invalid("string_type", "body.worker_id"),
-            Case::post(&format!("{execution}/claim"), &json!({})).refused(409, "already_claimed"),
+            Case::post(&format!("{execution}/claim"), &json!({})).expect_error(409, "already_claimed"),
             Case::post("/v1/executions/claim", &json!({"task": 5})).invalid("string_type", "body.task"),
-            Case::post("/v1/executions/claim", &json!({})).refused(409, "claim_failed"),
+            Case::post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed"),
             heartbeat(json!({"handlers": []})).invalid("missing", "body.worker_id"),
             heartbeat(json!({"worker_id": 5, "handlers": []})).invalid("string_type", "body.worker_id"),
             heartbeat(json!({"worker_id": "w"})).invalid("missing", "body.handlers"),
@@ -270,7 +273,7 @@ fn what_workers_send_is_checked() {
 }
 
 #[test]
-fn what_is_said_of_an_outcome_is_checked() {
+fn outcome_fields_are_validated() {
     let server = server();
     let user = server.user();
     let cue = user.create(&super::good_cue());
@@ -292,7 +295,7 @@ fn what_is_said_of_an_outcome_is_checked() {
             outcome(json!({"success": true, "artifacts": vec![0; 101]}))
                 .named("many artifacts")
                 .invalid("too_long", "body.artifacts"),
-            // What is blank shows nothing, but a report comes only once: it is not lost for that.
+            // A blank value is no evidence, but it must not cost the only report.
             outcome(json!({"success": true, "external_id": "", "artifacts": []})).accepted(200),
             verify(json!({"valid": "yes"})).invalid("bool_type", "body.valid"),
             verify(json!({"valid": 0})).invalid("bool_type", "body.valid"),
@@ -304,9 +307,10 @@ fn what_is_said_of_an_outcome_is_checked() {
             verify(json!({"vaild": false})).invalid("extra_forbidden", "body.vaild"),
             verify(json!([])).invalid("model_attributes_type", "body"),
             pending(json!({"reason": "x"})).invalid("extra_forbidden", "body.reason"),
-            Case::raw("POST", &format!("{execution}/verify"), "{").refused(400, "invalid_json"),
-            Case::raw("POST", &format!("{execution}/verification-pending"), "{").refused(400, "invalid_json"),
-            Case::raw("PATCH", &format!("{execution}/evidence"), "").refused(400, "invalid_json"),
+            Case::raw("POST", &format!("{execution}/verify"), "{").expect_error(400, "invalid_json"),
+            Case::raw("POST", &format!("{execution}/verification-pending"), "{")
+                .expect_error(400, "invalid_json"),
+            Case::raw("PATCH", &format!("{execution}/evidence"), "").expect_error(400, "invalid_json"),
             evidence(several.clone()).invalid("string_type", "body.external_id"),
             evidence(several.clone()).invalid("value_error", "body.result_url"),
             evidence(several.clone()).invalid("list_type", "body.artifacts"),
@@ -339,7 +343,7 @@ fn what_is_said_of_an_outcome_is_checked() {
 }
 
 #[test]
-fn registration_needs_an_address_that_is_new() {
+fn registration_requires_a_new_valid_address() {
     let server = server();
     let anyone = server.client();
     anyone.register("known@example.com");
@@ -349,11 +353,11 @@ fn registration_needs_an_address_that_is_new() {
         [
             register(json!({})).invalid("missing", "body.email"),
             register(json!({"email": 5})).invalid("string_type", "body.email"),
-            register(json!({"email": ""})).refused(422, "validation_error"),
-            register(json!({"email": "no-address"})).refused(422, "validation_error"),
-            register(json!({"email": "a@b\r\nBcc: c@d"})).refused(422, "validation_error"),
-            register(json!({"email": "known@example.com"})).refused(409, "duplicate_email"),
-            register(json!({"email": " KNOWN@example.COM "})).refused(409, "duplicate_email"),
+            register(json!({"email": ""})).expect_error(422, "validation_error"),
+            register(json!({"email": "no-address"})).expect_error(422, "validation_error"),
+            register(json!({"email": "a@b\r\nBcc: c@d"})).expect_error(422, "validation_error"),
+            register(json!({"email": "known@example.com"})).expect_error(409, "duplicate_email"),
+            register(json!({"email": " KNOWN@example.COM "})).expect_error(409, "duplicate_email"),
             register(json!({"email": "new@example.com"})).accepted(201),
         ],
     );

@@ -1,4 +1,4 @@
-//! Bad requests of every kind, each with the status, the code and, for a 422, the problem that the caller is told.
+//! Invalid requests of every kind, each with its status, code and, for a 422, its problem.
 
 mod alerts;
 mod callbacks;
@@ -9,10 +9,10 @@ mod schedules;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::server::Server;
 
-/// One request and what it must be answered with.
+/// A request and its expected response.
 struct Case {
     name: String,
     method: &'static str,
@@ -23,10 +23,10 @@ struct Case {
 }
 
 enum Expected {
-    /// It is good: the row that shows that the others are refused for their fault and nothing else.
+    /// Expects success, which shows that the other rows fail for their fault only.
     Accepted(u16),
     Refused(u16, &'static str),
-    /// A 422 whose `detail` has, among others, this type at this place.
+    /// Expects a 422 whose `detail` includes this type at this location.
     Invalid(&'static str, &'static str),
 }
 
@@ -48,12 +48,12 @@ impl Case {
         Self::new("POST", path, body)
     }
 
-    /// The creation of [`good_cue`] with `field` (a path with dots) set to `value`.
+    /// Creates [`good_cue`] with `field` (a path with dots) set to `value`.
     fn cue(field: &str, value: Value) -> Self {
         Self::post("/v1/cues", &changed(good_cue(), field, Some(value))).named(field)
     }
 
-    /// The creation of [`good_cue`] without `field`.
+    /// Creates [`good_cue`] without `field`.
     fn cue_without(field: &str) -> Self {
         Self::post("/v1/cues", &changed(good_cue(), field, None)).named(&format!("no {field}"))
     }
@@ -73,7 +73,7 @@ impl Case {
         self
     }
 
-    fn refused(mut self, status: u16, code: &'static str) -> Self {
+    fn expect_error(mut self, status: u16, code: &'static str) -> Self {
         self.expected = Expected::Refused(status, code);
         self
     }
@@ -83,9 +83,9 @@ impl Case {
         self
     }
 
-    /// What is wrong with the answer, if anything is.
-    fn fault(&self, answer: &Answer) -> Option<String> {
-        let json: Value = match (answer.status, serde_json::from_slice(&answer.body)) {
+    /// The difference between the response and the expected one, if any.
+    fn fault(&self, response: &Response) -> Option<String> {
+        let json: Value = match (response.status, serde_json::from_slice(&response.body)) {
             (204, _) => Value::Null,
             (_, Ok(json)) => json,
             (status, Err(error)) => return Some(format!("{status} with a body that is no JSON: {error}")),
@@ -95,11 +95,11 @@ impl Case {
             Expected::Refused(status, code) => (status, Some(code)),
             Expected::Invalid(..) => (422, Some("validation_error")),
         };
-        if answer.status != status {
+        if response.status != status {
             return Some(format!(
                 "expected {status} {}, came {} {json:.300}",
                 code.unwrap_or(""),
-                answer.status
+                response.status
             ));
         }
         let code = code?;
@@ -154,12 +154,12 @@ fn problem_missing(detail: &Value, kind: &str, loc: &str) -> Option<String> {
     (!found).then(|| format!("expected {kind} at {loc}, came {detail}"))
 }
 
-/// A server with the safe defaults for callbacks and no limits.
+/// A server with the default address policy and without limits.
 fn server() -> Server {
     Server::start(&["--registration", "open", "--limits", "off"])
 }
 
-/// Sends every row and tells all that went wrong at once.
+/// Sends every row and reports all failures together.
 fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
     let mut faults = Vec::new();
     let mut sent = 0;
@@ -168,7 +168,7 @@ fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
             case.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         sent += 1;
         let fault = match client.call(case.method, &case.path, &headers, &case.body) {
-            Ok(answer) => case.fault(&answer).or_else(|| headers_missing(&answer)),
+            Ok(response) => case.fault(&response).or_else(|| headers_missing(&response)),
             Err(error) => Some(error.to_string()),
         };
         let body = String::from_utf8_lossy(&case.body).chars().take(200).collect::<String>();
@@ -179,8 +179,8 @@ fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
     assert!(faults.is_empty(), "{} of {sent} rows:\n{}", faults.len(), faults.join("\n"));
 }
 
-fn headers_missing(answer: &Answer) -> Option<String> {
+fn headers_missing(response: &Response) -> Option<String> {
     let wanted = ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-    let missing: Vec<&str> = wanted.into_iter().filter(|name| answer.header(name).is_none()).collect();
-    (!missing.is_empty()).then(|| format!("{} without {missing:?}", answer.status))
+    let missing: Vec<&str> = wanted.into_iter().filter(|name| response.header(name).is_none()).collect();
+    (!missing.is_empty()).then(|| format!("{} without {missing:?}", response.status))
 }

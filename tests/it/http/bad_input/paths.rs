@@ -1,4 +1,4 @@
-//! Paths, methods and keys that lead nowhere, and other people's things.
+//! Unknown paths, methods and keys, and resources of other users.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Case, check, good_cue, server};
 const SOME_UUID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 #[test]
-fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
+fn paths_and_methods_are_checked_before_the_key() {
     let server = server();
     let cue = "/v1/cues/cue_0123456789ab";
     let rows = |keyless: bool| {
@@ -32,9 +32,9 @@ fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
             ("POST", "/status"),
             ("BREW", "/v1/cues"),
         ];
-        let unknown = unknown.map(|path| Case::get(path).refused(404, "not_found"));
+        let unknown = unknown.map(|path| Case::get(path).expect_error(404, "not_found"));
         let wrong =
-            wrong.map(|(method, path)| Case::raw(method, path, "").refused(405, "method_not_allowed"));
+            wrong.map(|(method, path)| Case::raw(method, path, "").expect_error(405, "method_not_allowed"));
         unknown
             .into_iter()
             .chain(wrong)
@@ -45,13 +45,13 @@ fn unknown_paths_and_wrong_methods_are_told_before_the_key_is_looked_at() {
 }
 
 #[test]
-fn a_wrong_method_is_told_with_the_right_ones() {
+fn a_wrong_method_lists_the_allowed_ones() {
     let server = server();
     let allowed = |method: &str, path: &str| {
-        let answer = server.client().call(method, path, &[], b"").unwrap();
-        answer.refused(405, "method_not_allowed");
+        let response = server.client().call(method, path, &[], b"").unwrap();
+        response.expect_error(405, "method_not_allowed");
         let mut words: Vec<String> =
-            answer.header("allow").unwrap().split(',').map(|it| it.trim().to_owned()).collect();
+            response.header("allow").unwrap().split(',').map(|it| it.trim().to_owned()).collect();
         words.sort();
         words.retain(|word| word != "HEAD" && word != "OPTIONS");
         words
@@ -62,7 +62,7 @@ fn a_wrong_method_is_told_with_the_right_ones() {
 }
 
 #[test]
-fn without_a_good_key_there_is_nothing() {
+fn a_missing_or_invalid_key_gets_401() {
     let server = server();
     let user = server.user();
     let key = user.key().to_owned();
@@ -85,20 +85,25 @@ fn without_a_good_key_there_is_nothing() {
         "Bearer cue_sk_' OR 1=1 --",
     ]
     .map(|value| {
-        Case::get("/v1/auth/me").header("Authorization", value).named(value).refused(401, "invalid_api_key")
+        Case::get("/v1/auth/me")
+            .header("Authorization", value)
+            .named(value)
+            .expect_error(401, "invalid_api_key")
     })
     .into();
-    rows.push(Case::get("/v1/auth/me").named("no header").refused(401, "invalid_api_key"));
+    rows.push(Case::get("/v1/auth/me").named("no header").expect_error(401, "invalid_api_key"));
     rows.push(
-        Case::raw("POST", "/v1/cues", "{").named("before the body is read").refused(401, "invalid_api_key"),
+        Case::raw("POST", "/v1/cues", "{")
+            .named("before the body is read")
+            .expect_error(401, "invalid_api_key"),
     );
-    rows.push(Case::get("/v1/cues?limit=0").named("before the query").refused(401, "invalid_api_key"));
+    rows.push(Case::get("/v1/cues?limit=0").named("before the query").expect_error(401, "invalid_api_key"));
     rows.push(Case::get("/v1/auth/me").header("Authorization", &format!("Bearer {key}")).accepted(200));
     check(&server.client(), rows);
 }
 
 #[test]
-fn what_is_not_there_and_what_is_another_users_look_the_same() {
+fn missing_resources_and_those_of_other_users_are_indistinguishable() {
     let server = server();
     let (owner, stranger) = (server.user(), server.user());
     let cue = owner.create(&good_cue());
@@ -115,40 +120,40 @@ fn what_is_not_there_and_what_is_another_users_look_the_same() {
     {
         let path = format!("/v1/cues/{id}");
         rows.extend([
-            Case::get(&path).refused(404, "cue_not_found"),
-            Case::new("PATCH", &path, &json!({"name": "mine"})).refused(404, "cue_not_found"),
-            Case::new("DELETE", &path, &Value::Null).refused(404, "cue_not_found"),
-            Case::get(&format!("{path}/missed")).refused(404, "cue_not_found"),
-            Case::get(&format!("{path}/upcoming")).refused(404, "cue_not_found"),
-            Case::post(&format!("{path}/fire"), &json!({})).refused(404, "cue_not_found"),
+            Case::get(&path).expect_error(404, "cue_not_found"),
+            Case::new("PATCH", &path, &json!({"name": "mine"})).expect_error(404, "cue_not_found"),
+            Case::new("DELETE", &path, &Value::Null).expect_error(404, "cue_not_found"),
+            Case::get(&format!("{path}/missed")).expect_error(404, "cue_not_found"),
+            Case::get(&format!("{path}/upcoming")).expect_error(404, "cue_not_found"),
+            Case::post(&format!("{path}/fire"), &json!({})).expect_error(404, "cue_not_found"),
         ]);
     }
     for id in [fired["execution_id"].as_str().unwrap(), SOME_UUID, "not-a-uuid"] {
         let path = format!("/v1/executions/{id}");
-        rows.push(Case::get(&path).refused(404, "execution_not_found"));
+        rows.push(Case::get(&path).expect_error(404, "execution_not_found"));
         rows.push(
             Case::post(&format!("{path}/outcome"), &json!({"success": true}))
-                .refused(404, "execution_not_found"),
+                .expect_error(404, "execution_not_found"),
         );
         rows.push(
             Case::new("PATCH", &format!("{path}/evidence"), &json!({"summary": "mine"}))
-                .refused(404, "execution_not_found"),
+                .expect_error(404, "execution_not_found"),
         );
         for action in ["claim", "heartbeat", "replay", "verify", "verification-pending"] {
             rows.push(
-                Case::post(&format!("{path}/{action}"), &json!({})).refused(404, "execution_not_found"),
+                Case::post(&format!("{path}/{action}"), &json!({})).expect_error(404, "execution_not_found"),
             );
         }
     }
     rows.extend([
-        Case::new("DELETE", "/v1/workers/mine", &Value::Null).refused(404, "worker_not_found"),
-        Case::new("DELETE", "/v1/auth/keys/nope", &Value::Null).refused(404, "key_not_found"),
+        Case::new("DELETE", "/v1/workers/mine", &Value::Null).expect_error(404, "worker_not_found"),
+        Case::new("DELETE", "/v1/auth/keys/nope", &Value::Null).expect_error(404, "key_not_found"),
         Case::new(
             "DELETE",
             &format!("/v1/auth/keys/{}", keys["keys"][0]["id"].as_str().unwrap()),
             &Value::Null,
         )
-        .refused(404, "key_not_found"),
+        .expect_error(404, "key_not_found"),
     ]);
     check(&stranger, rows);
     assert_eq!(stranger.get("/v1/cues").expect(200)["total"], 0);
@@ -161,7 +166,7 @@ fn what_is_not_there_and_what_is_another_users_look_the_same() {
 }
 
 #[test]
-fn what_is_there_in_another_state_is_a_conflict() {
+fn a_resource_in_another_state_is_a_conflict() {
     let server = server();
     let user = server.user();
     let cue = user.create(&json!({
@@ -176,24 +181,24 @@ fn what_is_there_in_another_state_is_a_conflict() {
     check(
         &user,
         [
-            act("heartbeat", json!({})).refused(409, "execution_not_claiming"),
-            act("replay", json!({})).refused(409, "execution_in_flight"),
-            act("verify", json!({})).refused(409, "invalid_state"),
-            act("verification-pending", json!({})).refused(409, "invalid_state"),
+            act("heartbeat", json!({})).expect_error(409, "execution_not_claiming"),
+            act("replay", json!({})).expect_error(409, "execution_in_flight"),
+            act("verify", json!({})).expect_error(409, "invalid_state"),
+            act("verification-pending", json!({})).expect_error(409, "invalid_state"),
             Case::new("PATCH", &format!("{execution}/evidence"), &json!({"summary": "done"}))
-                .refused(409, "invalid_state"),
+                .expect_error(409, "invalid_state"),
             act("claim", json!({"worker_id": "a"})).accepted(200),
-            act("claim", json!({"worker_id": "a"})).refused(409, "already_claimed"),
-            act("heartbeat", json!({})).header("X-Worker-Id", "b").refused(403, "not_execution_owner"),
+            act("claim", json!({"worker_id": "a"})).expect_error(409, "already_claimed"),
+            act("heartbeat", json!({})).header("X-Worker-Id", "b").expect_error(403, "not_execution_owner"),
             act("outcome", json!({"success": true})).accepted(200),
-            act("outcome", json!({"success": false})).refused(409, "outcome_already_reported"),
+            act("outcome", json!({"success": false})).expect_error(409, "outcome_already_reported"),
             act("verify", json!({"valid": false})).accepted(200),
-            act("verify", json!({"valid": true})).refused(409, "invalid_state"),
-            Case::new("DELETE", &own_key, &Value::Null).refused(409, "last_key"),
+            act("verify", json!({"valid": true})).expect_error(409, "invalid_state"),
+            Case::new("DELETE", &own_key, &Value::Null).expect_error(409, "last_key"),
             Case::post(&fire, &json!({})).header("Idempotency-Key", "k").accepted(200),
             Case::post(&fire, &json!({"payload_override": {"a": 1}}))
                 .header("Idempotency-Key", "k")
-                .refused(409, "idempotency_conflict"),
+                .expect_error(409, "idempotency_conflict"),
         ],
     );
 }

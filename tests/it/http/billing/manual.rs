@@ -5,8 +5,8 @@ use cued::domain::cue::CueStatus;
 use cued::lifecycle::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
-use crate::support::fixture::World;
+use crate::support::client::{Client, Response};
+use crate::support::fixture::Fixture;
 use crate::support::server::{Server, cued};
 
 const NOW: &str = "2030-01-01T00:00:00Z";
@@ -15,14 +15,14 @@ fn server() -> Server {
     Server::start(&["--dev", "--test-clock", NOW])
 }
 
-/// Runs `cued billing` beside the server; what it prints, and its exit code.
+/// Runs `cued billing` while the server runs; returns output and exit code.
 fn billing(server: &Server, arguments: &[&str]) -> (String, Option<i32>) {
     let output = cued(&["billing"]).args(arguments).arg("--db").arg(server.db()).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     (String::from_utf8(printed).unwrap(), output.status.code())
 }
 
-/// The ids of the requests that wait.
+/// The ids of the pending requests.
 fn waiting(server: &Server) -> Vec<String> {
     let (printed, code) = billing(server, &["list"]);
     assert_eq!(code, Some(0), "{printed}");
@@ -38,32 +38,33 @@ fn decide(server: &Server, decision: &str) -> String {
     printed
 }
 
-/// The token of the link that a call answers with.
+/// The token of the returned link.
 fn token(server: &Server, url: &Value, path: &str) -> String {
     let url = url.as_str().unwrap();
     url.strip_prefix(&format!("{}{path}?token=", server.url())).expect(url).to_owned()
 }
 
 fn checkout(server: &Server, user: &Client, plan: &str, interval: &str) -> String {
-    let answer = user.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200);
-    token(server, &answer["checkout_url"], "/billing/checkout")
+    let response =
+        user.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200);
+    token(server, &response["checkout_url"], "/billing/checkout")
 }
 
 fn portal(server: &Server, user: &Client) -> String {
-    let answer = user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
-    token(server, &answer["portal_url"], "/billing/portal")
+    let response = user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+    token(server, &response["portal_url"], "/billing/portal")
 }
 
-fn see(server: &Server, path: &str, token: &str) -> Answer {
+fn see(server: &Server, path: &str, token: &str) -> Response {
     server.client().get(&format!("{path}?token={token}"))
 }
 
-fn submit(server: &Server, path: &str, form: &str) -> Answer {
+fn submit(server: &Server, path: &str, form: &str) -> Response {
     let headers = [("Content-Type", "application/x-www-form-urlencoded")];
     server.client().call("POST", path, &headers, form.as_bytes()).unwrap()
 }
 
-fn confirm(server: &Server, token: &str) -> Answer {
+fn confirm(server: &Server, token: &str) -> Response {
     submit(server, "/billing/checkout", &format!("token={token}"))
 }
 
@@ -72,10 +73,10 @@ fn plan(user: &Client) -> String {
 }
 
 #[track_caller]
-fn shows(answer: &Answer, status: u16, texts: &[&str]) {
-    assert_eq!(answer.status, status, "{}", answer.text());
+fn shows(response: &Response, status: u16, texts: &[&str]) {
+    assert_eq!(response.status, status, "{}", response.text());
     for text in texts {
-        assert!(answer.text().contains(text), "{text} in {}", answer.text());
+        assert!(response.text().contains(text), "{text} in {}", response.text());
     }
 }
 
@@ -85,11 +86,11 @@ fn cue(number: usize) -> Value {
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let server = server();
     let user = server.user();
     (0..10).for_each(|number| drop(user.create(&cue(number))));
-    user.post("/v1/cues", &cue(10)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(10)).expect_error(403, "cue_limit_exceeded");
 
     let token = checkout(&server, &user, "pro", "monthly");
     shows(
@@ -101,11 +102,11 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
     shows(&confirm(&server, &token), 200, &["was sent"]);
     assert_eq!(plan(&user), "free", "the operator has yet to decide");
     let printed = decide(&server, "approve");
-    assert!(printed.contains("is on plan pro, monthly"), "{printed}");
+    assert!(printed.contains("is now on plan pro (monthly)"), "{printed}");
 
-    let answer = user.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
-    let me = answer.expect(200);
+    let response = user.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("200"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
     assert_eq!(stored_interval(&server).as_deref(), Some("monthly"));
     let last: Vec<Value> = (10..13).map(|number| user.create(&cue(number))).collect();
@@ -123,19 +124,19 @@ fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
     let ended = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&ended, 200, &["Your plan has ended", "Your 3 newest active cues were paused"]);
 
-    let answer = user.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
-    let me = answer.expect(200);
+    let response = user.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(stored_interval(&server), None);
     for cue in last {
         let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
         assert_eq!(cue["status"], "paused");
     }
-    user.post("/v1/cues", &cue(13)).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
     let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
     shows(&again, 404, &["was used before"]);
-    // Who has once been on a plan can still look.
+    // A user who was on a paid plan keeps access to the portal.
     shows(&see(&server, "/billing/portal", &portal(&server, &user)), 200, &["nothing to cancel"]);
 }
 
@@ -144,27 +145,29 @@ fn stored_interval(server: &Server) -> Option<String> {
 }
 
 #[test]
-fn what_cannot_be_bought_is_refused() {
+fn invalid_purchases_are_refused() {
     let server = server();
     let user = server.user();
     let buy = |body: &Value| user.post("/v1/billing/checkout", body);
-    buy(&json!({"plan": "free", "interval": "monthly"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "gold", "interval": "never"})).refused(400, "invalid_plan");
-    buy(&json!({"plan": "pro", "interval": "weekly"})).refused(400, "invalid_interval");
-    let refusal = buy(&json!({"interval": 5})).refused(422, "validation_error");
+    buy(&json!({"plan": "free", "interval": "monthly"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "gold", "interval": "never"})).expect_error(400, "invalid_plan");
+    buy(&json!({"plan": "pro", "interval": "weekly"})).expect_error(400, "invalid_interval");
+    let refusal = buy(&json!({"interval": 5})).expect_error(422, "validation_error");
     assert_eq!(refusal["detail"][0]["loc"], json!(["body", "plan"]));
     assert_eq!(refusal["detail"][1]["type"], "string_type");
-    user.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    user.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     let stranger = server.client();
     for path in ["/v1/billing/checkout", "/v1/billing/portal"] {
-        stranger.post(path, &json!({"plan": "pro", "interval": "monthly"})).refused(401, "invalid_api_key");
+        stranger
+            .post(path, &json!({"plan": "pro", "interval": "monthly"}))
+            .expect_error(401, "invalid_api_key");
     }
-    // Nobody sends events while the operator takes the money.
-    stranger.post("/v1/billing/webhook", &json!({})).refused(404, "not_found");
+    // Under manual billing there are no events.
+    stranger.post("/v1/billing/webhook", &json!({})).expect_error(404, "not_found");
 }
 
 #[test]
-fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
+fn a_plan_absent_from_the_table_cannot_be_bought() {
     let folder = tempfile::tempdir().unwrap();
     let plans = folder.path().join("plans.json");
     let table = r#"{"free": {"cues": 1, "executions": 1, "requests_per_minute": 100},
@@ -173,13 +176,13 @@ fn a_plan_that_the_server_does_not_have_cannot_be_bought() {
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let user = server.user();
     let wanted = json!({"plan": "scale", "interval": "monthly"});
-    user.post("/v1/billing/checkout", &wanted).refused(400, "invalid_plan");
+    user.post("/v1/billing/checkout", &wanted).expect_error(400, "invalid_plan");
     let token = checkout(&server, &user, "pro", "annual");
     shows(&see(&server, "/billing/checkout", &token), 200, &["no limit"]);
 }
 
 #[test]
-fn a_link_can_be_used_once_and_for_a_day() {
+fn a_checkout_link_works_once_within_a_day() {
     let server = server();
     let user = server.user();
     let first = checkout(&server, &user, "pro", "monthly");
@@ -194,8 +197,8 @@ fn a_link_can_be_used_once_and_for_a_day() {
     user.advance("PT23H59M59S");
     shows(&see(&server, "/billing/checkout", &second), 200, &["Request this plan"]);
     user.advance("PT1S");
-    for answer in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
-        shows(&answer, 404, &["too old"]);
+    for response in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
+        shows(&response, 404, &["too old"]);
     }
     assert_eq!(waiting(&server).len(), 0);
 }
@@ -209,14 +212,14 @@ fn a_link_to_the_plan_lasts_a_day() {
     let token = portal(&server, &user);
     user.advance("P1D");
     let form = format!("token={token}&confirmed=yes");
-    for answer in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
-        shows(&answer, 404, &["too old"]);
+    for response in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
+        shows(&response, 404, &["too old"]);
     }
     assert_eq!(plan(&user), "scale");
 }
 
 #[test]
-fn tokens_cannot_be_guessed_and_are_not_stored() {
+fn billing_tokens_are_random_and_not_stored() {
     let server = server();
     let user = server.user();
     let token = checkout(&server, &user, "pro", "monthly");
@@ -230,13 +233,13 @@ fn tokens_cannot_be_guessed_and_are_not_stored() {
         shows(&see(&server, "/billing/portal", wrong), 404, &["This link is not known"]);
         shows(&confirm(&server, wrong), 404, &["This link is not known"]);
     }
-    // A link to one kind of page opens no other.
+    // A link to one kind of page is invalid for the others.
     shows(&see(&server, "/billing/portal", &token), 404, &[]);
     assert!(!server.log().contains(&token));
 }
 
 #[test]
-fn a_later_request_takes_the_place_of_one_that_waits() {
+fn a_later_request_replaces_a_pending_one() {
     let server = server();
     let user = server.user();
     let (first, second) =
@@ -264,7 +267,7 @@ fn a_request_is_decided_once() {
     let id = waiting(&server).remove(0);
     assert_eq!(billing(&server, &["decline", &id]).1, Some(0));
     let (printed, code) = billing(&server, &["approve", &id]);
-    assert!(code == Some(1) && printed.contains("was declined before"), "{printed}");
+    assert!(code == Some(1) && printed.contains("is already declined"), "{printed}");
     assert_eq!(plan(&user), "free");
     let (printed, _) = billing(&server, &["list", "--all"]);
     assert!(printed.contains(&id) && printed.contains("declined"), "{printed}");
@@ -273,7 +276,7 @@ fn a_request_is_decided_once() {
 }
 
 #[test]
-fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits() {
+fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
     let server = Server::start(&["--dev", "--limits", "off", "--default-plan", "scale"]);
     let user = server.user();
     (0..101).for_each(|number| drop(user.create(&cue(number))));
@@ -282,28 +285,28 @@ fn a_downgrade_that_is_approved_says_what_it_pauses_and_spares_it_without_limits
         confirm(&server, &checkout(&server, &user, "pro", "monthly"));
         let id = waiting(&server).remove(0);
         let (printed, code) = billing(&server, &["approve", &id, "--limits", limits]);
-        assert_eq!((code, printed.contains("1 newest")), (Some(0), paused == 1), "{printed}");
+        assert_eq!((code, printed.contains("paused 1 active cue")), (Some(0), paused == 1), "{printed}");
         assert_eq!(active(), json!(101 - paused));
     }
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_is_accounted_for() {
-    let world = World::new();
-    let user = world.user("u");
-    let cues: Vec<i64> = (0..3).map(|_| world.worker_cue(user, |_| ()).key).collect();
-    world.advance(2 * 3_600);
-    let now = world.now();
+fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let cues: Vec<i64> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
+    fixture.advance(2 * 3_600);
+    let now = fixture.now();
     let pause =
-        |limit| world.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
+        |limit| fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
-    let found = |key: i64| (world.cue(key).status, world.cue(key).missed_count);
+    let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
     assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest stays, and is still due");
     assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }
 
 #[test]
-fn cancelling_takes_back_a_request_that_waits() {
+fn cancelling_withdraws_a_pending_request() {
     let server = server();
     let user = server.user();
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -316,7 +319,7 @@ fn cancelling_takes_back_a_request_that_waits() {
 }
 
 #[test]
-fn the_links_of_a_disabled_user_lead_nowhere() {
+fn the_links_of_a_disabled_user_are_invalid() {
     let server = server();
     let user = server.client().register("gone@example.com");
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
@@ -324,18 +327,18 @@ fn the_links_of_a_disabled_user_lead_nowhere() {
     let (asked, seen) = (checkout(&server, &user, "scale", "monthly"), portal(&server, &user));
     let disabled = cued(&["user", "disable", "gone@example.com", "--db"]).arg(server.db()).status().unwrap();
     assert!(disabled.success());
-    for answer in [
+    for response in [
         see(&server, "/billing/checkout", &asked),
         confirm(&server, &asked),
         see(&server, "/billing/portal", &seen),
         submit(&server, "/billing/portal", &format!("token={seen}&confirmed=yes")),
     ] {
-        assert_eq!(answer.status, 404);
+        assert_eq!(response.status, 404);
     }
 }
 
 #[test]
-fn links_that_are_never_used_do_not_pile_up() {
+fn unused_links_are_deleted() {
     let server = server();
     let user = server.user();
     let tokens: Vec<String> = (0..12).map(|_| checkout(&server, &user, "pro", "monthly")).collect();
@@ -356,7 +359,7 @@ fn links_that_are_never_used_do_not_pile_up() {
 }
 
 #[test]
-fn pages_have_their_headers_and_show_values_as_text() {
+fn billing_pages_have_security_headers_and_escape_values() {
     let server = server();
     let user = server.client().register("a&b'c@example.com");
     let token = checkout(&server, &user, "pro", "monthly");
@@ -365,14 +368,14 @@ fn pages_have_their_headers_and_show_values_as_text() {
     let tag = format!("name=\"token\" value=\"{token}\"");
     assert!(page.text().contains(&tag) && !page.text().contains("<script"), "{}", page.text());
     for path in ["/billing/checkout", "/billing/portal", "/billing/thanks", "/billing/closed"] {
-        let answer = server.client().get(path);
-        let policy = answer.header("content-security-policy").unwrap_or_default();
+        let response = server.client().get(path);
+        let policy = response.header("content-security-policy").unwrap_or_default();
         assert!(
             policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
             "{path}"
         );
-        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{path}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
-        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+        assert_eq!(response.header("referrer-policy"), Some("no-referrer"), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
     }
 }

@@ -1,4 +1,4 @@
-//! Billing: by the operator, and by the payment provider.
+//! Manual billing and Stripe.
 
 mod manual;
 mod stripe;

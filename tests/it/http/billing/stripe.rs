@@ -1,15 +1,15 @@
-//! The payment provider: calls to it, its events, and what they do to an account's limits.
+//! Stripe: API calls, events, and their effect on the limits of an account.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::offer::Prices;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::server::{Server, run};
+use crate::support::server::{Server, bounded, run};
 use crate::support::stripe_double::{
-    Mood, NOW_SECS, Provider, SECRET_KEY, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
+    Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
     send_signed, signature, subscription,
 };
 
@@ -59,12 +59,12 @@ fn cue(name: &str) -> Value {
 }
 
 #[test]
-fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
-    let provider = Provider::start();
+fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    let answer = account.checkout("scale", "annual");
-    assert_eq!(answer, json!({"checkout_url": "https://pay.example.com/1"}));
+    let response = account.checkout("scale", "annual");
+    assert_eq!(response, json!({"checkout_url": "https://pay.example.com/1"}));
     let call = provider.last_call();
     assert_eq!(call.path, "/v1/checkout/sessions");
     let url = server.url();
@@ -93,11 +93,11 @@ fn a_checkout_session_is_asked_for_as_the_api_wants_it() {
 }
 
 #[test]
-fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
-    let provider = Provider::start();
+fn a_paying_customer_is_recognized_by_checkout_and_portal() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    account.client.post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    account.client.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     account.buy("pro", "monthly");
 
     let portal = account.client.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
@@ -111,48 +111,48 @@ fn who_has_bought_is_known_as_a_customer_to_checkout_and_portal() {
     let form = provider.last_call().form;
     assert_eq!((form["customer"].as_str(), form.contains_key("customer_email")), ("cus_1", false));
 
-    // Having paid once is enough, and only for whom it was.
+    // One payment is enough, and applies to its own account only.
     account.tell("evt_end", 1, "canceled", "price_pm");
     assert_eq!(account.client.post("/v1/billing/portal", &json!({})).status, 200);
-    server.user().post("/v1/billing/portal", &json!({})).refused(400, "no_billing_customer");
+    server.user().post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
 }
 
 #[test]
-fn an_upgrade_and_a_cancel_are_in_force_on_the_next_request() {
-    let provider = Provider::start();
+fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     for number in 0..10 {
         account.client.create(&cue(&format!("cue {number}")));
     }
-    account.client.post("/v1/cues", &cue("one too many")).refused(403, "cue_limit_exceeded");
+    account.client.post("/v1/cues", &cue("one too many")).expect_error(403, "cue_limit_exceeded");
 
     account.buy("pro", "annual");
-    let answer = account.client.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("200"));
-    let me = answer.expect(200);
+    let response = account.client.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("200"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
     assert_eq!(interval(&server, &account).as_deref(), Some("annual"));
     let (eleventh, twelfth) =
         (account.client.create(&cue("eleventh")), account.client.create(&cue("twelfth")));
 
     account.tell("evt_end", 1, "canceled", "price_pa");
-    let answer = account.client.get("/v1/auth/me");
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("60"));
-    let me = answer.expect(200);
+    let response = account.client.get("/v1/auth/me");
+    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
+    let me = response.expect(200);
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(interval(&server, &account), None);
     for made_last in [eleventh, twelfth] {
         let path = format!("/v1/cues/{}", made_last["id"].as_str().unwrap());
         let cue = account.client.get(&path).expect(200);
         assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
-        account.client.patch(&path, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+        account.client.patch(&path, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     }
 }
 
 #[test]
 fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
-    let provider = Provider::start();
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
@@ -174,25 +174,25 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
 }
 
 #[test]
-fn each_event_counts_once() {
-    let provider = Provider::start();
+fn each_stripe_event_is_processed_once() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
     account.tell("evt_1", 1, "active", "price_sa");
     account.tell("evt_2", 2, "active", "price_pm");
-    // Newer by its own account, but taken already.
+    // The event claims to be newer but was processed before.
     account.tell("evt_1", 3, "active", "price_sa");
     account.buy("scale", "annual");
     assert_eq!(account.plan(), "pro");
 }
 
 #[test]
-fn events_may_come_in_any_order() {
-    let provider = Provider::start();
+fn stripe_events_are_accepted_in_any_order() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    // What the purchase does not tell is known when it comes.
+    // The data missing from the purchase is known when its event arrives.
     account.tell("evt_3", 3, "active", "price_sa");
     assert_eq!(account.plan(), "free");
     account.buy("pro", "monthly");
@@ -207,8 +207,8 @@ fn events_may_come_in_any_order() {
 }
 
 #[test]
-fn an_end_that_is_told_before_the_purchase_is_an_end() {
-    let provider = Provider::start();
+fn a_cancellation_received_before_the_purchase_counts() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.tell("evt_2", 2, "canceled", "price_sa");
@@ -217,8 +217,8 @@ fn an_end_that_is_told_before_the_purchase_is_an_end() {
 }
 
 #[test]
-fn a_subscription_names_its_account_itself() {
-    let provider = Provider::start();
+fn a_subscription_is_matched_by_its_own_metadata() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let mut object = subscription("active", "price_pm");
@@ -228,8 +228,8 @@ fn a_subscription_names_its_account_itself() {
 }
 
 #[test]
-fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
-    let provider = Provider::start();
+fn the_second_subscription_remains_when_the_first_ends() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     account.buy("pro", "monthly");
@@ -243,8 +243,8 @@ fn of_two_subscriptions_the_other_one_stays_when_one_ends() {
 }
 
 #[test]
-fn what_is_not_signed_by_the_provider_just_now_is_refused() {
-    let provider = Provider::start();
+fn unsigned_or_stale_stripe_events_are_refused() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let event = event("evt_1", COMPLETED, 0, &purchase(&account.id, "scale", "annual"));
@@ -260,10 +260,10 @@ fn what_is_not_signed_by_the_provider_just_now_is_refused() {
         send_raw(client, &good, &format!("{body} ")),
         send_raw(client, &good.replace("v1=", "v2="), &body),
     ] {
-        refused.refused(400, "invalid_signature");
+        refused.expect_error(400, "invalid_signature");
     }
     assert_eq!(account.plan(), "free");
-    // The server's own clock says what is too old; the event itself was never taken.
+    // The server's own clock decides on staleness; the event itself was never processed.
     client.advance("PT5M");
     let rolled = good.replace("v1=", &format!("v1={},v1=", "0".repeat(64)));
     send_raw(client, &rolled, &body).expect(200);
@@ -271,8 +271,8 @@ fn what_is_not_signed_by_the_provider_just_now_is_refused() {
 }
 
 #[test]
-fn events_that_change_nothing_are_taken_and_logged() {
-    let provider = Provider::start();
+fn stripe_events_without_effect_are_accepted_and_logged() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
     let client = &account.client;
@@ -284,45 +284,45 @@ fn events_that_change_nothing_are_taken_and_logged() {
     send(client, &event("evt_4", "invoice.payment_failed", 4, &json!({"customer": "cus_1"})));
     assert_eq!(account.plan(), "pro");
     let log = server.log();
-    for expected in ["invoice.paid", "sub_1", "nobody", "a payment for a plan has failed"] {
+    for expected in ["invoice.paid", "sub_1", "nobody", "payment failed"] {
         assert!(log.contains(expected), "{expected} in {log}");
     }
-    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").refused(400, "bad_request");
+    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").expect_error(400, "bad_request");
 }
 
 #[test]
-fn a_provider_that_fails_is_a_bad_gateway_and_the_log_says_why_without_secrets() {
-    let provider = Provider::start();
+fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     let account = Account::of(&server);
-    for mood in [Mood::Broken, Mood::Gibberish, Mood::NoUrl] {
-        provider.set(mood);
+    for mode in [Mode::Broken, Mode::NotJson, Mode::NoUrl] {
+        provider.set(mode);
         let wanted = json!({"plan": "pro", "interval": "monthly"});
-        let refusal = account.client.post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+        let refusal = account.client.post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
         assert!(!refusal.to_string().contains("Something broke"), "{refusal}");
     }
     let log = server.log();
     assert!(log.contains("Something broke"), "{log}");
     assert!(!log.contains("Hidden"), "{log}");
-    provider.set(Mood::Well);
+    provider.set(Mode::Normal);
     account.checkout("pro", "monthly");
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_is_a_bad_gateway() {
+fn an_unreachable_provider_is_a_502() {
     let server = {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", gone.local_addr().unwrap());
         Server::start(&[&["--dev"][..], &flags(&url)].concat())
     };
     let wanted = json!({"plan": "pro", "interval": "monthly"});
-    server.user().post("/v1/billing/checkout", &wanted).refused(502, "billing_error");
+    server.user().post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
 }
 
 #[test]
-fn a_provider_that_hangs_is_left_when_its_time_is_over() {
-    let provider = Provider::start();
-    provider.set(Mood::Hanging);
+fn a_hanging_provider_is_cut_by_the_timeout() {
+    let provider = StripeDouble::start();
+    provider.set(Mode::Hanging);
     let stripe = Stripe::new(StripeConfig {
         secret_key: SECRET_KEY.to_owned(),
         webhook_secret: WEBHOOK_SECRET.to_owned(),
@@ -330,14 +330,15 @@ fn a_provider_that_hangs_is_left_when_its_time_is_over() {
         api_base: provider.url(),
         timeout: Duration::from_millis(200),
     });
-    let begun = Instant::now();
-    let error = stripe.portal("http://127.0.0.1:1", "cus_1").unwrap_err();
+    // The provider never responds, so only the timeout ends the call.
+    let call = move || stripe.portal("http://127.0.0.1:1", "cus_1").unwrap_err();
+    let error = bounded("the call of the provider", call);
     assert!(error.to_string().starts_with("billing_error"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    assert_eq!(provider.hanging(), 1, "the call reached the provider");
 }
 
 #[test]
-fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
+fn an_incomplete_stripe_configuration_refuses_to_start() {
     let serve = |flags: &[&str]| {
         let output = run(&[&["serve", "--ephemeral"], flags].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -355,12 +356,12 @@ fn half_a_configuration_refuses_to_start_and_says_what_is_missing() {
     let (code, complaint) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
     assert!(code == Some(2) && complaint.contains("same id"), "{complaint}");
     let (code, complaint) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
-    assert!(code == Some(2) && complaint.contains("no http"), "{complaint}");
+    assert!(code == Some(2) && complaint.contains("not an http"), "{complaint}");
 }
 
 #[test]
-fn the_pages_of_manual_billing_lead_nowhere_while_a_provider_takes_the_money() {
-    let provider = Provider::start();
+fn manual_billing_pages_are_absent_under_stripe() {
+    let provider = StripeDouble::start();
     let server = provider.server();
     for path in ["/billing/checkout?token=x", "/billing/portal?token=x"] {
         assert_eq!(server.client().get(path).status, 404);

@@ -1,23 +1,23 @@
-//! Device login over HTTP: the flow, single use, expiry, limits, and that nothing tells whether an address is known.
+//! Device login over HTTP: the flow, single use, expiry, limits, and identical responses for unknown addresses.
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::mailbox::{Mailbox, Received};
-use crate::support::server::{ALONE, Server, run};
+use crate::support::server::{DEV_UNLIMITED, Server, run};
 
 const CODE: &str = "/v1/auth/device-code";
 const SUBMIT: &str = "/v1/auth/device-code/submit-email";
 const POLL: &str = "/v1/auth/device-code/poll";
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 
-/// A server that mails to a mailbox, on a clock that stands still.
-pub struct Desk {
+/// A server with a manual clock that mails to a mailbox.
+pub struct MailingServer {
     pub server: Server,
     pub mailbox: Mailbox,
 }
 
-impl Desk {
+impl MailingServer {
     pub fn open(flags: &[&str]) -> Self {
         let mailbox = Mailbox::open();
         let url = mailbox.url();
@@ -29,13 +29,12 @@ impl Desk {
         self.server.client()
     }
 
-    /// A new code.
     pub fn code(&self) -> String {
         let made = self.client().post(CODE, &json!({})).expect(201);
         made["device_code"].as_str().unwrap().to_owned()
     }
 
-    /// Gives an address, and reads the mail that must come.
+    /// Submits an address and returns the mail, which must come.
     pub fn mail(&self, code: &str, email: &str) -> Received {
         self.submit(code, email);
         let mail = self.mailbox.next();
@@ -48,8 +47,8 @@ impl Desk {
         assert_eq!(sent, json!({"status": "email_sent"}));
     }
 
-    /// Confirms as the form of the page does.
-    pub fn confirm(&self, code: &str, mail: &Received) -> Answer {
+    /// Confirms like the form of the page.
+    pub fn confirm(&self, code: &str, mail: &Received) -> Response {
         post_form(&self.client(), "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)])
     }
 
@@ -66,8 +65,8 @@ impl Desk {
     }
 }
 
-/// Posts as a browser does.
-pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer {
+/// Sends a POST like a browser.
+pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Response {
     let encoded = |text: &str| -> String {
         text.bytes()
             .map(|byte| match byte {
@@ -84,189 +83,192 @@ pub fn post_form(client: &Client, path: &str, pairs: &[(&str, &str)]) -> Answer 
 }
 
 #[test]
-fn a_device_gets_its_key_once_after_its_owner_confirmed_the_mailed_link() {
-    let desk = Desk::open(ALONE);
-    let made = desk.client().post(CODE, &json!({})).expect(201);
+fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let made = mailing.client().post(CODE, &json!({})).expect(201);
     let code = made["device_code"].as_str().unwrap();
-    let url = format!("{}/auth/device?code={code}", desk.server.url());
+    let url = format!("{}/auth/device?code={code}", mailing.server.url());
     assert_eq!(made, json!({"device_code": code, "verification_url": url, "expires_in": 900, "interval": 2}));
-    assert_eq!(desk.poll(code), json!({"status": "pending"}));
-    let mail = desk.mail(code, "ann@example.com");
+    assert_eq!(mailing.poll(code), json!({"status": "pending"}));
+    let mail = mailing.mail(code, "ann@example.com");
     assert_eq!(mail.from, "FROM:<cued@example.com>");
     assert_eq!(mail.header("Date"), Some("Tue, 01 Jan 2030 00:00:00 +0000"));
     assert_eq!(mail.header("Auto-Submitted"), Some("auto-generated"));
     assert!(mail.message.contains(code), "{}", mail.message);
-    assert_eq!(desk.poll(code), json!({"status": "email_sent"}));
+    assert_eq!(mailing.poll(code), json!({"status": "email_sent"}));
 
-    // Scanners of mail open links, some of them more than once.
+    // Mail scanners open links, some of them more than once.
     for method in ["GET", "HEAD", "GET"] {
-        let shown = desk.client().call(method, &mail.link(), &[], b"").unwrap();
+        let shown = mailing.client().call(method, &mail.link(), &[], b"").unwrap();
         assert_eq!(shown.status, 200);
         assert!(method == "HEAD" || shown.text().contains(code));
     }
-    assert_eq!(desk.poll(code), json!({"status": "email_sent"}), "looking confirms nothing");
+    assert_eq!(mailing.poll(code), json!({"status": "email_sent"}), "looking confirms nothing");
 
-    assert_eq!(desk.confirm(code, &mail).status, 200);
-    let approved = desk.poll(code);
+    assert_eq!(mailing.confirm(code, &mail).status, 200);
+    let approved = mailing.poll(code);
     assert_eq!((&approved["status"], &approved["email"]), (&json!("approved"), &json!("ann@example.com")));
-    assert_eq!(desk.poll(code), json!({"status": "claimed"}));
+    assert_eq!(mailing.poll(code), json!({"status": "claimed"}));
 
-    let user = desk.client().with_key(approved["api_key"].as_str().unwrap());
+    let user = mailing.client().with_key(approved["api_key"].as_str().unwrap());
     assert_eq!(user.get("/v1/auth/me").expect(200)["email"], "ann@example.com");
     let secret = user.get("/v1/auth/webhook-secret").expect(200);
     assert!(secret["webhook_secret"].as_str().unwrap().starts_with("whsec_"));
 }
 
 #[test]
-fn the_link_can_be_posted_as_it_stands() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
-    let mail = desk.mail(&code, "ann@example.com");
-    assert_eq!(desk.client().call("POST", &mail.link(), &[], b"").unwrap().status, 200);
-    assert_eq!(desk.status(&code), "approved");
+fn the_link_can_be_posted_with_its_query() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    assert_eq!(mailing.client().call("POST", &mail.link(), &[], b"").unwrap().status, 200);
+    assert_eq!(mailing.status(&code), "approved");
 }
 
 #[test]
-fn a_link_works_once_and_only_the_newest() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
-    let (first, second) = (desk.mail(&code, "ann@example.com"), desk.mail(&code, "ann@example.com"));
+fn only_the_newest_link_works_and_only_once() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let (first, second) = (mailing.mail(&code, "ann@example.com"), mailing.mail(&code, "ann@example.com"));
     assert_ne!(first.token(), second.token());
-    assert_eq!(desk.confirm(&code, &first).status, 404, "a newer one has replaced it");
-    assert_eq!(desk.confirm(&desk.code(), &second).status, 404, "the token of another code");
-    assert_eq!(desk.status(&code), "email_sent");
-    assert_eq!(desk.confirm(&code, &second).status, 200);
-    assert_eq!(desk.confirm(&code, &second).status, 410);
-    assert_eq!(desk.client().get(&second.link()).status, 410);
+    assert_eq!(mailing.confirm(&code, &first).status, 404, "a newer one has replaced it");
+    assert_eq!(mailing.confirm(&mailing.code(), &second).status, 404, "the token of another code");
+    assert_eq!(mailing.status(&code), "email_sent");
+    assert_eq!(mailing.confirm(&code, &second).status, 200);
+    assert_eq!(mailing.confirm(&code, &second).status, 410);
+    assert_eq!(mailing.client().get(&second.link()).status, 410);
     let late = json!({"device_code": code, "email": "eve@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
-    assert_eq!(desk.status(&code), "approved");
-    assert_eq!(desk.confirm(&code, &second).status, 410);
-    assert_eq!(desk.status(&code), "claimed");
+    mailing.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
+    assert_eq!(mailing.status(&code), "approved");
+    assert_eq!(mailing.confirm(&code, &second).status, 410);
+    assert_eq!(mailing.status(&code), "claimed");
 }
 
 #[test]
-fn codes_and_links_end_after_15_minutes() {
-    let desk = Desk::open(ALONE);
-    let (code, approved) = (desk.code(), desk.code());
-    let mail = desk.mail(&code, "ann@example.com");
-    let other = desk.mail(&approved, "bob@example.com");
-    desk.confirm(&approved, &other);
-    desk.advance("PT14M59S");
-    assert_eq!(desk.client().get(&mail.link()).status, 200);
-    assert_eq!(desk.status(&code), "email_sent");
-    desk.advance("PT1S");
-    assert_eq!(desk.client().get(&mail.link()).status, 410);
-    assert_eq!(desk.confirm(&code, &mail).status, 410);
-    assert_eq!(desk.status(&code), "expired");
-    assert_eq!(desk.poll(&approved), json!({"status": "expired"}), "nobody came for the key in time");
+fn codes_and_links_expire_after_15_minutes() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let (code, approved) = (mailing.code(), mailing.code());
+    let mail = mailing.mail(&code, "ann@example.com");
+    let other = mailing.mail(&approved, "bob@example.com");
+    mailing.confirm(&approved, &other);
+    mailing.advance("PT14M59S");
+    assert_eq!(mailing.client().get(&mail.link()).status, 200);
+    assert_eq!(mailing.status(&code), "email_sent");
+    mailing.advance("PT1S");
+    assert_eq!(mailing.client().get(&mail.link()).status, 410);
+    assert_eq!(mailing.confirm(&code, &mail).status, 410);
+    assert_eq!(mailing.status(&code), "expired");
+    assert_eq!(mailing.poll(&approved), json!({"status": "expired"}), "nobody came for the key in time");
     let late = json!({"device_code": code, "email": "ann@example.com"});
-    desk.client().post(SUBMIT, &late).refused(404, "device_code_not_found");
-    assert_eq!(desk.client().get(&format!("/auth/device?code={code}")).status, 404);
+    mailing.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
+    assert_eq!(mailing.client().get(&format!("/auth/device?code={code}")).status, 404);
 }
 
 #[test]
-fn a_code_that_never_was_is_expired_and_takes_no_address() {
-    let desk = Desk::open(ALONE);
+fn an_unknown_code_is_expired_and_accepts_no_address() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
     for code in ["never-was", "", "<script>"] {
-        assert_eq!(desk.poll(code), json!({"status": "expired"}));
+        assert_eq!(mailing.poll(code), json!({"status": "expired"}));
         let body = json!({"device_code": code, "email": "ann@example.com"});
-        desk.client().post(SUBMIT, &body).refused(404, "device_code_not_found");
+        mailing.client().post(SUBMIT, &body).expect_error(404, "device_code_not_found");
     }
-    assert_eq!(desk.client().get("/v1/auth/verify").status, 404);
-    assert_eq!(desk.client().get("/v1/auth/verify?token=abc&device_code=never-was").status, 404);
+    assert_eq!(mailing.client().get("/v1/auth/verify").status, 404);
+    assert_eq!(mailing.client().get("/v1/auth/verify?token=abc&device_code=never-was").status, 404);
 }
 
 #[test]
-fn a_device_may_bring_its_own_code_which_must_be_free_and_well_formed() {
-    let desk = Desk::open(ALONE);
+fn a_device_may_choose_an_unused_valid_code() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
     let own = json!({"device_code": "My-Laptop-1"});
-    assert_eq!(desk.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
-    desk.client().post(CODE, &own).refused(409, "device_code_exists");
+    assert_eq!(mailing.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
+    mailing.client().post(CODE, &own).expect_error(409, "device_code_exists");
     for bad in ["short", "with space", "<b>bold</b>", &"x".repeat(129)] {
-        desk.client().post(CODE, &json!({ "device_code": bad })).refused(422, "validation_error");
+        mailing.client().post(CODE, &json!({ "device_code": bad })).expect_error(422, "validation_error");
     }
-    assert_eq!(desk.client().call("POST", CODE, &[], b"").unwrap().status, 201, "no body is needed");
-    desk.client().post(SUBMIT, &json!({"device_code": "My-Laptop-1"})).refused(422, "validation_error");
+    assert_eq!(mailing.client().call("POST", CODE, &[], b"").unwrap().status, 201, "no body is needed");
+    mailing
+        .client()
+        .post(SUBMIT, &json!({"device_code": "My-Laptop-1"}))
+        .expect_error(422, "validation_error");
     let no_address = json!({"device_code": "My-Laptop-1", "email": "ann"});
-    desk.client().post(SUBMIT, &no_address).refused(422, "validation_error");
-    desk.client().post(POLL, &json!({})).refused(422, "validation_error");
+    mailing.client().post(SUBMIT, &no_address).expect_error(422, "validation_error");
+    mailing.client().post(POLL, &json!({})).expect_error(422, "validation_error");
 }
 
 #[test]
-fn a_known_user_gets_one_more_key_named_after_the_device() {
-    let desk = Desk::open(ALONE);
-    let user = desk.client().register("ann@example.com");
-    let code = desk.code();
-    let mail = desk.mail(&code, "ann@example.com");
-    desk.confirm(&code, &mail);
-    let key = desk.poll(&code)["api_key"].as_str().unwrap().to_owned();
+fn a_known_user_gets_an_additional_key_named_after_the_device() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let user = mailing.client().register("ann@example.com");
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    mailing.confirm(&code, &mail);
+    let key = mailing.poll(&code)["api_key"].as_str().unwrap().to_owned();
     assert_eq!(user.get("/v1/auth/me").status, 200, "the others keep working");
-    let keys = desk.client().with_key(&key).get("/v1/auth/keys").expect(200);
+    let keys = mailing.client().with_key(&key).get("/v1/auth/keys").expect(200);
     let names: Vec<&str> =
         keys["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["default", &format!("Device {code}")]);
 }
 
 #[test]
-fn while_registration_is_closed_an_unknown_address_gets_the_same_answers_and_no_mail() {
-    let desk = Desk::open(&["--registration", "closed"]);
-    let db = desk.server.db();
+fn closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail() {
+    let mailing = MailingServer::open(&["--registration", "closed"]);
+    let db = mailing.server.db();
     run(&["user", "add", "ann@example.com", "--db", db.to_str().unwrap()]);
     run(&["user", "add", "gone@example.com", "--db", db.to_str().unwrap()]);
     run(&["user", "disable", "gone@example.com", "--db", db.to_str().unwrap()]);
-    let answers = |email: &str| {
-        let code = desk.code();
+    let responses = |email: &str| {
+        let code = mailing.code();
         let body = json!({"device_code": code, "email": email});
-        let sent = desk.client().post(SUBMIT, &body);
-        let page = post_form(&desk.client(), "/auth/device", &[("code", &code), ("email", email)]);
+        let sent = mailing.client().post(SUBMIT, &body);
+        let page = post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", email)]);
         let names: Vec<String> = sent.headers.iter().map(|(name, _)| name.clone()).collect();
         let page_text = page.text().replace(&code, "CODE").replace(email, "EMAIL");
-        (sent.status, sent.text(), names, page.status, page_text, desk.poll(&code))
+        (sent.status, sent.text(), names, page.status, page_text, mailing.poll(&code))
     };
-    let known = answers("ann@example.com");
+    let known = responses("ann@example.com");
     assert_eq!(known.5, json!({"status": "email_sent"}));
-    assert_eq!(answers("eve@example.com"), known);
-    assert_eq!(answers("gone@example.com"), known, "a disabled user is unknown");
-    // One thread sends in order: had there been mails to the others, one would stand before the third.
-    let last = desk.code();
-    desk.submit(&last, "ann@example.com");
+    assert_eq!(responses("eve@example.com"), known);
+    assert_eq!(responses("gone@example.com"), known, "a disabled user is unknown");
+    // One thread sends in order: mails to the others would precede the third.
+    let last = mailing.code();
+    mailing.submit(&last, "ann@example.com");
     for _ in 0..3 {
-        assert_eq!(desk.mailbox.next().to, "TO:<ann@example.com>");
+        assert_eq!(mailing.mailbox.next().to, "TO:<ann@example.com>");
     }
-    assert!(desk.mailbox.is_empty());
+    assert!(mailing.mailbox.is_empty());
 }
 
 #[test]
-fn the_first_user_closes_registration_behind_it_whoever_holds_a_link() {
-    let desk = Desk::open(&[]);
-    let (first, second) = (desk.code(), desk.code());
-    let mails = (desk.mail(&first, "ann@example.com"), desk.mail(&second, "bob@example.com"));
-    assert_eq!(desk.confirm(&first, &mails.0).status, 200);
-    let refused = desk.confirm(&second, &mails.1);
+fn the_first_user_closes_registration_even_for_holders_of_a_link() {
+    let mailing = MailingServer::open(&[]);
+    let (first, second) = (mailing.code(), mailing.code());
+    let mails = (mailing.mail(&first, "ann@example.com"), mailing.mail(&second, "bob@example.com"));
+    assert_eq!(mailing.confirm(&first, &mails.0).status, 200);
+    let refused = mailing.confirm(&second, &mails.1);
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("<!doctype html>"), "{}", refused.text());
-    assert_eq!(desk.status(&second), "email_sent");
-    assert_eq!(desk.status(&first), "approved");
+    assert_eq!(mailing.status(&second), "email_sent");
+    assert_eq!(mailing.status(&first), "approved");
 }
 
 #[test]
-fn a_user_who_is_disabled_after_the_confirmation_gets_no_key() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
-    let mail = desk.mail(&code, "ann@example.com");
-    desk.confirm(&code, &mail);
-    run(&["user", "disable", "ann@example.com", "--db", desk.server.db().to_str().unwrap()]);
-    assert_eq!(desk.poll(&code), json!({"status": "expired"}));
+fn a_user_disabled_after_the_confirmation_gets_no_key() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    mailing.confirm(&code, &mail);
+    run(&["user", "disable", "ann@example.com", "--db", mailing.server.db().to_str().unwrap()]);
+    assert_eq!(mailing.poll(&code), json!({"status": "expired"}));
 }
 
 #[test]
-fn of_polls_at_the_same_time_one_gets_the_key() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
-    let mail = desk.mail(&code, "ann@example.com");
-    desk.confirm(&code, &mail);
-    let addr = desk.server.addr();
+fn of_concurrent_polls_exactly_one_gets_the_key() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    mailing.confirm(&code, &mail);
+    let addr = mailing.server.addr();
     let poll = || Client::new(addr).post(POLL, &json!({ "device_code": code })).expect(200);
     let polls: Vec<Value> = std::thread::scope(|scope| {
         let polls: Vec<_> = (0..12).map(|_| scope.spawn(poll)).collect();
@@ -275,6 +277,6 @@ fn of_polls_at_the_same_time_one_gets_the_key() {
     assert_eq!(polls.iter().filter(|poll| poll["status"] == "approved").count(), 1, "{polls:?}");
     assert_eq!(polls.iter().filter(|poll| poll["status"] == "claimed").count(), 11, "{polls:?}");
     let user = polls.iter().find_map(|poll| poll["api_key"].as_str()).unwrap();
-    let keys = desk.client().with_key(user).get("/v1/auth/keys").expect(200);
+    let keys = mailing.client().with_key(user).get("/v1/auth/keys").expect(200);
     assert_eq!(keys["keys"].as_array().unwrap().len(), 1);
 }

@@ -1,16 +1,16 @@
-//! The mails of the device login: their limits, faults of the server, what the log holds and what it never does.
+//! The mails of the device login: limits, errors of the mail server, the contents of the log.
 
 use serde_json::json;
 
-use crate::http::device_login::flow::Desk;
+use crate::http::device_login::flow::MailingServer;
 use crate::support::client::Client;
 use crate::support::mailbox::Mailbox;
-use crate::support::server::{ALONE, Server, until};
+use crate::support::server::{DEV_UNLIMITED, Server, until};
 
 const CODE: &str = "/v1/auth/device-code";
 const SUBMIT: &str = "/v1/auth/device-code/submit-email";
 
-/// A code that an address is given for.
+/// A code with a submitted address.
 fn ask(client: &Client, email: &str) -> String {
     let made = client.post(CODE, &json!({})).expect(201);
     let code = made["device_code"].as_str().unwrap().to_owned();
@@ -19,67 +19,68 @@ fn ask(client: &Client, email: &str) -> String {
 }
 
 #[test]
-fn an_address_gets_3_mails_an_hour_and_the_answers_stay_the_same() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
-    let mails: Vec<_> = (0..3).map(|_| desk.mail(&code, "ann@example.com")).collect();
-    desk.submit(&code, "ann@example.com");
-    let other = desk.code();
-    desk.submit(&other, "ann@example.com");
-    assert_eq!(desk.status(&other), "email_sent");
-    desk.mail(&other, "bob@example.com");
-    assert!(desk.mailbox.is_empty());
-    assert_eq!(desk.confirm(&code, &mails[2]).status, 200, "the newest link that was mailed stays good");
-    desk.advance("PT1H");
-    desk.mail(&desk.code(), "ann@example.com");
+fn an_address_gets_3_mails_an_hour_with_identical_responses() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let mails: Vec<_> = (0..3).map(|_| mailing.mail(&code, "ann@example.com")).collect();
+    mailing.submit(&code, "ann@example.com");
+    let other = mailing.code();
+    mailing.submit(&other, "ann@example.com");
+    assert_eq!(mailing.status(&other), "email_sent");
+    mailing.mail(&other, "bob@example.com");
+    assert!(mailing.mailbox.is_empty());
+    assert_eq!(mailing.confirm(&code, &mails[2]).status, 200, "the newest link that was mailed stays good");
+    mailing.advance("PT1H");
+    mailing.mail(&mailing.code(), "ann@example.com");
 }
 
 #[test]
-fn one_code_is_no_means_to_write_to_many() {
-    let desk = Desk::open(ALONE);
-    let code = desk.code();
+fn one_code_cannot_mail_many_addresses() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
     for number in 0..10 {
-        desk.mail(&code, &format!("user{number}@example.com"));
+        mailing.mail(&code, &format!("user{number}@example.com"));
     }
-    desk.submit(&code, "user10@example.com");
-    assert!(desk.mailbox.is_empty());
+    mailing.submit(&code, "user10@example.com");
+    assert!(mailing.mailbox.is_empty());
 }
 
 #[test]
-fn a_passing_fault_of_the_server_costs_no_mail_and_a_lasting_one_is_given_up() {
-    let desk = Desk::open(ALONE);
-    desk.mailbox.refuse(&["451"]);
-    let code = ask(&desk.client(), "ann@example.com");
-    let mail = desk.mailbox.next();
-    assert_eq!(desk.confirm(&code, &mail).status, 200);
-    desk.mailbox.refuse(&["550"]);
-    ask(&desk.client(), "bob@example.com");
+fn temporary_mail_errors_are_retried_and_permanent_ones_are_not() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    mailing.mailbox.refuse(&["451"]);
+    let code = ask(&mailing.client(), "ann@example.com");
+    let mail = mailing.mailbox.next();
+    assert_eq!(mailing.confirm(&code, &mail).status, 200);
+    mailing.mailbox.refuse(&["550"]);
+    ask(&mailing.client(), "bob@example.com");
     until("it is given up", || {
-        desk.server.log().contains("given up: the mail server answered 550").then_some(())
+        mailing.server.log().contains("given up: the mail server answered 550").then_some(())
     });
-    ask(&desk.client(), "cid@example.com");
-    assert_eq!(desk.mailbox.next().to, "TO:<cid@example.com>", "and the next one goes out");
+    ask(&mailing.client(), "cid@example.com");
+    assert_eq!(mailing.mailbox.next().to, "TO:<cid@example.com>", "and the next one goes out");
 }
 
 #[test]
-fn a_server_for_mail_that_is_away_holds_up_no_answer() {
-    // Port 9 of loopback: nobody listens.
-    let flags = [ALONE, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
+fn an_unreachable_mail_server_delays_no_response() {
+    // No program listens on port 9 of loopback.
+    let flags =
+        [DEV_UNLIMITED, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
     let mut server = Server::start(&flags);
     ask(&server.client(), "ann@example.com");
-    until("a try fails", || server.log().contains("could not be sent, next try").then_some(()));
+    until("a try fails", || server.log().contains("mail not sent, will be retried").then_some(()));
     assert_eq!(server.stop(), Some(0));
-    assert!(server.log().contains("given up"), "{}", server.log());
+    assert!(server.log().contains("giving up"), "{}", server.log());
 }
 
 #[test]
-fn what_waits_for_another_try_is_tried_once_more_before_the_end() {
-    let mut desk = Desk::open(ALONE);
-    desk.mailbox.refuse(&["451"]);
-    ask(&desk.client(), "ann@example.com");
-    until("a try fails", || desk.server.log().contains("next try").then_some(()));
-    assert_eq!(desk.server.stop(), Some(0));
-    assert_eq!(desk.mailbox.next().to, "TO:<ann@example.com>");
+fn mails_waiting_for_a_retry_are_tried_once_more_at_shutdown() {
+    let mut mailing = MailingServer::open(DEV_UNLIMITED);
+    mailing.mailbox.refuse(&["451"]);
+    ask(&mailing.client(), "ann@example.com");
+    until("a try fails", || mailing.server.log().contains("next try").then_some(()));
+    assert_eq!(mailing.server.stop(), Some(0));
+    assert_eq!(mailing.mailbox.next().to, "TO:<ann@example.com>");
 }
 
 #[test]
@@ -87,12 +88,12 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     let mailbox = Mailbox::open();
     let url = mailbox.url_for("post%40example.com:hunter%2F2");
     let mail = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--log-level", "trace"];
-    let mut server = Server::start(&[ALONE, &mail].concat());
+    let mut server = Server::start(&[DEV_UNLIMITED, &mail].concat());
     let client = server.client();
-    // Its answers repeat the mail, and so its link.
+    // The responses of this server repeat the mail and thus its link.
     mailbox.refuse(&["451", "550"]);
     ask(&client, "ann@example.com");
-    until("the mail is given up", || server.log().contains("given up").then_some(()));
+    until("the mail is given up", || server.log().contains("giving up").then_some(()));
     let code = ask(&client, "ann@example.com");
     let mail = mailbox.next();
     assert_eq!(mail.login, Some(("post@example.com".to_owned(), "hunter/2".to_owned())));
@@ -104,7 +105,7 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     user.get("/v1/auth/me").expect(200);
     assert_eq!(server.stop(), Some(0));
     let told = server.log() + &server.stdout();
-    assert!(told.contains("DEBUG a mail was sent"), "the level is not the most talkative: {told}");
+    assert!(told.contains("DEBUG mail sent"), "the level is not the most talkative: {told}");
     let token = mail.token();
     for hidden in [token.as_str(), user.key(), secret.as_str().unwrap(), "/v1/auth/verify?", "hunter"] {
         assert!(!told.contains(hidden), "{hidden} in {told}");
@@ -112,8 +113,8 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
 }
 
 #[test]
-fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
-    for (flags, printed) in [(ALONE, true), (&["--registration", "open"][..], false)] {
+fn without_a_mail_server_the_link_is_logged_and_printed_under_dev() {
+    for (flags, printed) in [(DEV_UNLIMITED, true), (&["--registration", "open"][..], false)] {
         let server = Server::start(flags);
         let code = ask(&server.client(), "ann@example.com");
         let link = |text: &str| -> Option<String> {
@@ -134,7 +135,7 @@ fn without_a_server_for_mail_the_link_is_logged_and_under_dev_printed() {
 }
 
 #[test]
-fn a_mail_server_needs_a_sender_and_its_password_is_never_shown() {
+fn a_mail_server_requires_a_sender_and_its_password_is_never_shown() {
     let serve = |flags: &[&str]| {
         let output = crate::support::server::cued(&["serve", "--ephemeral"]).args(flags).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

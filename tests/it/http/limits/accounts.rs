@@ -1,4 +1,4 @@
-//! What operators do: another plan, and the end of an account.
+//! Operator commands: another plan, and disabling an account.
 
 use cued::actions::accounts::change_plan;
 use cued::domain::account::plan::PlanLimits;
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
 use crate::support::client::Client;
-use crate::support::fixture::World;
-use crate::support::receiver::{Reaction, Recorder};
+use crate::support::fixture::Fixture;
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
 
 fn statuses(user: &Client, cues: &[Value]) -> Vec<String> {
@@ -27,35 +27,35 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     let email = email(&user);
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     let cues: Vec<Value> = (0..5).map(|_| user.create(&worker("0 * * * *"))).collect();
-    user.post("/v1/cues", &worker("0 * * * *")).refused(403, "cue_limit_exceeded");
+    user.post("/v1/cues", &worker("0 * * * *")).expect_error(403, "cue_limit_exceeded");
     user.patch(&format!("/v1/cues/{}", id(&cues[0])), &json!({"status": "paused"})).expect(200);
-    // A server whose limits are off has none to pause for.
+    // Without limits a smaller plan pauses no cue.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path(), "--limits", "off"]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "active"]);
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
     assert_eq!(user.get("/v1/usage").expect(200)["cues"], json!({"active": 3, "limit": 3, "remaining": 0}));
     let newest = format!("/v1/cues/{}", id(&cues[4]));
-    user.patch(&newest, &json!({"status": "active"})).refused(403, "cue_limit_exceeded");
+    user.patch(&newest, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     user.patch(&newest, &json!({"status": "active"})).expect(200);
     assert_eq!(user.advance("PT1H")["fired"], 4, "those that are active, and no other");
 }
 
 #[test]
-fn what_a_paused_cue_was_due_for_and_had_not_fired_is_accounted_for() {
-    let world = World::new();
-    let user = world.user("ada");
-    let cues = [(); 3].map(|()| world.worker_cue(user, |_| ()).key);
-    world.advance(3 * 3_600);
-    let (now, limits) = (world.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
-    let change = world.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
+fn due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cues = [(); 3].map(|()| fixture.worker_cue(user, |_| ()).key);
+    fixture.advance(3 * 3_600);
+    let (now, limits) = (fixture.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
+    let change = fixture.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
     assert_eq!(change.wait().unwrap(), 2);
-    let missed = cues.map(|key| (world.cue(key).status.as_str(), world.cue(key).missed_count));
+    let missed = cues.map(|key| (fixture.cue(key).status.as_str(), fixture.cue(key).missed_count));
     assert_eq!(missed, [("active", 0), ("paused", 3), ("paused", 3)]);
 }
 
-/// Executions of the file by status and reason.
+/// Executions in the file by status and reason.
 fn ends(server: &Server) -> Vec<(String, Option<String>)> {
     let file = server.sqlite();
     let mut all = file.prepare("SELECT status, error_message FROM executions ORDER BY key").unwrap();
@@ -64,8 +64,8 @@ fn ends(server: &Server) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any_more() {
-    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+fn a_disabled_users_keys_cues_and_deliveries_stop() {
+    let (server, receiver) = (Server::with_test_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -75,14 +75,14 @@ fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any
     user.create(&worker("0 * * * *"));
     user.create(&worker("0 * * * *"));
     let kept = other.create(&worker("0 * * * *"));
-    // One delivery waits for its second attempt, one run for its instant, one for a worker; a worker holds another.
+    // One delivery waits for its second attempt, one execution for its instant, one for a worker; one is claimed.
     user.advance("PT30M");
     user.post("/v1/executions/claim", &json!({})).expect(200);
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-30T00:00:00Z"}))
         .expect(200);
     assert_eq!(receiver.deliveries().len(), 1);
     administer(&server, &["disable", &email]);
-    user.get("/v1/auth/me").refused(401, "invalid_api_key");
+    user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     let disabled = ("failed".to_owned(), Some("account_disabled".to_owned()));
     let pending = ("pending".to_owned(), None);
     let mut all = ends(&server);
@@ -97,8 +97,8 @@ fn a_disabled_users_keys_are_unknown_its_cues_stop_and_nothing_of_it_is_sent_any
 }
 
 #[test]
-fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
-    let (server, receiver) = (Server::on_clock(super::START), Recorder::start());
+fn a_running_attempt_of_a_disabled_user_is_not_retried() {
+    let (server, receiver) = (Server::with_test_clock(super::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -106,7 +106,7 @@ fn an_attempt_that_was_under_way_when_its_user_was_disabled_is_not_repeated() {
                         "callback": {"url": receiver.url()}}));
     user.advance("PT30M");
     administer(&server, &["disable", &email]);
-    // As if the answer had come only now.
+    // As if the response had arrived only now.
     let again =
         "UPDATE executions SET status = 'retrying', queue_name = 'waiting', due_at = last_attempt_at + 1000;
                  UPDATE backlog SET count = 1 WHERE name = 'retry'";

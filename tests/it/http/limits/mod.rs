@@ -1,4 +1,4 @@
-//! What plans allow: requests a minute, executions a month, active cues; and what operators do to accounts.
+//! Limits of plans: requests a minute, executions a month, active cues; and operator commands.
 
 mod accounts;
 mod proxies;
@@ -11,17 +11,17 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::client::{Answer, Client};
+use crate::support::client::{Client, Response};
 use crate::support::server::{Server, run};
 
 const START: &str = "2026-01-29T00:30:00Z";
 
-/// A server whose clock stands at [`START`] and whose plans are in force.
+/// A server with a clock at [`START`] and with plan limits.
 fn limited() -> Server {
     Server::start(&["--dev", "--test-clock", START])
 }
 
-/// A file with a table of plans, small enough to be used up.
+/// A file with a plan table whose limits are small enough to reach.
 struct Plans(TempDir);
 
 impl Plans {
@@ -31,7 +31,7 @@ impl Plans {
         Self(folder)
     }
 
-    /// Five executions and three cues on `free`, more of both on `pro`, fewer on `tiny`, and any number of requests.
+    /// Five executions and three cues on `free`, more of both on `pro`, fewer on `tiny`, with any number of requests.
     fn small() -> Self {
         Self::new(&json!({
             "free": {"cues": 3, "executions": 5, "requests_per_minute": null},
@@ -49,7 +49,7 @@ impl Plans {
     }
 }
 
-/// `cued user …` on the server's file.
+/// `cued user …` on the file of the server.
 fn administer(server: &Server, arguments: &[&str]) {
     let db = server.db();
     let done = run(&[&["user", "--db", db.to_str().unwrap()], arguments].concat());
@@ -60,8 +60,8 @@ fn email(user: &Client) -> String {
     user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned()
 }
 
-fn number(answer: &Answer, header: &str) -> i64 {
-    answer.header(header).unwrap_or_else(|| panic!("{header} in {:?}", answer.headers)).parse().unwrap()
+fn number(response: &Response, header: &str) -> i64 {
+    response.header(header).unwrap_or_else(|| panic!("{header} in {:?}", response.headers)).parse().unwrap()
 }
 
 fn id(object: &Value) -> &str {

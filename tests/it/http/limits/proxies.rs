@@ -1,23 +1,23 @@
-//! `--trust-proxy`: whose window a request without a key counts in.
+//! `--trust-proxy`: the rate window of a request without a key.
 
 use super::number;
 use crate::support::client::Client;
-use crate::support::server::{ALONE, Server, cued};
+use crate::support::server::{DEV_UNLIMITED, Server, cued};
 
-/// What is left to a caller of whom the proxy says `hops`.
+/// The remaining requests of a client with this `X-Forwarded-For`.
 fn left(client: &Client, hops: &str) -> i64 {
-    let answer = client.call("GET", "/v1/cues", &[("X-Forwarded-For", hops)], b"").unwrap();
-    number(&answer, "x-ratelimit-remaining")
+    let response = client.call("GET", "/v1/cues", &[("X-Forwarded-For", hops)], b"").unwrap();
+    number(&response, "x-ratelimit-remaining")
 }
 
 #[test]
-fn behind_a_trusted_proxy_each_caller_has_a_window_of_its_own() {
+fn behind_a_trusted_proxy_each_client_has_its_own_rate_window() {
     let trusted = ["--trust-proxy", "127.0.0.1,10.0.0.0/8", "--trust-proxy", "fd00::/8"];
-    let server = Server::start(&[ALONE, &trusted].concat());
+    let server = Server::start(&[DEV_UNLIMITED, &trusted].concat());
     let proxy = server.client();
     assert_eq!(left(&proxy, "203.0.113.1"), 59);
     assert_eq!(left(&proxy, "203.0.113.2"), 59);
-    // What a caller writes itself stands before its address.
+    // Entries written by the client precede its address.
     assert_eq!(left(&proxy, "198.51.100.7, 203.0.113.1"), 58);
     assert_eq!(left(&proxy, "203.0.113.1, fd00::1, 10.1.2.3"), 57);
     let two = [("X-Forwarded-For", "198.51.100.7"), ("X-Forwarded-For", "203.0.113.1")];
@@ -29,8 +29,8 @@ fn behind_a_trusted_proxy_each_caller_has_a_window_of_its_own() {
 }
 
 #[test]
-fn without_the_flag_the_header_is_ignored() {
-    let server = Server::start(ALONE);
+fn without_a_trusted_proxy_the_header_is_ignored() {
+    let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
     for (hops, expected) in [("203.0.113.1", 59), ("203.0.113.2", 58), ("203.0.113.3", 57)] {
         assert_eq!(left(&client, hops), expected);
@@ -38,7 +38,7 @@ fn without_the_flag_the_header_is_ignored() {
 }
 
 #[test]
-fn a_proxy_that_is_no_network_is_wrong_usage() {
+fn an_invalid_proxy_network_is_wrong_usage() {
     let refused = cued(&["serve", "--trust-proxy", "proxy.example.com"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("10.0.0.0/8"));

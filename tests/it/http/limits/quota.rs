@@ -1,13 +1,13 @@
-//! Executions in a month: the warning, the day of grace, the end of it, and what gives them back.
+//! The monthly quota: the warning, the grace period, its end, and what restores the quota.
 
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
-use crate::support::client::{Answer, Client};
-use crate::support::receiver::Recorder;
+use crate::support::client::{Client, Response};
+use crate::support::receiver::Receiver;
 
-fn warned(answer: &Answer) -> bool {
-    match answer.header("x-cueapi-usage-warning") {
+fn warned(response: &Response) -> bool {
+    match response.header("x-cueapi-usage-warning") {
         Some(warning) => {
             assert_eq!(warning, "approaching_limit");
             true
@@ -16,7 +16,7 @@ fn warned(answer: &Answer) -> bool {
     }
 }
 
-fn fire(user: &Client, cue: &Value) -> Answer {
+fn fire(user: &Client, cue: &Value) -> Response {
     user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
 }
 
@@ -24,7 +24,7 @@ fn used(user: &Client) -> Value {
     user.get("/v1/usage").expect(200)["executions"]["used"].clone()
 }
 
-/// How many executions of the cue are in each state, the newest hundred of them.
+/// The number of executions of the cue by state, among its newest hundred.
 fn states(user: &Client, cue: &Value) -> (usize, usize) {
     let all = user.executions_of(id(cue));
     let blocked = all.iter().filter(|it| it["error_message"] == "execution_limit_exceeded");
@@ -36,7 +36,7 @@ fn states(user: &Client, cue: &Value) -> (usize, usize) {
 }
 
 #[test]
-fn from_eighty_percent_on_every_response_to_the_user_warns() {
+fn responses_warn_from_80_percent_of_the_quota_on() {
     let server = Plans::small().server();
     let (user, other) = (server.user(), server.user());
     let cue = user.create(&worker("0 0 1 1 *"));
@@ -44,7 +44,7 @@ fn from_eighty_percent_on_every_response_to_the_user_warns() {
         assert!(!warned(&fire(&user, &cue)));
     }
     assert!(!warned(&user.get("/v1/usage")));
-    // The fourth of five is 80 %, and its own answer says so.
+    // The fourth of five is 80 %, and its own response says so.
     assert!(warned(&fire(&user, &cue)));
     assert!(warned(&user.get("/v1/auth/me")));
     assert!(warned(&user.get("/v1/cues/cue_000000000000")));
@@ -56,14 +56,14 @@ fn from_eighty_percent_on_every_response_to_the_user_warns() {
 }
 
 #[test]
-fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until_the_month_ends() {
-    let (server, receiver) = (Plans::small().server(), Recorder::start());
+fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
+    let (server, receiver) = (Plans::small().server(), Receiver::start());
     let user = server.user();
     let mut cue = worker("0 * * * *");
     cue["transport"] = json!("webhook");
     cue["callback"] = json!({"url": receiver.url()});
     let cue = user.create(&cue);
-    // Runs at 01:00 to 05:00 are within the quota; that of 06:00 is the first over it.
+    // Runs at 01:00 to 05:00 are within the quota; the one at 06:00 is the first above it.
     user.advance_to("2026-01-30T05:59:59Z");
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(29), 29));
     let late = user
@@ -83,9 +83,9 @@ fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until
     );
     let over = user.executions_of(id(&cue)).remove(2);
     assert_eq!(over["status"], "success");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
-        .refused(403, "execution_limit_exceeded");
+        .expect_error(403, "execution_limit_exceeded");
     assert_eq!(used(&user), json!(29));
     user.advance_to("2026-02-01T01:30:00Z");
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 31));
@@ -93,7 +93,7 @@ fn above_the_quota_runs_go_on_for_a_day_and_then_are_recorded_and_not_sent_until
 }
 
 #[test]
-fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
+fn a_plan_change_ends_the_grace_period_and_the_block() {
     let plans = Plans::small();
     let server = plans.server();
     let user = server.user();
@@ -102,33 +102,33 @@ fn a_plan_change_ends_the_grace_and_lifts_the_block_at_once() {
         fire(&user, &cue).expect(200);
     }
     user.advance("PT24H");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);
     assert_eq!(used(&user), json!(7));
-    // Back to less than is used: a day of grace begins with the next run.
+    // A quota below the usage again: a grace period starts with the next run.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     user.advance("PT12H");
     fire(&user, &cue).expect(200);
     user.advance("PT23H59M");
     fire(&user, &cue).expect(200);
-    // The same plan again is no change.
+    // Setting the same plan again changes nothing.
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     user.advance("PT1M");
-    fire(&user, &cue).refused(403, "execution_limit_exceeded");
-    // A smaller one is.
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    // A smaller plan does.
     administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
     fire(&user, &cue).expect(200);
 }
 
 #[test]
-fn without_limits_nothing_is_blocked_and_all_is_counted() {
-    let server = crate::support::server::Server::on_clock(super::START);
+fn without_limits_everything_runs_and_is_counted() {
+    let server = crate::support::server::Server::with_test_clock(super::START);
     let user = server.user();
     let cue = user.create(&worker("* * * * *"));
     user.advance("PT8H");
-    let answer = fire(&user, &cue);
-    answer.expect(200);
-    assert!(!warned(&answer));
+    let response = fire(&user, &cue);
+    response.expect(200);
+    assert!(!warned(&response));
     assert_eq!(used(&user), json!(481));
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/usage`, to the letter.
+//! `GET /v1/usage`, field by field.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn usage(user: &Client) -> Value {
 }
 
 #[test]
-fn a_free_account_is_shown_all_fields_and_its_limits() {
+fn usage_of_a_free_account_has_all_fields_and_limits() {
     let server = limited();
     let user = server.user();
     user.create(&worker("0 * * * *"));
@@ -28,7 +28,7 @@ fn a_free_account_is_shown_all_fields_and_its_limits() {
 }
 
 #[test]
-fn executions_and_outcomes_of_the_month_outlive_their_cues() {
+fn usage_of_the_month_outlives_deleted_cues() {
     let server = Plans::small().server();
     let user = server.user();
     let cue = user.create(&worker("0 * * * *"));
@@ -37,7 +37,7 @@ fn executions_and_outcomes_of_the_month_outlive_their_cues() {
     for (execution, success) in executions.iter().zip([true, false, true]) {
         let path = format!("/v1/executions/{}/outcome", id(execution));
         user.post(&path, &json!({"success": success})).expect(200);
-        user.post(&path, &json!({"success": success})).refused(409, "outcome_already_reported");
+        user.post(&path, &json!({"success": success})).expect_error(409, "outcome_already_reported");
     }
     let figures = |user: &Client| {
         let usage = usage(user);
@@ -58,7 +58,7 @@ fn executions_and_outcomes_of_the_month_outlive_their_cues() {
 }
 
 #[test]
-fn above_the_quota_nothing_remains_and_an_interval_is_shown_where_there_is_one() {
+fn usage_shows_zero_remaining_above_the_quota_and_the_billing_interval() {
     let server = Plans::small().server();
     let user = server.user();
     user.create(&worker("0 * * * *"));
@@ -70,7 +70,7 @@ fn above_the_quota_nothing_remains_and_an_interval_is_shown_where_there_is_one()
 }
 
 #[test]
-fn health_follows_what_waits_for_workers_and_for_another_attempt() {
+fn health_counts_claimable_and_retrying_executions() {
     let server = Plans::small().server();
     let user = server.user();
     user.create(&worker("0 * * * *"));
@@ -84,7 +84,7 @@ fn health_follows_what_waits_for_workers_and_for_another_attempt() {
     assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1));
     user.post("/v1/executions/claim", &json!({})).expect(200);
     assert_eq!(user.get("/health").expect(200)["queue"], queue(0, 1));
-    // The claim is lost, and the next run has come.
+    // The claim has expired and the next run has fired.
     user.advance("PT1H");
     assert_eq!(user.get("/health").expect(200)["queue"], queue(2, 2));
 }

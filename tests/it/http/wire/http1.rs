@@ -1,9 +1,9 @@
-//! The HTTP side over real sockets: limits, keep-alive, and what every response carries.
+//! HTTP/1.1 over real sockets: limits, keep-alive and the headers of every response.
 
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
 
-use crate::support::wire::{Response, World, get, post};
+use super::test_routes::{TestServer, get, post};
+use crate::support::client::Response;
 
 const ON_EVERY_RESPONSE: [&str; 7] = [
     "cache-control",
@@ -40,9 +40,9 @@ pub fn assert_headers(response: &Response) {
     assert_eq!(response.body.is_empty(), response.header("content-type").is_none(), "{response:?}");
 }
 
-#[tokio::test]
-async fn every_response_carries_the_same_headers_and_every_error_the_same_body() {
-    let world = World::start().await;
+#[test]
+fn every_response_carries_the_same_headers_and_every_error_the_same_body() {
+    let server = TestServer::start();
     let many_headers: String = (0..120).map(|number| format!("X-{number}: y\r\n")).collect();
     let cases = [
         (post("/echo", "{}"), 200, ""),
@@ -76,7 +76,7 @@ async fn every_response_carries_the_same_headers_and_every_error_the_same_body()
         ),
     ];
     for (request, status, code) in cases {
-        let response = world.ask(&request).await;
+        let response = server.request(&request);
         assert_eq!(response.status, status, "{request} → {response:?}");
         assert_headers(&response);
         if status >= 400 {
@@ -89,48 +89,48 @@ async fn every_response_carries_the_same_headers_and_every_error_the_same_body()
     }
 }
 
-#[tokio::test]
-async fn a_page_carries_the_headers_of_a_page() {
-    let response = World::start().await.ask(&get("/page")).await;
+#[test]
+fn pages_have_their_security_headers() {
+    let response = TestServer::start().request(&get("/page"));
     assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
     assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
     assert_eq!(response.header("x-frame-options"), Some("DENY"));
 }
 
-#[tokio::test]
-async fn a_request_id_is_the_callers_only_if_it_can_do_no_harm() {
-    let world = World::start().await;
-    let ask = async |id: &str| {
-        world.ask(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost"))).await
-    };
-    let kept = ask("Abc-1.2_3").await;
+#[test]
+fn a_client_request_id_is_kept_only_if_it_is_safe() {
+    let server = TestServer::start();
+    let ask =
+        |id: &str| server.request(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost")));
+    let kept = ask("Abc-1.2_3");
     assert_eq!(kept.header("x-request-id"), Some("Abc-1.2_3"));
     assert_eq!(kept.json()["id"], "Abc-1.2_3");
     for odd in ["a b", "a\tSet-Cookie: b", "a%0d%0ab", "<script>", &"a".repeat(129)] {
-        let replaced = ask(odd).await;
+        let replaced = ask(odd);
         assert_eq!(replaced.header("x-request-id").unwrap().len(), 36, "{odd}");
         assert_eq!(replaced.json()["id"], replaced.header("x-request-id").unwrap());
         assert_headers(&replaced);
     }
 }
 
-#[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
-    let world = World::start().await;
+#[test]
+fn a_wrong_method_gets_an_allow_header() {
+    let server = TestServer::start();
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
-        let response = world.ask(&get("/items/a").replace("GET", method)).await;
+        let response = server.request(&get("/items/a").replace("GET", method));
         assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, DELETE")), "{method}");
     }
 }
 
-#[tokio::test]
-async fn head_is_get_without_its_body() {
-    let mut wire = World::start().await.connect().await;
-    wire.send(&get("/items/a")).await;
-    let mut expected = wire.response().await;
-    wire.send(&get("/items/a").replace("GET", "HEAD")).await;
-    let head = wire.response_without_body().await;
+#[test]
+fn head_returns_the_headers_of_get_without_a_body() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send(&get("/items/a"));
+    let mut expected = connection.response();
+    connection.send(&get("/items/a").replace("GET", "HEAD"));
+    let head = connection.response_without_body();
     expected.body.clear();
     let but_the_id = |response: &Response| {
         let headers = response.headers.iter().filter(|(name, _)| {
@@ -139,102 +139,107 @@ async fn head_is_get_without_its_body() {
         (response.status, headers.cloned().collect::<Vec<_>>())
     };
     assert_eq!(but_the_id(&head), but_the_id(&expected));
-    // The next response begins right after the head.
-    wire.send(&get("/items/b")).await;
-    assert_eq!(wire.response().await.json()["id"], "b");
+    // The next response starts right after the head.
+    connection.send(&get("/items/b"));
+    assert_eq!(connection.response().json()["id"], "b");
 }
 
-#[tokio::test]
-async fn a_connection_takes_request_after_request_and_several_at_once() {
-    let mut wire = World::start().await.connect().await;
+#[test]
+fn a_connection_serves_sequential_and_pipelined_requests() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
     for id in ["a", "b"] {
-        wire.send(&get(&format!("/items/{id}"))).await;
-        assert_eq!(wire.response().await.json()["id"], id);
+        connection.send(&get(&format!("/items/{id}")));
+        assert_eq!(connection.response().json()["id"], id);
     }
     let together = [get("/items/1"), get("/nowhere"), post("/echo", "12345"), get("/items/2")].concat();
-    wire.send(&together).await;
-    assert_eq!(wire.response().await.json()["id"], "1");
-    assert_eq!(wire.response().await.status, 404);
-    assert_eq!(wire.response().await.json()["length"], 5);
-    assert_eq!(wire.response().await.json()["id"], "2");
+    connection.send(&together);
+    assert_eq!(connection.response().json()["id"], "1");
+    assert_eq!(connection.response().status, 404);
+    assert_eq!(connection.response().json()["length"], 5);
+    assert_eq!(connection.response().json()["id"], "2");
 }
 
-#[tokio::test]
-async fn nonsense_after_a_good_request_is_answered_like_any_error() {
-    let mut wire = World::start().await.connect().await;
-    wire.send(&get("/items/1")).await;
-    assert_eq!(wire.response().await.status, 200);
-    wire.send("nonsense\r\n\r\n").await;
-    let response = wire.response().await;
+#[test]
+fn malformed_bytes_after_a_valid_request_get_a_400() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send(&get("/items/1"));
+    assert_eq!(connection.response().status, 200);
+    connection.send("nonsense\r\n\r\n");
+    let response = connection.response();
     assert_eq!((response.status, response.code().as_str()), (400, "bad_request"));
     assert_headers(&response);
-    assert_eq!(wire.rest().await, "");
+    assert_eq!(connection.rest(), "");
 }
 
-#[tokio::test]
-async fn a_body_that_is_declared_too_large_is_refused_before_it_is_sent() {
-    let world = World::start().await;
+#[test]
+fn a_body_declared_too_large_is_refused_before_it_is_sent() {
+    let server = TestServer::start();
     for expect in ["", "Expect: 100-continue\r\n"] {
-        let mut wire = world.connect().await;
-        wire.send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"))
-            .await;
-        let response = wire.response().await;
+        let mut connection = server.connect();
+        connection
+            .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"));
+        let response = connection.response();
         assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
         assert_eq!(response.header("connection"), Some("close"));
         assert_headers(&response);
-        wire.0.shutdown().await.unwrap();
-        assert_eq!(wire.rest().await, "");
+        connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(connection.rest(), "");
     }
 }
 
-#[tokio::test]
-async fn a_client_that_sends_its_whole_large_body_first_still_gets_the_answer() {
-    let response = World::start().await.ask(&post("/echo", &"x".repeat(4_000_000))).await;
+#[test]
+fn a_client_that_sends_a_large_body_first_still_gets_the_response() {
+    let response = TestServer::start().request(&post("/echo", &"x".repeat(4_000_000)));
     assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
 }
 
-#[tokio::test]
-async fn a_body_at_the_limit_is_taken() {
-    let response = World::start().await.ask(&post("/echo", &"x".repeat(2_097_152))).await;
+#[test]
+fn a_body_at_the_limit_is_accepted() {
+    let response = TestServer::start().request(&post("/echo", &"x".repeat(2_097_152)));
     assert_eq!(response.json()["length"], 2_097_152);
 }
 
-#[tokio::test]
-async fn a_chunked_body_is_refused_when_it_has_become_too_large() {
-    let world = World::start().await;
+#[test]
+fn a_chunked_body_is_refused_once_it_exceeds_the_limit() {
+    let server = TestServer::start();
     let head = "POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut wire = world.connect().await;
-    wire.send(&format!("{head}5\r\n12345\r\n5\r\n12345\r\n0\r\n\r\n")).await;
-    assert_eq!(wire.response().await.json()["length"], 10);
-    wire.send(&format!("{head}5\r\n12345\r\n6\r\n123456\r\n")).await;
-    let response = wire.response().await;
+    let mut connection = server.connect();
+    connection.send(&format!("{head}5\r\n12345\r\n5\r\n12345\r\n0\r\n\r\n"));
+    assert_eq!(connection.response().json()["length"], 10);
+    connection.send(&format!("{head}5\r\n12345\r\n6\r\n123456\r\n"));
+    let response = connection.response();
     assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
     assert_headers(&response);
 }
 
-#[tokio::test]
-async fn a_client_that_asks_first_is_told_to_go_on() {
-    let mut wire = World::start().await.connect().await;
-    wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
-    assert_eq!(wire.response().await.status, 100);
-    wire.send("12345").await;
-    assert_eq!(wire.response().await.json()["length"], 5);
+#[test]
+fn expect_continue_gets_100_continue() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(connection.response().status, 100);
+    connection.send("12345");
+    assert_eq!(connection.response().json()["length"], 5);
 }
 
-#[tokio::test]
-async fn a_refused_request_with_its_body_leaves_the_connection_usable() {
-    let mut wire = World::start().await.connect().await;
-    wire.send(&post("/nowhere", "some body")).await;
-    assert_eq!(wire.response().await.status, 404);
-    wire.send(&get("/items/a")).await;
-    assert_eq!(wire.response().await.status, 200);
+#[test]
+fn a_refused_request_with_a_body_keeps_the_connection_usable() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send(&post("/nowhere", "some body"));
+    assert_eq!(connection.response().status, 404);
+    connection.send(&get("/items/a"));
+    assert_eq!(connection.response().status, 200);
 }
 
-#[tokio::test]
-async fn a_panic_is_one_requests_500_and_nothing_more() {
-    let mut wire = World::start().await.connect().await;
-    wire.send(&get("/panic")).await;
-    let response = wire.response().await;
+#[test]
+fn a_panic_fails_only_its_request_with_500() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send(&get("/panic"));
+    let response = connection.response();
     assert_eq!(
         response.json()["error"],
         json!({
@@ -243,6 +248,6 @@ async fn a_panic_is_one_requests_500_and_nothing_more() {
             "status": 500,
         })
     );
-    wire.send(&get("/items/a")).await;
-    assert_eq!(wire.response().await.status, 200);
+    connection.send(&get("/items/a"));
+    assert_eq!(connection.response().status, 200);
 }

@@ -1,8 +1,8 @@
-//! HTTP/2 in the clear, by prior knowledge, on the same port.
+//! Cleartext HTTP/2 by prior knowledge, on the same port.
 
 use std::time::Duration;
 
-use cued::app::HttpLimits;
+use cued::config::HttpLimits;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};
@@ -11,85 +11,103 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::support::wire::{World, soon};
+use super::test_routes::TestServer;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-async fn connect(world: &World) -> (Sender, Connection<TokioIo<TcpStream>, Full<Bytes>, TokioExecutor>) {
-    let stream = TcpStream::connect(world.address).await.unwrap();
+async fn connect(
+    server: &TestServer,
+) -> (Sender, Connection<TokioIo<TcpStream>, Full<Bytes>, TokioExecutor>) {
+    let stream = TcpStream::connect(server.addr).await.unwrap();
     handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap()
 }
 
-async fn ask(sender: &mut Sender, method: Method, path: &str, body: &[u8]) -> (u16, hyper::HeaderMap, Bytes) {
+fn request(method: Method, path: &str, body: &[u8]) -> Request<Full<Bytes>> {
     let uri = format!("http://x{path}");
-    let request =
-        Request::builder().method(method).uri(uri).body(Full::new(Bytes::copy_from_slice(body))).unwrap();
-    let response = soon(sender.send_request(request)).await.unwrap();
+    Request::builder().method(method).uri(uri).body(Full::new(Bytes::copy_from_slice(body))).unwrap()
+}
+
+async fn ask(sender: &mut Sender, method: Method, path: &str, body: &[u8]) -> (u16, hyper::HeaderMap, Bytes) {
+    let response = sender.send_request(request(method, path, body)).await.unwrap();
     let (head, body) = response.into_parts();
-    (head.status.as_u16(), head.headers, soon(body.collect()).await.unwrap().to_bytes())
+    (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes())
 }
 
-#[tokio::test]
-async fn http2_is_served_like_http1() {
-    let world = World::start().await;
-    let (mut sender, connection) = connect(&world).await;
-    tokio::spawn(connection);
-    let (status, headers, body) = ask(&mut sender, Method::POST, "/echo", &vec![b'x'; 2_097_152]).await;
-    assert_eq!(status, 200);
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["length"], 2_097_152);
-    for name in ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "date"] {
-        assert!(headers.contains_key(name), "{name}");
-    }
-    let (status, headers, body) = ask(&mut sender, Method::HEAD, "/items/a", b"").await;
-    assert_eq!((status, body.len()), (200, 0));
-    assert!(headers["content-length"] != "0");
-    let (status, headers, _) = ask(&mut sender, Method::PUT, "/items/a", b"").await;
-    assert_eq!((status, headers["allow"].to_str().unwrap()), (405, "GET, HEAD, DELETE"));
-    let (status, headers, _) = ask(&mut sender, Method::POST, "/small", b"12345678901").await;
-    assert_eq!(status, 413);
-    assert!(!headers.contains_key("connection"));
-    // One stream's refusal does not end the others.
-    assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
-}
-
-#[tokio::test]
-async fn many_streams_share_a_connection() {
-    let world = World::start().await;
-    let (sender, connection) = connect(&world).await;
-    tokio::spawn(connection);
-    let asks = (0..300).map(|number| {
-        let mut sender = sender.clone();
-        tokio::spawn(async move { ask(&mut sender, Method::GET, &format!("/free/{number}"), b"").await.0 })
+#[test]
+fn http2_is_served_like_http1() {
+    let server = TestServer::start();
+    server.block_on(async {
+        let (mut sender, connection) = connect(&server).await;
+        tokio::spawn(connection);
+        let (status, headers, body) = ask(&mut sender, Method::POST, "/echo", &vec![b'x'; 2_097_152]).await;
+        assert_eq!(status, 200);
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["length"], 2_097_152);
+        for name in
+            ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "date"]
+        {
+            assert!(headers.contains_key(name), "{name}");
+        }
+        let (status, headers, body) = ask(&mut sender, Method::HEAD, "/items/a", b"").await;
+        assert_eq!((status, body.len()), (200, 0));
+        assert!(headers["content-length"] != "0");
+        let (status, headers, _) = ask(&mut sender, Method::PUT, "/items/a", b"").await;
+        assert_eq!((status, headers["allow"].to_str().unwrap()), (405, "GET, HEAD, DELETE"));
+        let (status, headers, _) = ask(&mut sender, Method::POST, "/small", b"12345678901").await;
+        assert_eq!(status, 413);
+        assert!(!headers.contains_key("connection"));
+        // An error on one stream does not end the others.
+        assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
     });
-    for status in asks.collect::<Vec<_>>() {
-        assert_eq!(status.await.unwrap(), 200);
-    }
 }
 
-#[tokio::test]
-async fn an_idle_connection_is_closed() {
+#[test]
+fn many_streams_share_a_connection() {
+    let server = TestServer::start();
+    server.block_on(async {
+        let (sender, connection) = connect(&server).await;
+        tokio::spawn(connection);
+        let asks = (0..300).map(|number| {
+            let mut sender = sender.clone();
+            tokio::spawn(
+                async move { ask(&mut sender, Method::GET, &format!("/free/{number}"), b"").await.0 },
+            )
+        });
+        for status in asks.collect::<Vec<_>>() {
+            assert_eq!(status.await.unwrap(), 200);
+        }
+    });
+}
+
+#[test]
+fn an_idle_connection_is_closed() {
     let short = Duration::from_millis(200);
-    let world = World::with(HttpLimits { idle_time: short, ..HttpLimits::default() }).await;
-    let (mut sender, connection) = connect(&world).await;
-    let connection = tokio::spawn(connection);
-    assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
-    soon(connection).await.unwrap().unwrap();
+    let server = TestServer::with(HttpLimits { idle_time: short, ..HttpLimits::default() });
+    server.block_on(async {
+        let (mut sender, connection) = connect(&server).await;
+        let connection = tokio::spawn(connection);
+        assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
+        connection.await.unwrap().unwrap();
+    });
 }
 
-#[tokio::test]
-async fn stopping_lets_a_stream_end_and_closes_the_connection() {
+#[test]
+fn a_stop_lets_a_stream_finish_and_closes_the_connection() {
     let config = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
-    let mut world = World::with(config).await;
-    let (mut sender, connection) = connect(&world).await;
-    let connection = tokio::spawn(connection);
-    assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
-    let mut polling = sender.clone();
-    let poll = tokio::spawn(async move { ask(&mut polling, Method::GET, "/poll", b"").await.0 });
-    // The poll was sent before this, so the server has it when this is answered.
-    tokio::task::yield_now().await;
-    assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
-    world.stop();
-    assert_eq!(poll.await.unwrap(), 200);
-    soon(connection).await.unwrap().unwrap();
-    world.ended().await;
+    let mut server = TestServer::with(config);
+    let (poll, connection) = server.block_on(async {
+        let (mut sender, connection) = connect(&server).await;
+        let connection = tokio::spawn(connection);
+        assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
+        let poll = sender.send_request(request(Method::GET, "/poll", b""));
+        // The poll was sent first, so the server has it once this request has its response.
+        assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
+        (poll, connection)
+    });
+    server.stop();
+    let response = server.block_on(poll).unwrap();
+    assert_eq!(response.status(), 200);
+    // The stream ends with the body of its response, the connection after it.
+    server.block_on(response.into_body().collect()).unwrap();
+    server.block_on(connection).unwrap().unwrap();
+    server.wait_until_stopped();
 }

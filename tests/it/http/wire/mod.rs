@@ -2,4 +2,5 @@
 
 pub mod http1;
 mod http2;
+mod test_routes;
 mod timeouts;

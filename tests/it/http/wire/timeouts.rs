@@ -1,186 +1,187 @@
-//! When the server ends a connection, and how it ends itself.
+//! Timeouts and limits of connections, and the graceful stop.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cued::app::HttpLimits;
-use tokio::io::AsyncWriteExt;
+use cued::config::HttpLimits;
 
+use super::test_routes::{CROWD, CROWD_PEAK, FOREVER, TestServer, get};
 use crate::http::wire::http1::assert_headers;
-use crate::support::wire::{CROWD_PEAK, FOREVER, World, get, soon};
+use crate::support::server::until;
 
 const SHORT: Duration = Duration::from_millis(300);
-/// Longer than any test waits.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
-#[tokio::test]
-async fn a_connection_that_sends_nothing_is_closed_without_a_word() {
-    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
-    assert_eq!(world.connect().await.rest().await, "");
+#[test]
+fn a_silent_connection_is_closed_without_a_response() {
+    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
+    assert_eq!(server.connect().rest(), "");
 }
 
-#[tokio::test]
-async fn a_head_that_does_not_end_is_answered_408() {
-    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
+#[test]
+fn an_incomplete_head_gets_408() {
+    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
     for good_ones in [0, 1] {
-        let mut wire = world.connect().await;
+        let mut connection = server.connect();
         for _ in 0..good_ones {
-            wire.send(&get("/items/a")).await;
-            assert_eq!(wire.response().await.status, 200);
+            connection.send(&get("/items/a"));
+            assert_eq!(connection.response().status, 200);
         }
-        wire.send("GET /items/a HTTP/1.1\r\nHo").await;
-        let response = wire.response().await;
+        connection.send("GET /items/a HTTP/1.1\r\nHo");
+        let response = connection.response();
         assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
         assert_headers(&response);
-        assert_eq!(wire.rest().await, "");
+        assert_eq!(connection.rest(), "");
     }
 }
 
-#[tokio::test]
-async fn a_head_that_begins_after_a_pause_gets_no_more_time_than_the_first() {
-    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
-    let mut wire = world.connect().await;
-    wire.send(&get("/items/a")).await;
-    assert_eq!(wire.response().await.status, 200);
-    // A silent connection's end tells that this one now waits for the end of its idle time.
-    assert_eq!(world.connect().await.rest().await, "");
-    wire.send("GET /items/a HTTP/1.1\r\nHo").await;
-    assert_eq!(wire.response().await.status, 408);
+#[test]
+fn a_later_head_has_the_same_timeout_as_the_first() {
+    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
+    let mut connection = server.connect();
+    connection.send(&get("/items/a"));
+    assert_eq!(connection.response().status, 200);
+    // The end of a silent connection shows that this one is past its head timeout and counts as idle.
+    assert_eq!(server.connect().rest(), "");
+    connection.send("GET /items/a HTTP/1.1\r\nHo");
+    assert_eq!(connection.response().status, 408);
 }
 
-#[tokio::test]
-async fn a_head_that_drips_gets_no_more_time_than_one_that_stands_still() {
-    let world = World::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() }).await;
-    let mut wire = world.connect().await;
-    wire.send("GET /items/a HTTP/1.1\r\n").await;
-    let (mut read, mut write) = wire.0.split();
-    let drip = async {
-        let mut pause = tokio::time::interval(SHORT / 10);
-        loop {
-            pause.tick().await;
-            if write.write_all(b"X: y\r\n").await.is_err() {
-                std::future::pending::<()>().await;
-            }
+#[test]
+fn a_slowly_sent_head_has_the_same_timeout() {
+    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
+    let mut connection = server.connect();
+    connection.send("GET /items/a HTTP/1.1\r\n");
+    let stream = connection.stream();
+    stream.set_read_timeout(Some(SHORT / 10)).unwrap();
+    let mut response = [0; 12];
+    // One header after the other, until the response comes.
+    let read = until("the server responds", || {
+        stream.write_all(b"X: y\r\n").unwrap();
+        match stream.read(&mut response) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            read => Some(read.unwrap()),
         }
-    };
-    let mut first = [0; 12];
-    let answer = tokio::io::AsyncReadExt::read_exact(&mut read, &mut first);
-    tokio::select! {
-        read = soon(answer) => assert_eq!(read.unwrap(), 12),
-        () = drip => {}
-    }
-    assert_eq!(&first, b"HTTP/1.1 408");
+    });
+    assert_eq!(&response[..read], b"HTTP/1.1 408");
 }
 
-#[tokio::test]
-async fn a_body_that_does_not_end_is_answered_408() {
-    let world = World::with(HttpLimits { request_time: SHORT, ..HttpLimits::default() }).await;
-    let mut wire = world.connect().await;
-    wire.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12").await;
-    let response = wire.response().await;
+#[test]
+fn an_incomplete_body_gets_408() {
+    let server = TestServer::with(HttpLimits { request_time: SHORT, ..HttpLimits::default() });
+    let mut connection = server.connect();
+    connection.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12");
+    let response = connection.response();
     assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
     assert_eq!(response.header("connection"), Some("close"));
     assert_headers(&response);
 }
 
-#[tokio::test]
-async fn an_idle_connection_is_closed_but_not_as_soon_as_a_slow_head() {
-    let config = HttpLimits { header_time: SHORT, idle_time: SHORT * 4, ..HttpLimits::default() };
-    let mut wire = World::with(config).await.connect().await;
-    wire.send(&get("/items/a")).await;
-    assert_eq!(wire.response().await.status, 200);
-    let answered = tokio::time::Instant::now();
-    assert_eq!(wire.rest().await, "");
-    assert!(answered.elapsed() >= SHORT * 2, "closed after {:?}", answered.elapsed());
+#[test]
+fn an_idle_connection_is_closed_after_the_idle_timeout() {
+    let server =
+        TestServer::with(HttpLimits { header_time: LONG, idle_time: SHORT, ..HttpLimits::default() });
+    let mut connection = server.connect();
+    connection.send(&get("/items/a"));
+    assert_eq!(connection.response().status, 200);
+    assert_eq!(connection.rest(), "");
 }
 
-#[tokio::test]
-async fn a_peer_that_does_not_take_its_reply_loses_the_connection() {
-    let world =
-        World::with(HttpLimits { max_connections: 1, request_time: SHORT, ..HttpLimits::default() }).await;
-    let mut deaf = world.connect().await;
-    deaf.send(&get("/large")).await;
-    // Served only when the place of the first is free.
-    assert_eq!(world.ask(&get("/items/a")).await.status, 200);
+#[test]
+fn an_idle_connection_outlives_the_head_timeout() {
+    let server =
+        TestServer::with(HttpLimits { header_time: SHORT, idle_time: LONG, ..HttpLimits::default() });
+    let mut idle = server.connect();
+    idle.send(&get("/items/a"));
+    assert_eq!(idle.response().status, 200);
+    // A connection opened later reaches its head timeout, so the idle one has passed its own.
+    assert_eq!(server.connect().rest(), "");
+    idle.send(&get("/items/a"));
+    assert_eq!(idle.response().status, 200);
 }
 
-#[tokio::test]
-async fn no_more_connections_are_served_at_once_than_the_bound() {
-    let world = World::with(HttpLimits { max_connections: 3, ..HttpLimits::default() }).await;
+#[test]
+fn a_client_that_does_not_read_its_response_is_disconnected() {
+    let server =
+        TestServer::with(HttpLimits { max_connections: 1, request_time: SHORT, ..HttpLimits::default() });
+    let mut unread = server.connect();
+    unread.send(&get("/large"));
+    // Served only once the first connection is closed.
+    assert_eq!(server.request(&get("/items/a")).status, 200);
+}
+
+#[test]
+fn concurrent_connections_stay_within_the_limit() {
+    let server = TestServer::with(HttpLimits { max_connections: CROWD, ..HttpLimits::default() });
     let request = get("/crowd").replace("Host: x", "Connection: close");
     let mut clients = Vec::new();
     for _ in 0..12 {
-        let mut wire = world.connect().await;
-        wire.send(&request).await;
-        clients.push(wire);
+        let mut connection = server.connect();
+        connection.send(&request);
+        clients.push(connection);
     }
-    for mut wire in clients {
-        assert_eq!(wire.response().await.status, 204);
+    for mut connection in clients {
+        assert_eq!(connection.response().status, 204);
     }
-    assert_eq!(CROWD_PEAK.load(Ordering::SeqCst), 3);
+    assert_eq!(CROWD_PEAK.load(Ordering::SeqCst), CROWD);
 }
 
-#[tokio::test]
-async fn a_newcomer_takes_the_place_of_the_connection_that_is_used_least() {
+#[test]
+fn at_the_limit_a_new_connection_closes_the_least_used_one() {
     let config = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
-    let world = World::with(config).await;
-    let (mut half, mut kept, mut silent) =
-        (world.connect().await, world.connect().await, world.connect().await);
-    for wire in [&mut kept, &mut half] {
-        wire.send(&get("/items/a")).await;
-        assert_eq!(wire.response().await.status, 200);
+    let server = TestServer::with(config);
+    let (mut half, mut kept, mut silent) = (server.connect(), server.connect(), server.connect());
+    for connection in [&mut kept, &mut half] {
+        connection.send(&get("/items/a"));
+        assert_eq!(connection.response().status, 200);
     }
-    half.send("GET /items/a HTTP/1.1\r\n").await;
+    half.send("GET /items/a HTTP/1.1\r\n");
     let mut newcomers = Vec::new();
     for gone in [&mut silent, &mut kept] {
-        let mut newcomer = world.connect().await;
-        newcomer.send(&[get("/items/a"), get("/poll")].concat()).await;
-        assert_eq!(newcomer.response().await.status, 200);
-        assert_eq!(gone.rest().await, "");
+        let mut newcomer = server.connect();
+        newcomer.send(&[get("/items/a"), get("/poll")].concat());
+        assert_eq!(newcomer.response().status, 200);
+        assert_eq!(gone.rest(), "");
         newcomers.push(newcomer);
     }
-    half.send("Host: x\r\n\r\n").await;
-    assert_eq!(half.response().await.status, 200, "it was needed by nobody");
+    half.send("Host: x\r\n\r\n");
+    assert_eq!(half.response().status, 200, "its place was not needed");
 }
 
-#[tokio::test]
-async fn stopping_ends_long_polls_and_closes_idle_connections() {
-    let mut world = World::with(HttpLimits { drain_time: LONG, ..HttpLimits::default() }).await;
-    let (mut idle, mut fresh, mut polling) =
-        (world.connect().await, world.connect().await, world.connect().await);
-    idle.send(&get("/items/a")).await;
-    assert_eq!(idle.response().await.status, 200);
-    // A good request first, so that the poll is surely under way when its head is read.
-    polling.send(&[get("/items/a"), get("/poll")].concat()).await;
-    assert_eq!(polling.response().await.status, 200);
-    world.stop();
-    assert_eq!(polling.response().await.json()["ended"], "by the stop");
-    assert_eq!(polling.rest().await, "");
-    assert_eq!(idle.rest().await, "");
-    assert_eq!(fresh.rest().await, "");
-    let address = world.address;
-    world.ended().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+#[test]
+fn a_stop_ends_long_polls_and_closes_idle_connections() {
+    let mut server = TestServer::with(HttpLimits { drain_time: LONG, ..HttpLimits::default() });
+    let (mut idle, mut fresh, mut polling) = (server.connect(), server.connect(), server.connect());
+    idle.send(&get("/items/a"));
+    assert_eq!(idle.response().status, 200);
+    // The poll is the second request: it is read as soon as the first has its response.
+    polling.send(&[get("/items/a"), get("/poll")].concat());
+    assert_eq!(polling.response().status, 200);
+    server.stop();
+    assert_eq!(polling.response().json()["ended"], "by the stop");
+    assert_eq!(polling.rest(), "");
+    assert_eq!(idle.rest(), "");
+    assert_eq!(fresh.rest(), "");
+    server.wait_until_stopped();
+    assert!(TcpStream::connect(server.addr).is_err());
 }
 
-#[tokio::test]
-async fn hanging_up_drops_the_handler_and_so_does_the_end_of_the_drain() {
-    let running = async |count| {
-        soon(async {
-            while FOREVER.load(Ordering::SeqCst) != count {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+#[test]
+fn a_disconnect_and_the_end_of_the_drain_cancel_the_handler() {
+    let until_running = |count| {
+        until("handlers start or end", || (FOREVER.load(Ordering::SeqCst) == count).then_some(()));
     };
-    let mut world = World::with(HttpLimits { drain_time: SHORT, ..HttpLimits::default() }).await;
-    let (mut first, mut second) = (world.connect().await, world.connect().await);
-    first.send(&get("/forever")).await;
-    second.send(&get("/forever")).await;
-    running(2).await;
+    let mut server = TestServer::with(HttpLimits { drain_time: SHORT, ..HttpLimits::default() });
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.send(&get("/forever"));
+    second.send(&get("/forever"));
+    until_running(2);
     drop(first);
-    running(1).await;
-    world.stop();
-    world.ended().await;
-    running(0).await;
+    until_running(1);
+    server.stop();
+    server.wait_until_stopped();
+    until_running(0);
 }

@@ -1,9 +1,9 @@
-//! A strict reader of Prometheus' text format: what its own reader takes, and what its `promtool check metrics` finds
-//! fault with, is a failure of the test.
+//! A strict parser of the Prometheus text format: anything that the Prometheus parser or `promtool check metrics`
+//! rejects fails the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A page of metrics that obeys the rules.
+/// A valid page of metrics.
 pub struct Exposition {
     families: BTreeMap<String, String>,
     samples: Vec<Sample>,
@@ -16,7 +16,6 @@ struct Sample {
 }
 
 impl Exposition {
-    /// Reads a page.
     #[track_caller]
     pub fn read(text: &str) -> Self {
         assert!(text.ends_with('\n'), "the last line ends too");
@@ -43,12 +42,12 @@ impl Exposition {
         page
     }
 
-    /// The names of all metrics, with their types.
+    /// The names and types of all metrics.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.families.iter().map(|(name, kind)| (name.as_str(), kind.as_str()))
     }
 
-    /// The value of the sample that has these labels and no others, or 0 where there is none.
+    /// The value of the sample with exactly these labels, or 0.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let is_there = |name: &str| self.families.contains_key(name);
@@ -59,7 +58,7 @@ impl Exposition {
         found.map_or(0.0, |sample| sample.value)
     }
 
-    /// The values that a label has.
+    /// The values of a label.
     pub fn values_of(&self, name: &str, label: &str) -> BTreeSet<String> {
         let of = self.samples.iter().filter(|sample| sample.name == name);
         of.filter_map(|sample| sample.labels.get(label).cloned()).collect()
@@ -108,7 +107,7 @@ fn check_samples(name: &str, kind: &str, samples: &[Sample]) {
     }
 }
 
-/// The buckets of one combination of labels, then its sum and count; answers what follows.
+/// Checks the buckets of one combination of labels, then its sum and count; returns the rest.
 fn check_histogram<'a>(name: &str, samples: &'a [Sample]) -> &'a [Sample] {
     let bucket = format!("{name}_bucket");
     let buckets = samples.iter().take_while(|sample| sample.name == bucket);
@@ -146,7 +145,7 @@ fn sample(line: &str) -> Sample {
     let mut labels = BTreeMap::new();
     while !left.is_empty() {
         let (label, rest) = left.split_once("=\"").expect(line);
-        // No value of ours has a quote in it.
+        // No label value contains a quote.
         let (text, rest) = rest.split_once('"').expect(line);
         assert_eq!(labels.insert(label.to_owned(), text.to_owned()), None, "{line}");
         left = rest.strip_prefix(',').unwrap_or(rest);

@@ -1,5 +1,5 @@
-//! The log: silent while all is well, one line for each request and attempt when asked, as text or JSON, and never
-//! anything in it that opens a door.
+//! The log: quiet on a healthy server, one line for each request and attempt at `debug`, as text or JSON, and never a
+//! secret.
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::http::device_login::flow::post_form;
 use crate::support::client::Client;
 use crate::support::mailbox::Mailbox;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Process, Server, cued, read_addr, signal, until};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Process, Server, cued, read_addr, signal, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 
-/// The log's lines, each of which must be a JSON object.
+/// The lines of the log, each of which must be a JSON object.
 fn lines(server: &Server) -> Vec<Value> {
     let log = server.log();
     log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
@@ -29,24 +29,24 @@ fn names(line: &Value) -> BTreeSet<&str> {
     line.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Everything that has a secret in it, done once; answers the secrets.
-fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Recorder) -> Vec<String> {
+/// Does everything that involves a secret once; returns the secrets.
+fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Receiver) -> Vec<String> {
     let user = server.user();
     let get =
         |user: &Client, path: &str, name: &str| user.get(path).expect(200)[name].as_str().unwrap().to_owned();
     let mut secrets = vec![user.key().to_owned(), get(&user, "/v1/auth/webhook-secret", "webhook_secret")];
     secrets.push(get(&user, "/v1/auth/alert-webhook-secret", "alert_webhook_secret"));
-    let answers = [
+    let responses = [
         ("/v1/auth/webhook-secret/regenerate", json!({}), "webhook_secret"),
         ("/v1/auth/keys", json!({"name": "laptop"}), "api_key"),
         ("/v1/auth/key/regenerate", json!({}), "api_key"),
         ("/v1/billing/checkout", json!({"plan": "pro", "interval": "monthly"}), "checkout_url"),
     ];
     let mut user = user;
-    for (path, body, name) in answers {
-        let answer = user.post(path, &body);
-        assert!(answer.status < 300, "{path}: {}", answer.text());
-        let secret = answer.json()[name].as_str().unwrap().to_owned();
+    for (path, body, name) in responses {
+        let response = user.post(path, &body);
+        assert!(response.status < 300, "{path}: {}", response.text());
+        let secret = response.json()[name].as_str().unwrap().to_owned();
         if path.ends_with("key/regenerate") {
             user = user.with_key(&secret);
         }
@@ -73,10 +73,10 @@ fn log_in(client: &Client, mailbox: &Mailbox, secrets: &mut Vec<String>) {
     secrets.extend([mail.token(), polled["api_key"].as_str().unwrap().to_owned()]);
 }
 
-fn deliver(user: &Client, receiver: &Recorder) {
-    let answer =
+fn deliver(user: &Client, receiver: &Receiver) {
+    let response =
         Reaction::Full(500, vec![("x-secret", "SECRET-header".to_owned())], "SECRET-answer".to_owned());
-    receiver.first([answer]);
+    receiver.first([response]);
     let urls = [
         receiver.url(),
         "http://127.0.0.1:1/SECRET-path".to_owned(),
@@ -108,7 +108,7 @@ fn report(user: &Client) {
         .expect(200);
 }
 
-/// What people do by mistake: a secret in the wrong place.
+/// Mistakes of users: a secret in the wrong place.
 fn odd_requests(user: &Client) {
     let call = |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
         user.call(method, path, headers, body.as_bytes()).unwrap().status
@@ -126,13 +126,13 @@ fn odd_requests(user: &Client) {
 }
 
 #[test]
-fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
+fn secrets_never_reach_the_log_at_any_level_or_format() {
     for format in ["text", "json"] {
-        let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
+        let (mailbox, receiver) = (Mailbox::open(), Receiver::start());
         let url = mailbox.url_for("post:SECRET-password");
         let mail = ["--smtp-url", &url, "--mail-from", "cued@example.com"];
         let log = ["--log-level", "trace", "--log-format", format, "--test-clock", BEGIN];
-        let mut server = Server::start(&[ALONE, &mail, &log].concat());
+        let mut server = Server::start(&[DEV_UNLIMITED, &mail, &log].concat());
         let secrets = whole_life(&server, &mailbox, &receiver);
         assert_eq!(server.stop(), Some(0));
         let told = server.log();
@@ -147,12 +147,12 @@ fn nothing_that_opens_a_door_reaches_the_log_at_any_level_in_any_format() {
 }
 
 #[test]
-fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
-    let (mailbox, receiver) = (Mailbox::open(), Recorder::start());
+fn at_info_a_healthy_server_logs_only_its_shutdown() {
+    let (mailbox, receiver) = (Mailbox::open(), Receiver::start());
     let url = mailbox.url();
     let flags = ["--smtp-url", &url, "--mail-from", "cued@example.com", "--test-clock", BEGIN];
     let metrics = ["--metrics-listen", "127.0.0.1:0"];
-    let mut server = Server::start(&[ALONE, &flags, &metrics].concat());
+    let mut server = Server::start(&[DEV_UNLIMITED, &flags, &metrics].concat());
     whole_life(&server, &mailbox, &receiver);
     assert_eq!(server.log(), "");
     assert_eq!(server.stop(), Some(0));
@@ -161,8 +161,8 @@ fn at_info_nothing_is_said_while_all_is_well_but_that_it_stops() {
 }
 
 #[test]
-fn that_a_process_may_have_few_files_open_is_no_news() {
-    // What a login shell of most systems allows.
+fn a_low_open_file_limit_is_not_logged_at_info() {
+    // The usual limit of a login shell.
     let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
     let program = cued(&["serve", "--ephemeral"]);
@@ -175,8 +175,8 @@ fn that_a_process_may_have_few_files_open_is_no_news() {
 }
 
 #[test]
-fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
-    let server = Server::start(&[ALONE, &["--log-level", "debug", "--log-format", "json"]].concat());
+fn a_request_logs_one_json_line_with_fixed_field_names() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--log-level", "debug", "--log-format", "json"]].concat());
     let user = server.user();
     let me = user.get("/v1/auth/me").expect(200);
     user.call("GET", "/v1/cues/cue_000000000000", &[("X-Request-Id", "mine-1")], b"").unwrap();
@@ -198,9 +198,9 @@ fn a_request_is_one_line_of_json_with_the_same_names_every_time() {
 }
 
 #[test]
-fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
+fn an_attempt_logs_one_json_line_with_its_result() {
     let flags = ["--log-level", "debug", "--log-format", "json", "--test-clock", BEGIN];
-    let (server, receiver) = (Server::start(&[ALONE, &flags].concat()), Recorder::start());
+    let (server, receiver) = (Server::start(&[DEV_UNLIMITED, &flags].concat()), Receiver::start());
     let user = server.user();
     let cue = user.create(&json!({
         "name": "hook",
@@ -229,8 +229,8 @@ fn an_attempt_is_one_line_of_json_that_says_what_became_of_it() {
 }
 
 #[test]
-fn as_text_the_same_is_a_line_of_names_and_values() {
-    let server = Server::start(&[ALONE, &["--log-level", "debug"]].concat());
+fn the_text_format_has_the_same_names_and_values() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--log-level", "debug"]].concat());
     server.client().get("/health").expect(200);
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));
     for part in ["DEBUG request completed request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"] {

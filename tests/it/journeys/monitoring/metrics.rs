@@ -1,4 +1,4 @@
-//! Metrics as a collector reads them, on a listener of their own.
+//! Metrics as a collector reads them, on their own listener.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 
 use super::exposition::Exposition;
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Recorder};
-use crate::support::server::{ALONE, Server, run, until};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 const LISTEN: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 
 fn watched(flags: &[&str]) -> Server {
-    Server::start(&[ALONE, &LISTEN, flags].concat())
+    Server::start(&[DEV_UNLIMITED, &LISTEN, flags].concat())
 }
 
-/// The collector's end: where the newest start of the server said that metrics are.
+/// The client of the metrics address printed at the last start of the server.
 pub fn collector(server: &Server) -> Client {
     Client::new(server.metrics_addr().expect("a server with --metrics-listen"))
 }
 
 #[track_caller]
 pub fn scrape(server: &Server) -> Exposition {
-    let answer = collector(server).get("/metrics");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    Exposition::read(&answer.text())
+    let response = collector(server).get("/metrics");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    Exposition::read(&response.text())
 }
 
-fn hook(receiver: &Recorder, cron: &str) -> Value {
+fn hook(receiver: &Receiver, cron: &str) -> Value {
     json!({
         "name": "hook",
         "schedule": {"type": "recurring", "cron": cron},
@@ -45,37 +45,37 @@ fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
 }
 
 #[test]
-fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
+fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let server = watched(&[]);
-    let turned = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_turns_total", &[]) > 0.0);
-    let page = until("the scheduler turns", turned);
+    let passed = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0);
+    let page = until("the scheduler has passed", passed);
     let names: Vec<String> = page.names().map(|(name, kind)| format!("{kind} {name}")).collect();
     let expected = [
         "gauge cued_active_workers",
         "gauge cued_build_info",
+        "counter cued_claims_expired_total",
         "counter cued_claims_total",
+        "histogram cued_commit_batch_size",
         "histogram cued_commit_duration_seconds",
         "counter cued_commit_failures_total",
-        "histogram cued_commit_writes",
-        "gauge cued_database_damaged",
+        "gauge cued_database_corrupt",
         "gauge cued_database_file_bytes",
+        "gauge cued_database_on_hold",
         "gauge cued_database_readable",
         "gauge cued_database_wal_bytes",
         "gauge cued_database_writable",
         "counter cued_deliveries_total",
         "histogram cued_delivery_duration_seconds",
         "histogram cued_delivery_lateness_seconds",
-        "counter cued_executions_made_total",
+        "counter cued_executions_created_total",
         "counter cued_executions_over_quota_total",
-        "gauge cued_held",
         "histogram cued_http_request_duration_seconds",
-        "counter cued_lost_claims_total",
         "counter cued_missed_runs_total",
-        "counter cued_notices_total",
+        "counter cued_notifications_total",
         "gauge cued_queue_depth",
-        "gauge cued_scheduler_last_turn_duration_seconds",
-        "gauge cued_scheduler_last_turn_timestamp_seconds",
-        "counter cued_scheduler_turns_total",
+        "gauge cued_scheduler_last_pass_duration_seconds",
+        "gauge cued_scheduler_last_pass_timestamp_seconds",
+        "counter cued_scheduler_passes_total",
         "gauge cued_stale_executions",
         "gauge process_resident_memory_bytes",
         "gauge process_start_time_seconds",
@@ -99,8 +99,8 @@ fn a_new_server_shows_every_metric_by_the_rules_of_prometheus() {
 }
 
 #[test]
-fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
-    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Recorder::start());
+fn deliveries_are_counted_by_result_and_cause() {
+    let (server, receiver) = (watched(&["--test-clock", BEGIN]), Receiver::start());
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
     receiver.first([Reaction::Status(200), Reaction::Status(503), Reaction::HangUp, Reaction::Status(302)]);
@@ -114,24 +114,24 @@ fn deliveries_are_counted_by_what_became_of_them_and_by_cause() {
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_5xx"), 1.0);
     assert_eq!(deliveries(&page, "failed", "connection"), 1.0);
-    assert_eq!(page.value("cued_notices_total", &[("result", "success")]), 1.0, "a mail to its owner");
+    assert_eq!(page.value("cued_notifications_total", &[("result", "success")]), 1.0, "a mail to its owner");
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
-    assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "schedule")]), 3.0);
-    // Second attempts are late because they are to be.
+    assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "schedule")]), 3.0);
+    // Second attempts are late by design.
     assert_eq!(page.value("cued_delivery_lateness_seconds_count", &[]), 3.0);
     assert_eq!(page.value("cued_delivery_lateness_seconds_bucket", &[("le", "0.001")]), 3.0);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "send")]), 0.0);
 }
 
 #[test]
-fn a_run_that_begins_late_is_shown_as_late() {
+fn late_runs_count_as_late_in_the_metrics() {
     let mut server = watched(&["--test-clock", BEGIN]);
-    let receiver = Recorder::start();
+    let receiver = Receiver::start();
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
-    server.kill9();
-    // The run of 02:00 fires, ten minutes late; the one of 01:00 was missed.
+    server.kill();
+    // The run of 02:00 fires ten minutes late; the one of 01:00 was missed.
     server.restart_at("2030-01-01T02:10:00Z");
     user.at(server.addr()).settle();
     let page = scrape(&server);
@@ -142,7 +142,7 @@ fn a_run_that_begins_late_is_shown_as_late() {
 }
 
 #[test]
-fn claims_and_lost_claims_are_counted() {
+fn claims_and_expired_claims_are_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let work =
@@ -155,26 +155,26 @@ fn claims_and_lost_claims_are_counted() {
     for _ in 0..2 {
         user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
     }
-    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).refused(409, "claim_failed");
+    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     user.advance("PT16M");
     let page = scrape(&server);
     assert_eq!(page.value("cued_claims_total", &[]), 2.0);
-    assert_eq!(page.value("cued_lost_claims_total", &[]), 2.0);
-    assert_eq!(page.value("cued_executions_made_total", &[("triggered_by", "manual_fire")]), 2.0);
+    assert_eq!(page.value("cued_claims_expired_total", &[]), 2.0);
+    assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "manual_fire")]), 2.0);
     assert_eq!(page.value("cued_queue_depth", &[("queue", "claim")]), 2.0);
 }
 
 #[test]
-fn a_file_that_is_held_is_shown_as_held() {
+fn metrics_show_a_held_file() {
     let server = watched(&[]);
-    let held = || scrape(&server).value("cued_held", &[]);
+    let held = || scrape(&server).value("cued_database_on_hold", &[]);
     assert_eq!(held(), 0.0);
     server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
     assert_eq!(held(), 1.0);
 }
 
 #[test]
-fn what_was_rolled_back_is_not_counted() {
+fn a_rolled_back_write_is_not_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
     let with_key = |name: &str| {
@@ -183,24 +183,24 @@ fn what_was_rolled_back_is_not_counted() {
         user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap()
     };
     with_key("work").expect(201);
-    let commits = |page: &Exposition| page.value("cued_commit_writes_count", &[]);
+    let commits = |page: &Exposition| page.value("cued_commit_batch_size_count", &[]);
     let before = commits(&scrape(&server));
-    with_key("other work").refused(409, "idempotency_conflict");
-    user.post("/v1/executions/claim", &json!({})).refused(409, "claim_failed");
+    with_key("other work").expect_error(409, "idempotency_conflict");
+    user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
     let page = scrape(&server);
     assert_eq!(commits(&page), before, "nothing has reached the disk");
     assert_eq!(page.value("cued_commit_failures_total", &[]), 0.0, "nor was anything to");
 }
 
 #[test]
-fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() {
+fn requests_are_labelled_by_route_and_never_by_their_path() {
     let server = watched(&[]);
     let user = server.user();
     for number in 0..3 {
-        user.get(&format!("/v1/cues/cue_{number:012}")).refused(404, "cue_not_found");
-        user.get(&format!("/made-up-{number}")).refused(404, "not_found");
+        user.get(&format!("/v1/cues/cue_{number:012}")).expect_error(404, "cue_not_found");
+        user.get(&format!("/made-up-{number}")).expect_error(404, "not_found");
     }
-    user.call("BREW", "/v1/cues", &[], b"").unwrap().refused(405, "method_not_allowed");
+    user.call("BREW", "/v1/cues", &[], b"").unwrap().expect_error(405, "method_not_allowed");
     user.call("HEAD", "/health", &[], b"").ok();
     let page = scrape(&server);
     let name = "cued_http_request_duration_seconds_count";
@@ -216,18 +216,18 @@ fn requests_are_told_apart_by_the_row_of_the_table_and_never_by_what_was_sent() 
 
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
-    let server = Server::start(ALONE);
+    let server = Server::start(DEV_UNLIMITED);
     assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
-    server.client().get("/metrics").refused(404, "not_found");
+    server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
-    server.user().get("/metrics").refused(404, "not_found");
+    server.user().get("/metrics").expect_error(404, "not_found");
     for path in ["/health", "/v1/cues", "/"] {
-        collector(&server).get(path).refused(404, "not_found");
+        collector(&server).get(path).expect_error(404, "not_found");
     }
 }
 
 #[test]
-fn a_collector_may_ask_as_often_as_it_likes() {
+fn metrics_are_not_rate_limited() {
     let server = Server::start(&[&["--dev"], &LISTEN[..]].concat());
     let collector = collector(&server);
     for _ in 0..100 {
@@ -236,8 +236,8 @@ fn a_collector_may_ask_as_often_as_it_likes() {
 }
 
 #[test]
-fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
-    let (mut server, receiver) = (watched(&[]), Recorder::start());
+fn metrics_remain_available_until_all_deliveries_end() {
+    let (mut server, receiver) = (watched(&[]), Receiver::start());
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));
@@ -245,17 +245,17 @@ fn the_listener_for_metrics_serves_until_all_deliveries_have_ended() {
     receiver.wait_hanging(1);
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
-    // The API has nothing under way: that its side has ended all the same shows only in what follows.
+    // The API has no running request: the next lines show that its listener has ended all the same.
     for _ in 0..50 {
         assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0);
     }
     receiver.release();
-    assert_eq!(server.ended(), Some(0));
+    assert_eq!(server.wait_for_exit(), Some(0));
     assert!(std::net::TcpStream::connect(server.metrics_addr().unwrap()).is_err());
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_to_be() {
+fn an_occupied_metrics_address_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let output = run(&["serve", "--ephemeral", "--metrics-listen", &addr]);

@@ -1,4 +1,4 @@
-//! What an operator sees from outside: metrics, the log, and what the service manager is told.
+//! Monitoring from outside: metrics, the log, messages to the service manager.
 
 mod exposition;
 mod logs;

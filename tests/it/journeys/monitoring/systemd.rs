@@ -1,4 +1,4 @@
-//! What the service manager is told, by a socket of the test's own; and that the unit in `examples/` is one.
+//! Messages to the service manager, on a socket of the test, and the unit in `examples/`.
 
 use std::fs;
 use std::io::BufReader;
@@ -15,10 +15,10 @@ use cued::systemd::NotifySocket;
 use cued::systemd::watchdog::Watchdog;
 use tempfile::TempDir;
 
-use crate::support::fixture::World;
-use crate::support::server::{PATIENCE, Process, cued, read_addr, run, signal};
+use crate::support::fixture::Fixture;
+use crate::support::server::{HANG_TIMEOUT, Process, cued, read_addr, run, signal};
 
-/// Stands where systemd stands.
+/// A double of systemd.
 struct Boss {
     socket: UnixDatagram,
 }
@@ -30,32 +30,32 @@ impl Boss {
     }
 
     fn with(socket: UnixDatagram) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         Self { socket }
     }
 
-    /// The next thing that it is told.
+    /// The next message.
     fn hears(&self) -> String {
         let mut bytes = [0; 512];
         let length = self.socket.recv(&mut bytes).expect("something is told");
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
-    /// What it is told after all signs of life.
+    /// The next message that is not a watchdog notification.
     fn hears_beside_life(&self) -> String {
         std::iter::repeat_with(|| self.hears()).find(|news| news != "WATCHDOG=1").unwrap()
     }
 
-    /// Whether it is told nothing for as long.
+    /// Whether no message arrives within this time.
     fn hears_nothing_for(&self, time: Duration) -> bool {
         self.socket.set_read_timeout(Some(time)).unwrap();
         let silent = self.socket.recv(&mut [0; 512]).is_err();
-        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         silent
     }
 }
 
-/// A server that systemd started, as it were, and where it listens.
+/// A server started as by systemd, and its address.
 fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
     let mut command = cued(&["serve", "--ephemeral"]);
     command.env_remove("WATCHDOG_PID").envs(environment.iter().copied());
@@ -65,29 +65,29 @@ fn started(environment: &[(&str, &str)]) -> (Process, std::net::SocketAddr) {
 }
 
 #[test]
-fn ready_is_told_when_the_socket_accepts_and_stopping_when_it_no_longer_does() {
+fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path)]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     TcpStream::connect(addr).unwrap();
     signal("-TERM", server.0.id());
-    assert_eq!(boss.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
+    assert_eq!(manager.hears(), "STOPPING=1\nSTATUS=Stopping: what is under way ends first");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    assert!(boss.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
+    assert!(manager.hears_nothing_for(Duration::from_millis(1)), "no sign of life that nobody asked for");
 }
 
 #[test]
-fn an_abstract_socket_is_told_the_same() {
+fn an_abstract_notify_socket_gets_the_same_messages() {
     let name = format!("cued-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let boss = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
+    let manager = Boss::with(UnixDatagram::bind_addr(&address).unwrap());
     let (_server, addr) = started(&[("NOTIFY_SOCKET", &format!("@{name}"))]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
 }
 
 #[test]
-fn a_manager_that_cannot_be_told_anything_stops_nobody() {
+fn an_unreachable_notify_socket_does_not_stop_the_server() {
     let folder = TempDir::new().unwrap();
     let nobody = folder.path().join("nobody");
     for name in [nobody.to_str().unwrap(), "vsock:2:1234", ""] {
@@ -99,95 +99,100 @@ fn a_manager_that_cannot_be_told_anything_stops_nobody() {
 }
 
 #[test]
-fn signs_of_life_come_while_it_runs_and_while_it_stops() {
+fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
-    assert_eq!(boss.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
+    assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
-    // A request under way holds the port open.
+    // A running request keeps the port open.
     let mut waiting = TcpStream::connect(addr).unwrap();
     let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
     std::io::Write::write_all(&mut waiting, head).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| signal("-TERM", server.0.id()));
-        assert!(boss.hears_beside_life().starts_with("STOPPING=1"));
+        assert!(manager.hears_beside_life().starts_with("STOPPING=1"));
     });
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
     drop(waiting);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn no_sign_of_life_comes_from_another_process_than_the_one_that_is_watched() {
+fn only_the_watched_process_notifies_the_watchdog() {
     let folder = TempDir::new().unwrap();
-    let (boss, path) = Boss::at(&folder);
+    let (manager, path) = Boss::at(&folder);
     let other = std::process::id().to_string();
     let (server, _) =
         started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", &other)]);
-    assert!(boss.hears().starts_with("READY=1"));
+    assert!(manager.hears().starts_with("READY=1"));
     signal("-TERM", server.0.id());
-    assert!(boss.hears().starts_with("STOPPING=1"));
+    assert!(manager.hears().starts_with("STOPPING=1"));
 }
 
-/// A program without an engine whose signs of life go to a boss: who calls `live` is its scheduler.
-fn watched(world: &World, boss: &str) -> Watchdog {
-    world.app.engine_stats.heartbeat(world.app.clock.monotonic());
-    let manager = Arc::new(NotifySocket::at(boss.as_ref()).unwrap());
-    Watchdog::start(&world.app, manager, Duration::from_millis(20)).unwrap()
+/// A program without an engine: each call of `live` acts as its scheduler.
+fn watched(fixture: &Fixture, manager: &str) -> Watchdog {
+    fixture.app.engine_stats.heartbeat(fixture.app.clock.monotonic());
+    let manager = Arc::new(NotifySocket::at(manager.as_ref()).unwrap());
+    Watchdog::start(&fixture.app, manager, Duration::from_millis(20)).unwrap()
 }
 
 #[test]
-fn a_writer_that_hangs_is_no_sign_of_life() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
-    let (boss, path) = Boss::at(&folder);
-    let watchdog = watched(&world, &path);
-    assert_eq!(boss.hears(), "WATCHDOG=1");
+fn a_hanging_writer_stops_the_watchdog_notifications() {
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
+    let (manager, path) = Boss::at(&folder);
+    let watchdog = watched(&fixture, &path);
+    assert_eq!(manager.hears(), "WATCHDOG=1");
     let (go_on, held) = channel::<()>();
     let (hangs, begun) = channel();
-    let stuck = world.app.store.write(move |_| {
+    let stuck = fixture.app.store.write(move |_| {
         hangs.send(()).unwrap();
         held.recv().unwrap();
         Ok(())
     });
     begun.recv().unwrap();
-    // One may have been on its way.
-    while !boss.hears_nothing_for(Duration::from_millis(200)) {}
+    // A message may have been in transit.
+    while !manager.hears_nothing_for(Duration::from_millis(200)) {}
     go_on.send(()).unwrap();
     stuck.wait().unwrap();
-    assert_eq!(boss.hears(), "WATCHDOG=1");
+    assert_eq!(manager.hears(), "WATCHDOG=1");
     watchdog.stop();
 }
 
 #[test]
-fn a_disk_that_fails_is_no_reason_to_be_started_again() {
-    let (folder, world) = (TempDir::new().unwrap(), World::new());
-    let (boss, path) = Boss::at(&folder);
-    // What no commit gets past.
-    drop(world.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
-    let watchdog = watched(&world, &path);
+fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
+    let (folder, fixture) = (TempDir::new().unwrap(), Fixture::new());
+    let (manager, path) = Boss::at(&folder);
+    // No commit gets past this lock.
+    drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
+    let watchdog = watched(&fixture, &path);
     for _ in 0..3 {
-        assert_eq!(boss.hears(), "WATCHDOG=1");
+        assert_eq!(manager.hears(), "WATCHDOG=1");
     }
     watchdog.stop();
 }
 
 #[test]
-fn the_unit_in_the_examples_is_one_that_systemd_takes() {
+fn the_example_unit_is_valid_for_systemd() {
     let unit =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
-    for line in
-        ["Type=notify", "WatchdogSec=", "DynamicUser=yes", "StateDirectory=cued", "ProtectSystem=strict"]
-    {
+    for line in [
+        "Type=notify",
+        "TimeoutStartSec=infinity",
+        "WatchdogSec=",
+        "DynamicUser=yes",
+        "StateDirectory=cued",
+        "ProtectSystem=strict",
+    ] {
         assert!(unit.lines().any(|it| it.starts_with(line)), "{line}");
     }
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
     assert_eq!(start.split(' ').next(), Some("serve"));
-    // The flags are flags: it is not for the help that it fails.
+    // The flags are valid: the help is not the cause of a failure.
     let with_help: Vec<&str> = start.split(' ').chain(["--help"]).collect();
     assert_eq!(run(&with_help).status.code(), Some(0), "{with_help:?}");
 

@@ -1,4 +1,4 @@
-//! Every row of `tests/data/cron-cases.tsv`, which brute force made minute by minute.
+//! Every row of `tests/data/cron-cases.tsv`, which was computed minute by minute.
 
 use cued::domain::schedule::cron::CronExpr;
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use jiff::tz::Offset;
 
 const TABLE: &str = include_str!("../../../data/cron-cases.tsv");
 
-fn answer(expression: &str, after: &str) -> String {
+fn response(expression: &str, after: &str) -> String {
     let Ok(cron) = CronExpr::parse(expression) else { return "error".to_owned() };
     if !cron.ever_matches() {
         return "never".to_owned();
@@ -17,7 +17,7 @@ fn answer(expression: &str, after: &str) -> String {
 }
 
 #[test]
-fn every_row_of_the_table_holds() {
+fn every_row_of_the_cron_table_holds() {
     let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;
     let mut wrong = Vec::new();
@@ -26,7 +26,7 @@ fn every_row_of_the_table_holds() {
             panic!("not three columns: {row}")
         };
         count += 1;
-        let found = answer(expression, after);
+        let found = response(expression, after);
         if found != expected {
             wrong.push(format!("{row}: {found}"));
         }

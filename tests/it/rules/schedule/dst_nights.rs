@@ -1,8 +1,8 @@
-//! Nights on which clocks are changed: the rule of contract §4, zone by zone.
+//! Daylight saving changes, zone by zone (contract §4.5).
 
 use super::{at, recurring};
 
-/// What a cron in a zone runs next, and what after that.
+/// The next two runs of a cron expression in a zone.
 fn check(zone: &str, cron: &str, after: &str, runs: &[&str]) {
     let found = recurring(cron, zone).upcoming(at(after), runs.len());
     let expected: Vec<_> = runs.iter().map(|run| at(run)).collect();
@@ -17,7 +17,7 @@ fn a_skipped_time_runs_once_when_the_gap_ends() {
     new_york("0 2,3 * * *", &["2026-03-08T07:00:00Z", "2026-03-09T06:00:00Z"]);
     new_york("30 1,2,3 * * *", &["2026-03-08T06:30:00Z", "2026-03-08T07:00:00Z", "2026-03-08T07:30:00Z"]);
     new_york("30 2 8 3 *", &["2026-03-08T07:00:00Z", "2027-03-08T07:30:00Z"]);
-    // The instant at which the gap ends counts as after it: the run is over then.
+    // The instant of the end of a gap counts as after it: the run has passed.
     check("America/New_York", "30 2 * * *", "2026-03-08T07:00:00Z", &["2026-03-09T06:30:00Z"]);
     check("America/New_York", "30 2 * * *", "2026-03-08T06:59:59.999Z", &["2026-03-08T07:00:00Z"]);
 }
@@ -26,7 +26,7 @@ fn a_skipped_time_runs_once_when_the_gap_ends() {
 fn a_repeated_time_runs_the_first_time_only() {
     let new_york = |cron, after, runs| check("America/New_York", cron, after, runs);
     new_york("30 1 * * *", "2026-11-01T05:00:00Z", &["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"]);
-    // Asked between the two 01:30s, at the second one and just before it.
+    // Between the two occurrences of 01:30, at the second one and just before it.
     for after in ["2026-11-01T05:30:00Z", "2026-11-01T06:29:59.999Z", "2026-11-01T06:30:00Z"] {
         new_york("30 1 * * *", after, &["2026-11-02T06:30:00Z"]);
     }
@@ -35,7 +35,7 @@ fn a_repeated_time_runs_the_first_time_only() {
 }
 
 #[test]
-fn a_job_of_every_hour_keeps_its_cadence_through_both_nights() {
+fn an_hourly_schedule_keeps_its_cadence_on_both_nights() {
     let quarters = ["06:45:00Z", "07:00:00Z", "07:15:00Z"].map(|time| format!("2026-03-08T{time}"));
     check(
         "America/New_York",
@@ -51,7 +51,7 @@ fn a_job_of_every_hour_keeps_its_cadence_through_both_nights() {
         "2026-11-01T05:30:00Z",
         &quarters.each_ref().map(String::as_str),
     );
-    // All 24 hours written out are the same as a star.
+    // All 24 hours in a list are the same as a star.
     check("America/New_York", "0 0-11,12-23 * * *", "2026-11-01T05:00:00Z", &["2026-11-01T06:00:00Z"]);
 }
 
@@ -63,14 +63,14 @@ fn every_second_hour_runs_twelve_times_on_every_day() {
         ("2026-07-01T04:00:00Z", "2026-07-02T04:00:00Z"),
         ("2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"),
     ] {
-        // A day without its end, but with its midnight.
+        // A day without its end but with its midnight.
         let before = |text: &str| at(text).checked_sub(jiff::SignedDuration::from_secs(1)).unwrap();
         assert_eq!(schedule.occurrences(before(midnight), before(next_midnight)).count, 12, "{midnight}");
     }
 }
 
 #[test]
-fn a_gap_or_fold_at_midnight_leaves_each_day_its_run() {
+fn every_day_runs_despite_a_gap_or_fold_at_midnight() {
     check(
         "America/Havana",
         "0 0 * * *",
@@ -101,7 +101,7 @@ fn a_gap_or_fold_at_midnight_leaves_each_day_its_run() {
         "2026-03-28T12:00:00Z",
         &["2026-03-28T22:00:00Z", "2026-03-29T21:00:00Z"],
     );
-    // The weekday of the skipped midnight is the one that counts: 8 March 2026 is a Sunday.
+    // The weekday of the skipped midnight counts: 8 March 2026 is a Sunday.
     check(
         "America/Havana",
         "0 0 * * 0",
@@ -121,17 +121,17 @@ fn a_change_of_half_an_hour_follows_the_same_rule() {
 }
 
 #[test]
-fn a_day_that_was_skipped_whole_runs_when_the_next_one_begins() {
+fn a_skipped_day_runs_at_the_start_of_the_next_one() {
     // Samoa had no 30 December 2011.
     let apia = |cron, runs| check("Pacific/Apia", cron, "2011-12-29T12:00:00Z", runs);
     apia("0 9 * * *", &["2011-12-29T19:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T19:00:00Z"]);
     apia("0 9,17 30 12 *", &["2011-12-30T10:00:00Z", "2012-12-29T19:00:00Z"]);
-    // A job of every hour goes by real minutes: none of them read the 30th that year.
+    // An hourly schedule follows real minutes, none of which was on the 30th that year.
     apia("0 * 30 12 *", &["2012-12-29T10:00:00Z"]);
 }
 
 #[test]
-fn a_day_that_was_lived_twice_runs_once() {
+fn a_repeated_day_runs_once() {
     // Kwajalein went back by 23 hours at the end of September 1969.
     let kwajalein = |cron, after, runs| check("Pacific/Kwajalein", cron, after, runs);
     kwajalein("0 9 * * *", "1969-09-29T12:00:00Z", &["1969-09-29T22:00:00Z", "1969-10-01T21:00:00Z"]);
@@ -141,7 +141,7 @@ fn a_day_that_was_lived_twice_runs_once() {
 
 #[test]
 fn other_kinds_of_summer_time() {
-    // Morocco goes back for Ramadan, Troll changes by two hours, Nepal does neither.
+    // Morocco moves its clocks back for Ramadan, Troll changes by two hours, Nepal does neither.
     let casablanca = |cron, after, runs| check("Africa/Casablanca", cron, after, runs);
     casablanca("30 2 * * *", "2026-02-15T00:00:00Z", &["2026-02-15T01:30:00Z", "2026-02-16T02:30:00Z"]);
     casablanca("30 2 * * *", "2026-03-22T00:00:00Z", &["2026-03-22T02:00:00Z", "2026-03-23T01:30:00Z"]);
@@ -160,8 +160,8 @@ fn other_kinds_of_summer_time() {
 }
 
 #[test]
-fn a_change_that_starts_a_new_yearly_rule_is_not_passed_over() {
-    // Ciudad Juárez went back for good at midnight on 30 November 2022, after the change of that autumn.
+fn the_first_transition_of_a_new_yearly_rule_counts() {
+    // Ciudad Juárez moved its clocks back permanently at midnight on 30 November 2022, after the change of that autumn.
     let juarez = |cron, runs| check("America/Ciudad_Juarez", cron, "2022-11-30T05:00:00Z", runs);
     juarez("30 23 * * *", &["2022-11-30T05:30:00Z", "2022-12-01T06:30:00Z"]);
     check("America/Ciudad_Juarez", "30 23 * * *", "2022-11-30T06:00:00Z", &["2022-12-01T06:30:00Z"]);
@@ -180,7 +180,7 @@ fn rules_far_in_the_future_are_those_of_today() {
 #[test]
 fn rare_dates_are_found_years_ahead() {
     check("UTC", "0 0 29 2 *", "2096-03-01T00:00:00Z", &["2104-02-29T00:00:00Z"]);
-    // Star-led day fields are AND-ed: the 29th of February that is a Sunday.
+    // Day fields that start with a star are combined with AND: 29 February on a Sunday.
     check(
         "Europe/Berlin",
         "0 0 29 2 */7",

@@ -1,4 +1,4 @@
-//! The instant of a schedule that runs once, as people write it (contract §2).
+//! The instant of a schedule that runs once (contract §2.6).
 
 use cued::domain::schedule::{Schedule, parse_instant};
 
@@ -33,11 +33,11 @@ fn a_fraction_is_kept_to_the_millisecond() {
 }
 
 #[test]
-fn without_an_offset_it_is_the_local_time_of_the_zone() {
+fn an_instant_without_an_offset_is_local_to_the_zone() {
     for (text, zone, expected) in [
         ("2030-01-31T09:00:00", "UTC", "2030-01-31T09:00:00Z"),
         ("2030-01-31T09:00:00", "Asia/Kathmandu", "2030-01-31T03:15:00Z"),
-        // Skipped: the first instant after the gap, wherever in the gap.
+        // A skipped time means the first instant after the gap.
         ("2026-03-08T02:00:00", "America/New_York", "2026-03-08T07:00:00Z"),
         ("2026-03-08T02:59:59.999", "America/New_York", "2026-03-08T07:00:00Z"),
         ("2026-03-08T00:30:00", "America/Havana", "2026-03-08T05:00:00Z"),
@@ -45,7 +45,7 @@ fn without_an_offset_it_is_the_local_time_of_the_zone() {
         ("2026-03-29T01:00:00", "Antarctica/Troll", "2026-03-29T01:00:00Z"),
         ("2011-12-30T12:00:00", "Pacific/Apia", "2011-12-30T10:00:00Z"),
         ("2007-03-11T03:00:00", "America/Indiana/Winamac", "2007-03-11T08:00:00Z"),
-        // Repeated: the first.
+        // A repeated time means its first occurrence.
         ("2026-11-01T01:30:00", "America/New_York", "2026-11-01T05:30:00Z"),
         ("2026-02-15T02:30:00", "Africa/Casablanca", "2026-02-15T01:30:00Z"),
         ("2026-04-05T01:45:00", "Australia/Lord_Howe", "2026-04-04T14:45:00Z"),
@@ -55,7 +55,7 @@ fn without_an_offset_it_is_the_local_time_of_the_zone() {
 }
 
 #[test]
-fn what_is_no_instant_is_refused() {
+fn an_invalid_instant_is_refused() {
     for text in [
         "",
         "tomorrow",

@@ -1,4 +1,4 @@
-//! Schedules: the table of cron cases, named nights, and random cases against a second reading of the rule.
+//! Schedules: the table of cron cases, named nights, and random cases against a second implementation.
 
 mod cron_cases;
 mod dst_nights;
@@ -13,7 +13,7 @@ use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule};
 use jiff::Timestamp;
 use jiff::tz::TimeZoneDatabase;
 
-/// A zone by the built-in rules, so that no test depends on the system's.
+/// A zone with the bundled rules, so that no test depends on the system.
 fn zone(name: &str) -> Zone {
     Zone::find_in(&TimeZoneDatabase::bundled(), name).unwrap()
 }

@@ -1,11 +1,12 @@
-//! Random crons at random instants against a second reading of contract §4, which walks through real time
-//! minute by minute and shares nothing with the program but jiff's readings of the local clock.
+//! Random crons at random instants against a second implementation of contract §4.4 and §4.5, which walks through real time
+//! minute by minute and shares only the time zone data of jiff with the program.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{at, recurring, zone};
+use crate::support::random::Random;
 
-/// Around which instants to look: changes of all kinds, and two places without any.
+/// Instants around changes of all kinds, and two places without any change.
 const PLACES: [(&str, &str); 25] = [
     ("UTC", "2028-02-29T00:00:00Z"),
     ("Asia/Kathmandu", "2026-12-31T18:15:00Z"),
@@ -43,21 +44,21 @@ fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
         let minutes = walk(zone_name, at(middle));
         let changes = minutes.iter().skip(1).filter(|minute| minute.reached.len() != 1).count();
         assert_eq!(changes > 0, !["UTC", "Asia/Kathmandu"].contains(&zone_name), "{zone_name} {middle}");
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         for _ in 0..CASES_PER_PLACE {
-            check(&Cron::random(&mut dice), zone_name, &minutes, &mut dice);
+            check(&Cron::random(&mut random), zone_name, &minutes, &mut random);
             cases += 1;
         }
     }
     assert_eq!(cases, 12_000);
 }
 
-fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], dice: &mut Dice) {
+fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) {
     let schedule = recurring(&cron.text, zone_name);
-    // Three days of lead, so that every reading that a change repeats has been seen once.
-    let minutes = &minutes[3 * DAY + dice.below(3 * DAY)..];
+    // Three days earlier, so that each repeated local time has occurred once.
+    let minutes = &minutes[3 * DAY + random.index(3 * DAY)..];
     let after =
-        minutes[0].at.checked_add(SignedDuration::from_millis(30_001 * dice.below(2) as i64)).unwrap();
+        minutes[0].at.checked_add(SignedDuration::from_millis(30_001 * random.index(2) as i64)).unwrap();
     let until = minutes[minutes.len() - 1].at;
     let expected: Vec<Timestamp> = minutes
         .iter()
@@ -71,12 +72,12 @@ fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], dice: &mut Dice) {
     let spans = schedule.occurrences(after, until);
     assert_eq!(spans.count, expected.len() as u64, "{case}");
     assert_eq!((spans.first, spans.last), (expected.first().copied(), expected.last().copied()), "{case}");
-    let limit = dice.below(40);
+    let limit = random.index(40);
     let newest = &expected[expected.len().saturating_sub(limit)..];
     assert_eq!(schedule.newest(after, until, limit), newest, "{case}");
 }
 
-/// One minute of real time, with what the local clock reads and which times it has reached just now.
+/// One minute of real time, the local time, and the local times first reached in it.
 struct Minute {
     at: Timestamp,
     reading: Time,
@@ -127,7 +128,7 @@ impl Time {
     }
 }
 
-/// A cron as text and, written down beside it, the values of its fields.
+/// A cron expression and the values of its fields.
 struct Cron {
     text: String,
     minutes: Values,
@@ -135,7 +136,7 @@ struct Cron {
     days: Values,
     months: Values,
     weekdays: Values,
-    /// Whether the day of month and the day of week must both match, since one begins with a star.
+    /// Whether day of month and day of week must both match because one starts with a star.
     both_days: bool,
     every_hour: bool,
 }
@@ -143,12 +144,12 @@ struct Cron {
 type Values = [bool; 60];
 
 impl Cron {
-    fn random(dice: &mut Dice) -> Self {
-        let (minute, minutes) = random_field(dice, 0, 59, 1);
-        let (hour, hours) = random_field(dice, 0, 23, 2);
-        let (day, days) = random_field(dice, 1, 31, 4);
-        let (month, months) = random_field(dice, 1, 12, 8);
-        let (weekday, weekdays) = random_field(dice, 0, 6, 3);
+    fn random(random: &mut Random) -> Self {
+        let (minute, minutes) = random_field(random, 0, 59, 1);
+        let (hour, hours) = random_field(random, 0, 23, 2);
+        let (day, days) = random_field(random, 1, 31, 4);
+        let (month, months) = random_field(random, 1, 12, 8);
+        let (weekday, weekdays) = random_field(random, 0, 6, 3);
         let both_days = day.starts_with('*') || weekday.starts_with('*');
         let every_hour = hours[..24].iter().all(|hour| *hour);
         let text = [minute, hour, day, month, weekday].join(" ");
@@ -172,26 +173,26 @@ impl Cron {
     }
 }
 
-/// A field of one to three items, or a plain star, which is the likelier the more `stars` there are.
-fn random_field(dice: &mut Dice, least: usize, greatest: usize, stars: usize) -> (String, Values) {
+/// A field of one to three items, or a star; more `stars` make a star more likely.
+fn random_field(random: &mut Random, least: usize, greatest: usize, stars: usize) -> (String, Values) {
     let mut values = [false; 60];
-    if dice.below(stars + 2) >= 2 {
+    if random.index(stars + 2) >= 2 {
         values[least..=greatest].fill(true);
         return ("*".to_owned(), values);
     }
     let items: Vec<_> =
-        (0..=dice.below(3)).map(|_| random_item(dice, least, greatest, &mut values)).collect();
+        (0..=random.index(3)).map(|_| random_item(random, least, greatest, &mut values)).collect();
     (items.join(","), values)
 }
 
-fn random_item(dice: &mut Dice, least: usize, greatest: usize, values: &mut Values) -> String {
+fn random_item(random: &mut Random, least: usize, greatest: usize, values: &mut Values) -> String {
     let size = greatest - least + 1;
-    let (first, last) = (least + dice.early(size), least + dice.below(size));
-    let first_text = written(dice, first, greatest);
+    let (first, last) = (least + low(random, size), least + random.index(size));
+    let first_text = written(random, first, greatest);
     // `sun-7` is `0-7`, the whole week, where `sun-sun` is one day.
-    let last_text = if first == last { first_text.clone() } else { written(dice, last, greatest) };
-    let step = 1 + dice.early(size);
-    let (text, first, last, step) = match dice.below(8) {
+    let last_text = if first == last { first_text.clone() } else { written(random, last, greatest) };
+    let step = 1 + low(random, size);
+    let (text, first, last, step) = match random.index(8) {
         0 => (format!("*/{step}"), least, greatest, step),
         1 => (format!("{first_text}-{last_text}"), first, last, 1),
         2 => (format!("{first_text}-{last_text}/{step}"), first, last, step),
@@ -209,12 +210,12 @@ fn random_item(dice: &mut Dice, least: usize, greatest: usize, values: &mut Valu
     }
 }
 
-/// A value as a number, with a leading zero, or by its name; Sunday as 7 too.
-fn written(dice: &mut Dice, value: usize, greatest: usize) -> String {
+/// A value as a number, with a leading zero, or by name; Sunday also as 7.
+fn written(random: &mut Random, value: usize, greatest: usize) -> String {
     const DAYS: [&str; 7] = ["Sun", "mon", "TUE", "wed", "thu", "Fri", "sat"];
     const MONTHS: [&str; 12] =
         ["jan", "Feb", "MAR", "apr", "may", "jun", "Jul", "aug", "sep", "OCT", "nov", "dec"];
-    match (dice.below(4), greatest) {
+    match (random.index(4), greatest) {
         (0, 6) => DAYS[value].to_owned(),
         (1, 6) if value == 0 => "7".to_owned(),
         (0, 12) => MONTHS[value - 1].to_owned(),
@@ -223,19 +224,7 @@ fn written(dice: &mut Dice, value: usize, greatest: usize) -> String {
     }
 }
 
-/// A fixed sequence of numbers that look random (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as usize % bound
-    }
-
-    /// Low numbers more often: clocks are changed early in the day.
-    fn early(&mut self, bound: usize) -> usize {
-        self.below(bound).min(self.below(bound))
-    }
+/// Low numbers more often: daylight saving changes early in the day.
+fn low(random: &mut Random, bound: usize) -> usize {
+    random.index(bound).min(random.index(bound))
 }

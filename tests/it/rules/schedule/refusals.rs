@@ -1,4 +1,4 @@
-//! Every way in which a schedule is refused: the code, and a message that names the field and what to do.
+//! Invalid schedules: the code, and a message with the field and the remedy.
 
 use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::schedule::time_zone::Zone;
@@ -11,7 +11,7 @@ fn refusal(cron: &str, zone: &str) -> Refusal {
 }
 
 #[test]
-fn a_bad_cron_is_told_by_field_and_remedy() {
+fn a_cron_error_names_field_and_remedy() {
     let long = "1".repeat(50);
     for (cron, message) in [
         ("0 25 * * *", "hour: 25 is out of range 0-23"),
@@ -28,12 +28,12 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
         ("*/5/5 * * * *", "minute: `5/5` is not a step; write a number 1-60 after /"),
         ("* 1,,2 * * *", "hour: a value is missing; write one on each side of every `,`, `-` and `/`"),
         ("* -1 * * *", "hour: a value is missing; write one on each side of every `,`, `-` and `/`"),
-        ("1-2-3 * * * *", "minute: `2-3` is not known here; write a number 0-59"),
-        ("mon * * * *", "minute: `mon` is not known here; write a number 0-59"),
-        ("0 0 ? ? *", "month: `?` is not known here; write a number 1-12 or a name jan-dec"),
-        ("0 0 1,? * *", "day-of-month: `?` is not known here; write a number 1-31"),
-        ("0 0 * monday *", "month: `monday` is not known here; write a number 1-12 or a name jan-dec"),
-        ("0 0 * * monday", "day-of-week: `monday` is not known here; write a number 0-7 or a name sun-sat"),
+        ("1-2-3 * * * *", "minute: `2-3` is not valid here; write a number 0-59"),
+        ("mon * * * *", "minute: `mon` is not valid here; write a number 0-59"),
+        ("0 0 ? ? *", "month: `?` is not valid here; write a number 1-12 or a name jan-dec"),
+        ("0 0 1,? * *", "day-of-month: `?` is not valid here; write a number 1-31"),
+        ("0 0 * monday *", "month: `monday` is not valid here; write a number 1-12 or a name jan-dec"),
+        ("0 0 * * monday", "day-of-week: `monday` is not valid here; write a number 0-7 or a name sun-sat"),
         ("0 0 L * *", "day-of-month: `L`: L, W and # are not part of crontab(5); write a number 1-31"),
         ("0 0 15W * *", "day-of-month: `15W`: L, W and # are not part of crontab(5); write a number 1-31"),
         (
@@ -55,10 +55,10 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
             "expression: it has 0 fields, a cron has five (minute hour day-of-month month day-of-week); \
              write * for a field that does not matter",
         ),
-        ("@reboot", "expression: @reboot names no time to run at; use @daily or five fields"),
+        ("@reboot", "expression: @reboot has no time; use @daily or five fields"),
         (
             "@every 5m",
-            "expression: `@every 5m` is not known; use @hourly @daily @midnight @weekly @monthly @yearly \
+            "expression: `@every 5m` is not a macro; use @hourly @daily @midnight @weekly @monthly @yearly \
              @annually or five fields",
         ),
         (&"*".repeat(1025), "expression: it is longer than 1024 bytes; use ranges and steps"),
@@ -74,10 +74,10 @@ fn a_bad_cron_is_told_by_field_and_remedy() {
 }
 
 #[test]
-fn a_cron_that_never_comes_true_is_told_from_a_rare_one() {
+fn a_never_matching_cron_is_distinguished_from_a_rare_one() {
     for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"] {
         let error = Schedule::recurring(never, "UTC", CatchUp::Latest).unwrap_err();
-        assert_eq!(error, ScheduleError::NeverComesTrue, "{never}");
+        assert_eq!(error, ScheduleError::NeverMatches, "{never}");
     }
     for rare in ["0 0 29 2 *", "0 0 29 2 */7", "0 0 30 2 1", "0 0 31 2,3 *", "0 0 */31 2 *"] {
         let schedule = Schedule::recurring(rare, "UTC", CatchUp::Latest).unwrap();
@@ -86,7 +86,7 @@ fn a_cron_that_never_comes_true_is_told_from_a_rare_one() {
 }
 
 #[test]
-fn only_names_of_zones_are_zones() {
+fn only_iana_names_are_zones() {
     for name in [
         "",
         "Z",
@@ -147,7 +147,7 @@ fn a_bad_or_past_instant_is_an_invalid_schedule() {
 }
 
 #[test]
-fn catch_up_has_three_words() {
+fn catch_up_has_three_values() {
     for choice in [CatchUp::Latest, CatchUp::All, CatchUp::None] {
         assert_eq!(CatchUp::parse(choice.as_str()), Some(choice));
     }

@@ -1,11 +1,11 @@
-//! Counting and looking back over long spans, against stepping from run to run.
+//! Counts and lists over long spans, against stepping from run to run.
 
 use cued::domain::schedule::{CatchUp, Schedule};
 
 use super::{at, recurring};
 
 #[test]
-fn a_year_counts_as_stepping_through_it_does() {
+fn counting_a_year_equals_stepping_through_it() {
     let (after, until) = (at("2026-01-01T00:00:30Z"), at("2027-01-01T00:00:00Z"));
     for zone in ["UTC", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Santiago"] {
         for cron in [
@@ -44,7 +44,7 @@ fn a_long_gap_is_counted_without_visiting_each_minute() {
 }
 
 #[test]
-fn the_start_of_a_span_is_not_in_it_and_its_end_is() {
+fn a_span_excludes_its_start_and_includes_its_end() {
     let schedule = recurring("0 9 * * *", "UTC");
     let (first, second) = (at("2026-06-01T09:00:00Z"), at("2026-06-02T09:00:00Z"));
     assert_eq!(schedule.occurrences(first, second).first, Some(second));
@@ -57,7 +57,7 @@ fn the_start_of_a_span_is_not_in_it_and_its_end_is() {
 }
 
 #[test]
-fn a_span_that_ends_with_the_gap_holds_what_the_gap_skipped() {
+fn a_span_ending_at_a_dst_gap_has_the_skipped_runs() {
     let schedule = recurring("30 2 * * *", "America/New_York");
     let (after, gap) = (at("2026-03-08T00:00:00Z"), at("2026-03-08T07:00:00Z"));
     assert_eq!(schedule.occurrences(after, gap).count, 1);
@@ -66,14 +66,14 @@ fn a_span_that_ends_with_the_gap_holds_what_the_gap_skipped() {
 }
 
 #[test]
-fn the_newest_runs_of_a_night_hold_a_skipped_time_once() {
+fn the_newest_runs_have_a_skipped_time_once() {
     let schedule = recurring("0,30 1,2,3 * * *", "America/New_York");
     let runs = schedule.newest(at("2026-03-08T06:00:00Z"), at("2026-03-08T07:30:00Z"), 10);
     assert_eq!(runs, ["2026-03-08T06:30:00Z", "2026-03-08T07:00:00Z", "2026-03-08T07:30:00Z"].map(at));
 }
 
 #[test]
-fn a_schedule_is_made_from_its_stored_texts() {
+fn a_schedule_reads_back_from_its_stored_texts() {
     let schedule = Schedule::recurring("@daily", "europe/berlin", CatchUp::All).unwrap();
     assert_eq!(schedule.zone.name(), "Europe/Berlin");
     assert_eq!(schedule.first_run(at("2026-06-01T12:00:00Z")), Ok(at("2026-06-01T22:00:00Z")));

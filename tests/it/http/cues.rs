@@ -1,10 +1,23 @@
-//! Cues as they are answered, field by field: made, listed, shown, changed.
+//! Cues over HTTP (contract §4), field by field: create, list, read, change.
 
 use serde_json::{Value, json};
 
-use super::{START, without, worker};
-use crate::support::receiver::Recorder;
+use crate::support::receiver::Receiver;
 use crate::support::server::Server;
+
+pub const START: &str = "2026-01-05T09:00:00Z";
+
+/// The object without the field, and the value of the field.
+pub fn without(object: &Value, name: &str) -> (Value, Value) {
+    let mut rest = object.clone();
+    let value = rest.as_object_mut().unwrap().remove(name).unwrap();
+    (rest, value)
+}
+
+/// A worker cue that runs every hour.
+pub fn worker_cue(name: &str) -> Value {
+    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
+}
 
 fn id(object: &Value) -> &str {
     object["id"].as_str().unwrap()
@@ -15,8 +28,8 @@ fn path(cue: &Value) -> String {
 }
 
 #[test]
-fn a_new_cue_has_every_field_and_its_defaults() {
-    let server = Server::on_clock(START);
+fn a_new_cue_has_every_field_with_its_default() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let url = "http://127.0.0.1:9/hook";
     let created = user.create(&json!({
@@ -47,13 +60,13 @@ fn a_new_cue_has_every_field_and_its_defaults() {
     for (name, value) in created.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");
     }
-    let work = user.create(&worker("work"));
+    let work = user.create(&worker_cue("work"));
     assert_eq!((&work["transport"], &work["callback"]["url"]), (&json!("worker"), &Value::Null));
 }
 
 #[test]
-fn what_is_given_for_a_new_cue_is_what_is_shown() {
-    let server = Server::on_clock(START);
+fn a_new_cue_shows_the_given_values() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let once = "2026-02-01T12:00:00Z";
     let given = json!({
@@ -75,10 +88,10 @@ fn what_is_given_for_a_new_cue_is_what_is_shown() {
 }
 
 #[test]
-fn the_list_shows_twenty_unless_asked_for_others_and_only_the_callers() {
-    let server = Server::on_clock(START);
+fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
+    let server = Server::with_test_clock(START);
     let (user, other) = (server.user(), server.user());
-    let made: Vec<Value> = (0..25).map(|number| user.create(&worker(&format!("{number}")))).collect();
+    let made: Vec<Value> = (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
     let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
     let ids = |list: &Value| -> Vec<String> {
         list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
@@ -98,12 +111,12 @@ fn the_list_shows_twenty_unless_asked_for_others_and_only_the_callers() {
 }
 
 #[test]
-fn the_list_can_be_of_one_status() {
-    let server = Server::on_clock(START);
+fn cues_can_be_filtered_by_status() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
     let [_, paused, done, lost] = ["active", "paused", "completed", "failed"].map(|name| {
-        let mut cue = worker(name);
+        let mut cue = worker_cue(name);
         if ["completed", "failed"].contains(&name) {
             cue["schedule"] = once.clone();
         }
@@ -126,13 +139,13 @@ fn the_list_can_be_of_one_status() {
 
 #[test]
 fn one_cue_shows_its_last_run_and_its_executions() {
-    let (server, receiver) = (Server::on_clock(START), Recorder::start());
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();
     let hook = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},
         "callback": {"url": receiver.url(), "headers": {"X-Own": "mine"}},
     }));
-    let work = user.create(&worker("work"));
+    let work = user.create(&worker_cue("work"));
     user.advance("PT1H");
     let sent = receiver.deliveries().remove(0);
     assert_eq!((sent.method.as_str(), sent.header("x-own")), ("POST", Some("mine")));
@@ -159,16 +172,16 @@ fn one_cue_shows_its_last_run_and_its_executions() {
     let execution = user.only_execution(id(&work));
     assert_eq!((&execution["status"], &execution["http_status"]), (&json!("pending"), &Value::Null));
     let report = json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
-    let answer = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
+    let response = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
     let mut outcome = report;
     outcome["recorded_at"] = json!(due);
-    assert_eq!((&answer["execution_id"], &answer["outcome"]), (&execution["id"], &outcome));
+    assert_eq!((&response["execution_id"], &response["outcome"]), (&execution["id"], &outcome));
     assert_eq!(user.get(&path(&work)).expect(200)["executions"][0]["outcome"], outcome);
 }
 
 #[test]
-fn a_patch_changes_what_it_names_and_nothing_else() {
-    let server = Server::on_clock(START);
+fn a_patch_changes_only_the_fields_it_names() {
+    let server = Server::with_test_clock(START);
     let user = server.user();
     let mut expected = user.create(&json!({
         "name": "nightly", "description": "why", "payload": {"a": 1}, "retry": {"max_attempts": 2},

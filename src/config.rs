@@ -1,0 +1,89 @@
+//! The settings of `cued serve` and their defaults.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::billing::stripe::StripeConfig;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::user::RegistrationPolicy;
+use crate::domain::cue::retention::Retention;
+use crate::domain::webhook::address_policy::{AddressPolicy, Cidr};
+use crate::mail::MailTransport;
+
+/// The settings of a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The database file.
+    pub db: PathBuf,
+    /// The address at which callers reach the server, without a trailing slash.
+    pub public_url: String,
+    /// Who may register over HTTP.
+    pub registration: RegistrationPolicy,
+    /// The addresses that callbacks may reach.
+    pub callbacks: AddressPolicy,
+    /// The plans, and whether their limits are enforced.
+    pub plans: Plans,
+    /// How much execution history is kept.
+    pub retention: Retention,
+    /// The payment provider; `None` is manual billing.
+    pub stripe: Option<StripeConfig>,
+    /// Maximum number of concurrent deliveries.
+    pub delivery_threads: usize,
+    /// Extra certificate authorities that deliveries trust, in PEM format.
+    pub callback_ca: Option<Vec<u8>>,
+    /// The transport for mail.
+    pub mail: MailTransport,
+    /// Limits on connections and requests.
+    pub http: HttpLimits,
+}
+
+impl Config {
+    /// The settings that `cued serve` has without flags, for the database file `db`. They are safe on a network:
+    /// one user can register, and callbacks reach public addresses only.
+    #[must_use]
+    pub fn new(db: PathBuf) -> Self {
+        Self {
+            db,
+            public_url: "http://127.0.0.1:8000".to_owned(),
+            registration: RegistrationPolicy::FirstUser,
+            callbacks: AddressPolicy::default(),
+            plans: Plans::default(),
+            retention: Retention::default(),
+            stripe: None,
+            delivery_threads: 64,
+            callback_ca: None,
+            mail: MailTransport::Log { stdout: false },
+            http: HttpLimits::default(),
+        }
+    }
+}
+
+/// Limits of the HTTP server (contract §11.2). The timeouts run on the system's clock, even under a test clock.
+#[derive(Debug, Clone)]
+pub struct HttpLimits {
+    /// Proxies whose `X-Forwarded-For` header is trusted.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Maximum number of open connections; further ones wait in the kernel's accept queue.
+    pub max_connections: usize,
+    /// Time to read the head of a request.
+    pub header_time: Duration,
+    /// Time without traffic after which a connection is closed.
+    pub idle_time: Duration,
+    /// Time for a whole request, including its body.
+    pub request_time: Duration,
+    /// Time for running requests to end when the server stops.
+    pub drain_time: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: Vec::new(),
+            max_connections: 4_096,
+            header_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(75),
+            request_time: Duration::from_secs(30),
+            drain_time: Duration::from_secs(30),
+        }
+    }
+}

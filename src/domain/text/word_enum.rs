@@ -1,0 +1,82 @@
+//! Enums whose variants are words of the API, of a column or of a flag.
+
+/// Declares an enum and the word of each of its variants, so that each word stands in the source once:
+///
+/// ```text
+/// word_enum! {
+///     /// The state of a door.
+///     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///     pub enum Door {
+///         Open = "open",
+///         Closed = "closed",
+///     }
+/// }
+/// ```
+///
+/// Generates `ALL` and `WORDS` in the order of the declaration, which is the order in which a validation error
+/// lists the choices, and the conversions `as_str` and `parse`.
+macro_rules! word_enum {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $name:ident {
+            $($(#[$variant_attribute:meta])* $variant:ident = $word:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility enum $name {
+            $($(#[$variant_attribute])* $variant),+
+        }
+
+        impl $name {
+            /// Every variant, in the order of the declaration.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// The words of [`Self::ALL`], in the same order.
+            pub const WORDS: [&'static str; [$($word),+].len()] = [$($word),+];
+
+            /// The word of this variant.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+
+            /// The variant of `word`, compared byte for byte; `None` for any other text.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use word_enum;
+
+#[cfg(test)]
+mod tests {
+    word_enum! {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Door {
+            Open = "open",
+            HalfOpen = "half_open",
+        }
+    }
+
+    #[test]
+    fn every_variant_and_its_word_convert_into_each_other() {
+        assert_eq!(Door::WORDS, ["open", "half_open"]);
+        assert_eq!(Door::WORDS.map(Door::parse), Door::ALL.map(Some));
+        assert_eq!(Door::ALL.map(Door::as_str), Door::WORDS);
+    }
+
+    #[test]
+    fn any_other_text_has_no_variant() {
+        for text in ["", "Open", "open ", "half-open"] {
+            assert_eq!(Door::parse(text), None, "{text:?}");
+        }
+    }
+}

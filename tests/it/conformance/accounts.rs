@@ -1,0 +1,236 @@
+//! Chapter 3 of the contract: Accounts.
+
+use super::Row;
+
+pub const ROWS: &[Row] = &[
+    ("§3.1", "id is a UUID", &["me_returns_the_account_its_limits_and_its_usage"]),
+    (
+        "§3.1",
+        "email is the registered address",
+        &["registration_returns_the_key_once", "me_returns_the_account_its_limits_and_its_usage"],
+    ),
+    (
+        "§3.1",
+        "api_key is returned once",
+        &[
+            "registration_returns_the_key_once",
+            "regenerating_a_key_returns_a_message_and_revokes_the_old_key",
+            "only_the_hash_of_a_key_is_stored",
+        ],
+    ),
+    ("§3.1", "plan is the name of a plan", &["each_plan_has_its_rate_limit_and_name"]),
+    ("§3.1", "has_webhook_secret is shown", &["me_returns_the_account_its_limits_and_its_usage"]),
+    (
+        "§3.1",
+        "active_cues counts active cues",
+        &[
+            "me_returns_the_account_its_limits_and_its_usage",
+            "an_upgrade_and_a_cancellation_apply_to_the_next_request",
+        ],
+    ),
+    (
+        "§3.1",
+        "monthly_executions counts the month",
+        &["me_returns_the_account_its_limits_and_its_usage", "executions_are_counted_by_utc_month_and_user"],
+    ),
+    (
+        "§3.1",
+        "an address is trimmed and lower-cased",
+        &["an_address_is_trimmed_and_lower_cased", "an_invalid_address_is_refused_with_its_reason"],
+    ),
+    ("§3.2", "registration returns an API key", &["registration_returns_the_key_once"]),
+    (
+        "§3.2",
+        "registration needs no key",
+        &["registration_returns_the_key_once", "every_endpoint_requires_a_key_except_the_public_ones"],
+    ),
+    (
+        "§3.2",
+        "registration can be closed",
+        &[
+            "closed_registration_refuses_and_names_the_operator_command",
+            "by_default_registration_closes_after_the_first_user",
+        ],
+    ),
+    (
+        "§3.2",
+        "email is required",
+        &["registration_errors_state_the_reason", "registration_requires_a_new_valid_address"],
+    ),
+    ("§3.2", "the response has id, email and api_key", &["registration_returns_the_key_once"]),
+    (
+        "§3.2",
+        "an address is registered once",
+        &["an_address_is_registered_once_in_any_spelling", "registration_requires_a_new_valid_address"],
+    ),
+    (
+        "§3.2",
+        "first-user closes registration after the first",
+        &[
+            "of_many_concurrent_first_users_exactly_one_registers",
+            "by_default_registration_closes_after_the_first_user",
+        ],
+    ),
+    (
+        "§3.3",
+        "a key starts with cue_sk_",
+        &["a_key_is_its_prefix_and_32_digits", "registration_returns_the_key_once"],
+    ),
+    (
+        "§3.3",
+        "a key is shown once",
+        &[
+            "registration_returns_the_key_once",
+            "regenerating_a_key_returns_a_message_and_revokes_the_old_key",
+            "only_the_hash_of_a_key_is_stored",
+        ],
+    ),
+    (
+        "§3.3",
+        "a regenerated key ends the old one at once",
+        &[
+            "regenerating_a_key_returns_a_message_and_revokes_the_old_key",
+            "a_replaced_key_is_unknown_and_the_new_one_is_known",
+            "concurrent_regenerations_replace_a_key_once",
+        ],
+    ),
+    (
+        "§3.3",
+        "regenerate returns a key and a message",
+        &[
+            "regenerating_a_key_returns_a_message_and_revokes_the_old_key",
+            "regenerating_revokes_only_the_calling_key",
+        ],
+    ),
+    (
+        "§3.3",
+        "keys have names and work in parallel",
+        &["named_keys_work_in_parallel_until_revoked", "a_keys_name_has_1_to_255_characters"],
+    ),
+    (
+        "§3.3",
+        "only the hash of a key is stored",
+        &["only_the_hash_of_a_key_is_stored", "a_key_is_stored_as_the_sha256_of_its_whole_text"],
+    ),
+    ("§3.3", "the last key cannot be revoked", &["a_user_revokes_only_own_keys_and_never_the_last_one"]),
+    ("§3.4", "the response is the user", &["me_returns_the_account_its_limits_and_its_usage"]),
+    ("§3.4", "a missing key is a 401", &["a_missing_or_invalid_key_gets_401"]),
+    (
+        "§3.4",
+        "PATCH sets and removes alert_webhook_url",
+        &["the_alert_webhook_can_be_set_shown_and_removed", "account_changes_are_validated"],
+    ),
+    (
+        "§3.5",
+        "the secret can be read and rotated",
+        &[
+            "both_secrets_sign_for_24_hours_after_a_rotation",
+            "me_returns_the_account_its_limits_and_its_usage",
+        ],
+    ),
+    (
+        "§3.5",
+        "the old secret signs for 24 hours",
+        &[
+            "standard_carries_both_signatures_after_a_rotation",
+            "a_rotated_secret_keeps_signing_until_it_expires",
+        ],
+    ),
+    (
+        "§3.6",
+        "the alert secret is separate and rotates at once",
+        &[
+            "the_alert_secret_is_separate_and_a_new_one_signs_at_once",
+            "alerts_and_the_alert_secret_require_a_key",
+        ],
+    ),
+    (
+        "§3.7",
+        "a device receives its own key after confirmation",
+        &[
+            "a_device_gets_its_key_once_after_the_link_is_confirmed",
+            "codes_and_links_expire_after_15_minutes",
+        ],
+    ),
+    (
+        "§3.7",
+        "device-code starts a login",
+        &[
+            "a_device_gets_its_key_once_after_the_link_is_confirmed",
+            "every_endpoint_requires_a_key_except_the_public_ones",
+        ],
+    ),
+    (
+        "§3.7",
+        "poll returns the state",
+        &[
+            "a_device_gets_its_key_once_after_the_link_is_confirmed",
+            "every_endpoint_requires_a_key_except_the_public_ones",
+        ],
+    ),
+    (
+        "§3.7",
+        "submit-email requests the mail",
+        &[
+            "a_device_gets_its_key_once_after_the_link_is_confirmed",
+            "every_endpoint_requires_a_key_except_the_public_ones",
+        ],
+    ),
+    (
+        "§3.7",
+        "verify approves the login",
+        &[
+            "a_device_gets_its_key_once_after_the_link_is_confirmed",
+            "only_the_newest_link_works_and_only_once",
+        ],
+    ),
+    ("§3.7", "codes and links last 15 minutes", &["codes_and_links_expire_after_15_minutes"]),
+    (
+        "§3.7",
+        "known and unknown addresses get the same response",
+        &["closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail"],
+    ),
+    (
+        "§3.7",
+        "a link works once",
+        &["only_the_newest_link_works_and_only_once", "of_concurrent_polls_exactly_one_gets_the_key"],
+    ),
+    (
+        "§3.7",
+        "codes, mails and polls are limited",
+        &[
+            "a_client_address_gets_5_codes_an_hour",
+            "an_address_gets_3_mails_an_hour_with_identical_responses",
+            "one_code_cannot_mail_many_addresses",
+            "a_code_can_be_polled_30_times_a_minute",
+        ],
+    ),
+    (
+        "§3.8",
+        "keys, cues and executions end at once",
+        &[
+            "a_disabled_users_keys_cues_and_deliveries_stop",
+            "keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop",
+            "a_disabled_user_has_no_queued_work",
+        ],
+    ),
+    ("§3.8", "a running delivery is not retried", &["a_running_attempt_of_a_disabled_user_is_not_retried"]),
+    (
+        "§3.9",
+        "a password is sent only over TLS or to this machine",
+        &["a_password_is_sent_only_over_tls_or_loopback", "a_url_is_parsed_with_defaults_and_escapes"],
+    ),
+    (
+        "§3.9",
+        "a temporary error is retried",
+        &[
+            "temporary_mail_errors_are_retried_and_permanent_ones_are_not",
+            "mails_waiting_for_a_retry_are_tried_once_more_at_shutdown",
+        ],
+    ),
+    (
+        "§3.9",
+        "without a mail server the log has the link",
+        &["without_a_mail_server_the_link_is_logged_and_printed_under_dev"],
+    ),
+];

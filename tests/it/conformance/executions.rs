@@ -1,0 +1,198 @@
+//! Chapter 5 of the contract: Executions.
+
+use super::Row;
+
+pub const ROWS: &[Row] = &[
+    (
+        "§5.1",
+        "id is a UUID",
+        &[
+            "one_cue_shows_its_last_run_and_its_executions",
+            "an_execution_id_is_a_uuid_v7_that_starts_with_the_time",
+            "only_uuids_with_hyphens_are_execution_ids",
+            "missing_resources_and_those_of_other_users_are_indistinguishable",
+        ],
+    ),
+    (
+        "§5.1",
+        "status is one of the states",
+        &[
+            "one_cue_shows_its_last_run_and_its_executions",
+            "a_once_cue_completes_with_its_execution",
+            "statuses_round_trip_through_text",
+        ],
+    ),
+    ("§5.1", "scheduled_for is the due instant", &["one_cue_shows_its_last_run_and_its_executions"]),
+    (
+        "§5.1",
+        "attempts counts attempts",
+        &["a_failed_delivery_is_retried_after_each_backoff", "one_cue_shows_its_last_run_and_its_executions"],
+    ),
+    (
+        "§5.1",
+        "http_status is the status of the last response",
+        &[
+            "a_failed_delivery_is_retried_after_each_backoff",
+            "every_status_is_returned_as_a_response",
+            "a_success_is_recorded_with_the_response",
+        ],
+    ),
+    (
+        "§5.1",
+        "started_at is the first attempt",
+        &["one_cue_shows_its_last_run_and_its_executions", "a_success_after_failures_leaves_no_error"],
+    ),
+    (
+        "§5.1",
+        "delivered_at is the successful delivery",
+        &["one_cue_shows_its_last_run_and_its_executions", "a_success_is_recorded_with_the_response"],
+    ),
+    (
+        "§5.1",
+        "outcome is present once reported",
+        &["one_cue_shows_its_last_run_and_its_executions", "an_execution_has_an_outcome_only_after_a_report"],
+    ),
+    (
+        "§5.2",
+        "retries, expired claims and failures change the status",
+        &[
+            "a_failed_delivery_is_retried_after_each_backoff",
+            "a_claim_without_heartbeats_expires_with_its_lease",
+            "a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once",
+        ],
+    ),
+    (
+        "§5.2",
+        "a webhook execution is retried until it succeeds or fails",
+        &[
+            "failures_are_retried_after_each_backoff_until_attempts_run_out",
+            "the_next_step_after_an_attempt_follows_the_contract",
+        ],
+    ),
+    (
+        "§5.3",
+        "executions can be filtered",
+        &[
+            "every_filter_and_page_matches_a_full_scan",
+            "executions_can_be_filtered_by_worker_and_several_statuses",
+            "executions_can_be_filtered_by_outcome_state",
+        ],
+    ),
+    ("§5.3", "the list has has_more", &["lists_have_has_more"]),
+    (
+        "§5.3",
+        "an unknown execution is a 404",
+        &["missing_resources_and_those_of_other_users_are_indistinguishable"],
+    ),
+    ("§5.4", "a replay has the payload of its execution", &["a_replay_has_the_payload_of_its_execution"]),
+    (
+        "§5.5",
+        "an execution has at most one outcome",
+        &[
+            "of_two_concurrent_outcomes_the_acknowledged_one_is_kept",
+            "every_execution_error_has_its_status_and_code",
+            "of_two_concurrent_reports_one_is_recorded",
+        ],
+    ),
+    (
+        "§5.5",
+        "success is a boolean",
+        &["one_cue_shows_its_last_run_and_its_executions", "worker_requests_are_validated"],
+    ),
+    (
+        "§5.5",
+        "result is a string",
+        &["an_execution_is_listed_claimed_extended_and_reported", "worker_requests_are_validated"],
+    ),
+    (
+        "§5.5",
+        "error is a string",
+        &[
+            "an_execution_has_an_outcome_only_after_a_report",
+            "one_cue_shows_its_last_run_and_its_executions",
+            "worker_requests_are_validated",
+        ],
+    ),
+    (
+        "§5.5",
+        "metadata is an object of at most 10,240 bytes",
+        &[
+            "metadata_at_the_limit_is_accepted_and_one_byte_more_is_refused",
+            "worker_requests_are_validated",
+            "every_execution_error_has_its_status_and_code",
+        ],
+    ),
+    (
+        "§5.5",
+        "recorded_at is set by the server",
+        &[
+            "an_execution_is_listed_claimed_extended_and_reported",
+            "one_cue_shows_its_last_run_and_its_executions",
+        ],
+    ),
+    (
+        "§5.5",
+        "a report is recorded in any state",
+        &[
+            "an_execution_is_listed_claimed_extended_and_reported",
+            "a_report_keeps_the_status_of_a_webhook_execution",
+            "a_late_report_ends_a_released_execution",
+            "a_report_ends_every_worker_execution_and_no_webhook_one",
+        ],
+    ),
+    (
+        "§5.5",
+        "a report ends a worker execution only",
+        &[
+            "a_report_keeps_the_status_of_a_webhook_execution",
+            "a_report_ends_every_worker_execution_and_no_webhook_one",
+        ],
+    ),
+    (
+        "§5.5",
+        "a second report is a 409",
+        &[
+            "a_resource_in_another_state_is_a_conflict",
+            "of_two_concurrent_outcomes_the_acknowledged_one_is_kept",
+            "every_execution_error_has_its_status_and_code",
+        ],
+    ),
+    ("§5.5", "larger metadata is metadata_too_large", &["every_execution_error_has_its_status_and_code"]),
+    ("§5.5", "success is required", &["worker_requests_are_validated"]),
+    (
+        "§5.5",
+        "the response has execution_id and outcome",
+        &[
+            "one_cue_shows_its_last_run_and_its_executions",
+            "an_execution_is_listed_claimed_extended_and_reported",
+        ],
+    ),
+    (
+        "§5.6",
+        "evidence can follow the report",
+        &["later_evidence_verifies_a_success", "appended_evidence_is_merged_field_by_field"],
+    ),
+    ("§5.6", "blank evidence is no evidence", &["a_blank_text_and_an_empty_list_are_no_evidence"]),
+    ("§5.6", "evidence requires a report", &["verdicts_and_evidence_require_a_report"]),
+    (
+        "§5.7",
+        "mode and evidence determine the state",
+        &[
+            "mode_and_evidence_determine_the_first_outcome_state",
+            "mode_and_evidence_determine_the_state_of_a_success",
+        ],
+    ),
+    (
+        "§5.7",
+        "a verdict is final",
+        &["a_verdict_is_final_and_shown_with_its_reason", "every_undecided_report_accepts_a_verdict"],
+    ),
+    (
+        "§5.7",
+        "a verdict can be withdrawn",
+        &[
+            "a_decided_outcome_can_be_reopened_for_verification",
+            "every_event_in_every_state_has_the_specified_transition",
+        ],
+    ),
+];

@@ -1,0 +1,264 @@
+//! Chapter 1 of the contract: The program.
+
+use super::Row;
+
+pub const ROWS: &[Row] = &[
+    (
+        "§1.1",
+        "users can be added before the first start",
+        &[
+            "the_first_user_can_be_added_before_the_first_start",
+            "many_commands_at_once_on_a_new_file_all_succeed",
+        ],
+    ),
+    ("§1.1", "users are listed with plan and state", &["users_are_listed_with_plan_and_state_one_per_line"]),
+    (
+        "§1.1",
+        "keys are added, listed and revoked",
+        &[
+            "keys_are_added_listed_and_revoked_while_the_server_runs",
+            "an_unknown_address_or_key_error_names_the_list_command",
+        ],
+    ),
+    ("§1.1", "set-plan applies at once", &["a_plan_set_while_the_server_runs_applies_at_once"]),
+    (
+        "§1.1",
+        "a command on a missing file creates none",
+        &[
+            "commands_on_a_missing_file_report_it_and_create_none",
+            "a_command_that_needs_a_database_creates_none",
+        ],
+    ),
+    (
+        "§1.2",
+        "every switch has an environment variable",
+        &["environment_switches_accept_the_usual_spellings", "a_switch_turned_off_conflicts_with_no_flag"],
+    ),
+    (
+        "§1.2",
+        "explicit flags override --dev",
+        &["explicit_flags_override_dev", "dev_is_refused_on_a_non_loopback_address"],
+    ),
+    (
+        "§1.2",
+        "--ephemeral leaves no file",
+        &["an_ephemeral_server_leaves_no_file_behind", "an_ephemeral_server_uses_an_explicit_listen_address"],
+    ),
+    ("§1.2", "--listen takes localhost", &["localhost_is_a_valid_listen_address"]),
+    (
+        "§1.3",
+        "a graceful stop waits for running deliveries",
+        &[
+            "a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file",
+            "a_stop_ends_long_polls_and_closes_idle_connections",
+        ],
+    ),
+    (
+        "§1.3",
+        "an interrupted delivery is repeated",
+        &[
+            "a_delivery_interrupted_by_a_crash_is_repeated",
+            "an_interrupted_delivery_repeats_with_the_same_attempt_number",
+        ],
+    ),
+    (
+        "§1.3",
+        "systemd gets readiness and watchdog notifications",
+        &[
+            "readiness_and_stopping_are_reported_with_the_state_of_the_socket",
+            "the_watchdog_is_notified_while_running_and_while_stopping",
+            "a_hanging_writer_stops_the_watchdog_notifications",
+        ],
+    ),
+    (
+        "§1.4",
+        "wrong usage exits with 2",
+        &[
+            "wrong_flags_are_wrong_usage",
+            "wrong_usage_exits_with_2_and_creates_no_file",
+            "impossible_flags_are_wrong_usage_with_a_remedy",
+        ],
+    ),
+    (
+        "§1.4",
+        "a failure exits with 1",
+        &[
+            "an_unusable_file_is_refused_and_left_unchanged",
+            "a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing",
+        ],
+    ),
+    (
+        "§1.5",
+        "the file is readable by its owner only",
+        &[
+            "the_database_and_its_side_files_are_readable_by_their_owner_only",
+            "an_empty_world_readable_file_becomes_private_before_the_first_write",
+        ],
+    ),
+    (
+        "§1.5",
+        "one server at a time uses the file",
+        &["a_second_server_on_the_same_file_is_refused_and_shown_the_owner"],
+    ),
+    (
+        "§1.5",
+        "a newer, foreign or damaged file is refused",
+        &[
+            "an_unusable_file_is_refused_and_left_unchanged",
+            "a_file_with_any_damaged_page_is_refused_and_left_unchanged",
+            "a_truncated_file_is_refused_and_left_unchanged",
+            "a_file_with_another_schema_is_refused_whatever_its_version",
+        ],
+    ),
+    (
+        "§1.5",
+        "a hard-linked file is refused",
+        &["a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted"],
+    ),
+    ("§1.5", "a write-ahead log without its database is kept", &["a_wal_without_its_database_is_kept"]),
+    (
+        "§1.5",
+        "an older schema is upgraded and a copy kept",
+        &["all_migrations_run_and_the_old_file_is_kept", "a_failing_migration_leaves_the_file_unchanged"],
+    ),
+    (
+        "§1.5",
+        "a full disk refuses writes and recovers",
+        &[
+            "a_full_disk_refuses_writes_serves_reads_and_recovers_with_space",
+            "recovered_disk_space_is_noticed_without_a_write_request",
+            "an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile",
+        ],
+    ),
+    (
+        "§1.5",
+        "damage found at run time is reported until the next start",
+        &["damage_found_at_run_time_is_reported_until_the_next_start"],
+    ),
+    (
+        "§1.6",
+        "a backup is consistent and complete",
+        &[
+            "a_backup_under_load_has_every_earlier_acknowledged_write",
+            "a_backup_is_one_private_file_and_leaves_no_other",
+            "a_backup_contains_the_wal_left_by_a_crash",
+        ],
+    ),
+    (
+        "§1.6",
+        "a failed backup keeps existing files",
+        &[
+            "a_failed_backup_reports_why_and_keeps_existing_files",
+            "a_backup_that_fills_the_disk_reports_it_and_leaves_no_file",
+        ],
+    ),
+    (
+        "§1.6",
+        "check reports contents and problems",
+        &[
+            "check_names_inconsistencies",
+            "check_reports_overdue_work_and_a_wrong_clock",
+            "check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes",
+            "check_identifies_foreign_and_newer_files",
+        ],
+    ),
+    (
+        "§1.6",
+        "restore checks the backup and keeps an existing file",
+        &[
+            "a_damaged_or_missing_backup_is_not_restored",
+            "restore_keeps_an_existing_file_and_moves_it_aside_with_replace",
+            "a_file_in_use_by_a_server_is_not_replaced",
+        ],
+    ),
+    (
+        "§1.6",
+        "a held server serves requests and starts no work",
+        &[
+            "a_held_server_serves_reads_but_fires_sends_and_assigns_nothing",
+            "a_held_server_logs_mails_and_sends_none",
+        ],
+    ),
+    (
+        "§1.6",
+        "promote releases the file",
+        &[
+            "a_promoted_server_resumes_without_a_restart_and_records_missed_runs",
+            "a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start",
+            "a_running_server_on_the_system_clock_notices_a_promotion",
+        ],
+    ),
+    (
+        "§1.7",
+        "old executions are deleted by age and number",
+        &[
+            "old_executions_are_deleted_and_missed_runs_stay",
+            "the_oldest_finished_executions_are_deleted_above_the_number",
+        ],
+    ),
+    (
+        "§1.7",
+        "--retain takes an age, a number, both or off",
+        &[
+            "an_age_a_number_and_both_are_read",
+            "an_invalid_retention_is_wrong_usage",
+            "a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything",
+        ],
+    ),
+    ("§1.7", "unfinished executions are never deleted", &["unfinished_executions_are_never_deleted"]),
+    ("§1.7", "freed space returns gradually", &["freed_space_returns_to_the_file_system_gradually"]),
+    (
+        "§1.8",
+        "a healthy server logs only notable events",
+        &["at_info_a_healthy_server_logs_only_its_shutdown"],
+    ),
+    (
+        "§1.8",
+        "requests and attempts log one line each",
+        &[
+            "a_request_logs_one_json_line_with_fixed_field_names",
+            "an_attempt_logs_one_json_line_with_its_result",
+            "the_text_format_has_the_same_names_and_values",
+        ],
+    ),
+    (
+        "§1.8",
+        "the log has no secrets",
+        &[
+            "secrets_never_reach_the_log_at_any_level_or_format",
+            "no_link_token_key_or_password_reaches_the_log_at_any_level",
+        ],
+    ),
+    (
+        "§1.9",
+        "metrics have a separate address",
+        &[
+            "metrics_are_off_by_default_and_never_on_the_port_of_the_api",
+            "metrics_remain_available_until_all_deliveries_end",
+        ],
+    ),
+    (
+        "§1.9",
+        "every metric is exposed from the start",
+        &["a_new_server_exposes_every_metric_in_the_prometheus_format"],
+    ),
+    (
+        "§1.9",
+        "deliveries, claims and requests are counted",
+        &[
+            "deliveries_are_counted_by_result_and_cause",
+            "claims_and_expired_claims_are_counted",
+            "requests_are_labelled_by_route_and_never_by_their_path",
+        ],
+    ),
+    (
+        "§1.10",
+        "every rate has a baseline",
+        &["every_result_has_a_baseline_and_no_file_is_left", "a_benchmark_that_cannot_run_reports_why"],
+    ),
+    (
+        "§1.10",
+        "an interrupted benchmark removes its files",
+        &["an_interrupted_benchmark_leaves_no_process_and_no_file"],
+    ),
+];

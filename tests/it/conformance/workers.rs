@@ -1,0 +1,165 @@
+//! Chapter 7 of the contract: Workers.
+
+use super::Row;
+
+pub const ROWS: &[Row] = &[
+    (
+        "§7.1",
+        "workers list, claim, process and report executions",
+        &[
+            "an_execution_is_listed_claimed_extended_and_reported",
+            "the_workers_process_their_tasks_and_report_outcomes",
+        ],
+    ),
+    ("§7.1", "id is a UUID", &["an_execution_is_listed_claimed_extended_and_reported"]),
+    ("§7.1", "cue_id is a string", &["an_execution_is_listed_claimed_extended_and_reported"]),
+    ("§7.1", "scheduled_for is an instant", &["an_execution_is_listed_claimed_extended_and_reported"]),
+    (
+        "§7.1",
+        "payload is an object",
+        &[
+            "an_execution_is_listed_claimed_extended_and_reported",
+            "a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload",
+        ],
+    ),
+    (
+        "§7.1",
+        "each run of a worker cue becomes claimable",
+        &[
+            "a_worker_execution_becomes_claimable_and_is_never_sent",
+            "one_cue_shows_its_last_run_and_its_executions",
+        ],
+    ),
+    (
+        "§7.1",
+        "an execution is listed until it is claimed",
+        &[
+            "an_execution_is_listed_claimed_extended_and_reported",
+            "fifty_clients_claim_each_of_five_hundred_executions_once",
+        ],
+    ),
+    (
+        "§7.1",
+        "claimable executions are listed, oldest first",
+        &["an_execution_is_listed_claimed_extended_and_reported"],
+    ),
+    (
+        "§7.1",
+        "task filters by payload.task",
+        &[
+            "filters_apply_before_the_limit_and_the_oldest_comes_first",
+            "an_execution_is_listed_claimed_extended_and_reported",
+        ],
+    ),
+    ("§7.1", "the list is in executions", &["an_execution_is_listed_claimed_extended_and_reported"]),
+    (
+        "§7.1",
+        "wait keeps the request open for matching work",
+        &[
+            "a_long_poll_returns_only_for_matching_work",
+            "a_long_poll_ends_empty_after_its_wait_or_at_shutdown",
+        ],
+    ),
+    (
+        "§7.2",
+        "exactly one worker claims a pending execution",
+        &[
+            "fifty_clients_claim_each_of_five_hundred_executions_once",
+            "only_a_pending_worker_execution_may_be_claimed",
+        ],
+    ),
+    (
+        "§7.2",
+        "a claim returns claimed and the payload",
+        &["an_execution_is_listed_claimed_extended_and_reported"],
+    ),
+    (
+        "§7.2",
+        "a second claim is a 409",
+        &["a_resource_in_another_state_is_a_conflict", "every_execution_error_has_its_status_and_code"],
+    ),
+    ("§7.2", "a pending execution can be claimed", &["an_execution_is_listed_claimed_extended_and_reported"]),
+    (
+        "§7.2",
+        "worker_id is optional, default anonymous-worker",
+        &["a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload"],
+    ),
+    (
+        "§7.2",
+        "a claim needs no body",
+        &["a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload"],
+    ),
+    (
+        "§7.3",
+        "a heartbeat extends the lease",
+        &["an_extended_lease_runs_from_the_extension", "only_the_owner_may_extend_a_claim"],
+    ),
+    (
+        "§7.3",
+        "an overrun lease ends the claim",
+        &[
+            "a_claim_without_heartbeats_expires_with_its_lease",
+            "a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats",
+            "the_last_expired_claim_fails_the_execution_and_its_cue",
+        ],
+    ),
+    (
+        "§7.3",
+        "a late report is recorded",
+        &[
+            "a_late_report_ends_a_released_execution",
+            "a_late_report_ends_an_execution_claimed_by_another_worker",
+        ],
+    ),
+    (
+        "§7.4",
+        "workers announce themselves and their tasks",
+        &[
+            "a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next",
+            "workers_are_listed_with_their_heartbeat_status_and_can_be_deleted",
+        ],
+    ),
+    (
+        "§7.4",
+        "worker_id is a string",
+        &[
+            "workers_are_listed_with_their_heartbeat_status_and_can_be_deleted",
+            "worker_requests_are_validated",
+        ],
+    ),
+    (
+        "§7.4",
+        "handlers is a list of task names",
+        &[
+            "workers_are_listed_with_their_heartbeat_status_and_can_be_deleted",
+            "worker_requests_are_validated",
+        ],
+    ),
+    (
+        "§7.4",
+        "a heartbeat registers or refreshes a worker",
+        &["a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next"],
+    ),
+    (
+        "§7.4",
+        "worker_id is required",
+        &[
+            "worker_requests_are_validated",
+            "a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next",
+        ],
+    ),
+    ("§7.4", "handlers is required", &["worker_requests_are_validated"]),
+    (
+        "§7.4",
+        "the response is acknowledged",
+        &["workers_are_listed_with_their_heartbeat_status_and_can_be_deleted"],
+    ),
+    (
+        "§7.5",
+        "workers are listed and deleted",
+        &[
+            "workers_are_listed_with_their_heartbeat_status_and_can_be_deleted",
+            "a_worker_is_active_then_stale_then_dead",
+        ],
+    ),
+];

@@ -1,0 +1,57 @@
+//! `/health` and `/status` (contract §8.7, §8.8).
+
+use serde_json::{Value, json};
+
+use super::cues::{START, without, worker_cue};
+use crate::support::server::{Server, until};
+
+fn names(object: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn health_has_every_field_and_ignores_workers_in_its_status() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    user.create(&worker_cue("work"));
+    user.advance("PT1H");
+    let health = || server.client().get("/health").expect(200);
+    let (rest, poller) = without(&health(), "poller");
+    let expected = |worker: &str, active: u32, now: &str| {
+        json!({
+            "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
+            "services": {"database": "ok", "cache": "ok", "poller": "ok", "worker": worker},
+            "workers": {"active_count": active},
+            "queue": {"pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1},
+        })
+    };
+    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00"));
+    assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
+    assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
+    assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
+
+    let beat = json!({"worker_id": "w", "handlers": ["greet"]});
+    assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
+    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00"));
+    user.advance("PT20M");
+    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:20:00"));
+    assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
+}
+
+#[test]
+fn an_unreadable_database_degrades_health_until_it_recovers() {
+    let server = Server::with_test_clock(START);
+    let client = server.client();
+    let is = |status: &str, database: &str| {
+        let health = client.get("/health").expect(200);
+        health["status"] == status && health["services"]["database"] == database
+    };
+    assert!(is("healthy", "ok"));
+    let file = server.sqlite();
+    file.execute_batch("ALTER TABLE workers RENAME TO elsewhere").unwrap();
+    until("health is degraded", || is("degraded", "down").then_some(()));
+    file.execute_batch("ALTER TABLE elsewhere RENAME TO workers").unwrap();
+    until("health recovers", || is("healthy", "ok").then_some(()));
+}

@@ -1,0 +1,267 @@
+//! The upgrade of a file of schema version 1 (`tests/data/version-1.db`, with rows in every table) to the present one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cued::store::Store;
+use cued::store::db::counters;
+use cued::store::db::open::SCHEMA_VERSION;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::cli::administration::{fails, ok};
+use crate::cli::backups::contents;
+use crate::faults::disk::assert_sound;
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
+
+/// The rows of each table.
+pub type Contents = BTreeMap<String, Vec<Vec<Value>>>;
+
+const RENAMED_TABLES: [(&str, &str); 8] = [
+    ("months", "monthly_usage"),
+    ("removed_cues", "deleted_cues"),
+    ("overgrown_cues", "retention_queue"),
+    ("missed", "missed_runs"),
+    ("idempotent_answers", "idempotency_keys"),
+    ("logins", "device_logins"),
+    ("failure_streaks", "consecutive_failures"),
+    ("outbox_backlogs", "outbox_overflow"),
+];
+
+/// A copy of the file of version 1, named `cued.db`, in a folder of its own.
+pub fn version_1() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let db = folder.path().join("cued.db");
+    fs::write(&db, version_1_bytes()).unwrap();
+    (folder, db)
+}
+
+pub fn version_1_bytes() -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.db")).unwrap()
+}
+
+pub fn version_of(db: &Path) -> i64 {
+    Connection::open(db).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+}
+
+/// The rows of a file of version 1, under the names of version 2.
+pub fn with_new_names(mut tables: Contents) -> Contents {
+    for (old, new) in RENAMED_TABLES {
+        let rows = tables.remove(old).expect(old);
+        tables.insert(new.to_owned(), rows);
+    }
+    for row in tables.get_mut("meta").unwrap() {
+        if row[0] == Value::from("runs_kept".to_owned()) {
+            row[0] = Value::from("retained_runs".to_owned());
+        }
+    }
+    tables
+}
+
+#[track_caller]
+pub fn assert_same(found: &Contents, expected: &Contents) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (table, rows) in expected {
+        assert_eq!(&found[table], rows, "the rows of {table}");
+    }
+}
+
+/// Opens the file as a server does, and closes it.
+fn migrate(db: &Path) {
+    drop(Store::open(db, Arc::new(|_| ())).unwrap());
+}
+
+fn names(folder: &TempDir) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_row_of_every_table_is_kept() {
+    let (_folder, db) = version_1();
+    let before = contents(&db);
+    assert_eq!(before.len(), 26);
+    let empty: Vec<_> = before.iter().filter(|(_, rows)| rows.is_empty()).collect();
+    assert!(empty.is_empty(), "the fixture has rows in every table: {empty:?}");
+    migrate(&db);
+    assert_eq!(version_of(&db), SCHEMA_VERSION);
+    assert_same(&contents(&db), &with_new_names(before));
+    let file = Connection::open(&db).unwrap();
+    assert_sound(&file);
+    let held: i64 =
+        file.query_row("SELECT value FROM meta WHERE name = 'held_since'", [], |row| row.get(0)).unwrap();
+    assert_eq!(held, 1_896_379_622_000);
+}
+
+#[test]
+fn the_schema_is_that_of_a_new_file() {
+    let (folder, db) = version_1();
+    let new = folder.path().join("new.db");
+    migrate(&db);
+    migrate(&new);
+    let (migrated, new) = (schema(&db), schema(&new));
+    for (name, sql) in &new {
+        assert_eq!(migrated.get(name), Some(sql), "{name}");
+    }
+    assert_eq!(migrated.len(), new.len());
+}
+
+/// The statement of each table, index and trigger without what does not matter: comments, quotes and blanks.
+fn schema(db: &Path) -> BTreeMap<String, String> {
+    let file = Connection::open(db).unwrap();
+    let mut parts = file
+        .prepare("SELECT concat(type, ' ', name, ' of ', tbl_name), coalesce(sql, '') FROM sqlite_schema")
+        .unwrap();
+    let parts = parts.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?))).unwrap();
+    parts.map(Result::unwrap).map(|(name, sql)| (name, normalized(&sql))).collect()
+}
+
+fn normalized(sql: &str) -> String {
+    let code = sql
+        .lines()
+        .map(|line| line.split("--").next().unwrap().replace('"', ""))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut code = code.split_whitespace().collect::<Vec<_>>().join(" ");
+    for mark in ["(", ")", ",", ";"] {
+        code = code.replace(&format!(" {mark}"), mark).replace(&format!("{mark} "), mark);
+    }
+    code
+}
+
+#[test]
+fn deletions_right_after_the_migration_keep_the_counters() {
+    let (_folder, db) = version_1();
+    migrate(&db);
+    let file = Connection::open(&db).unwrap();
+    file.pragma_update(None, "foreign_keys", "ON").unwrap();
+    let backlog = |name: &str| -> i64 {
+        file.query_row("SELECT count FROM backlog WHERE name = ?1", [name], |row| row.get(0)).unwrap()
+    };
+    assert_eq!([backlog("send"), backlog("claim"), backlog("retry")], [3, 5, 1]);
+    let one = "DELETE FROM executions WHERE key = (SELECT min(key) FROM executions WHERE";
+    file.execute_batch(&format!("{one} queue_name = 'send'); {one} queue_name = 'claim')")).unwrap();
+    file.execute_batch(&format!("{one} queue_name = 'waiting' AND status = 'retrying')")).unwrap();
+    assert_eq!([backlog("send"), backlog("claim"), backlog("retry")], [2, 4, 0]);
+    // The fixture's waiting execution of a manual fire is in none of them.
+    file.execute_batch(&format!("{one} queue_name = 'waiting')")).unwrap();
+    assert_eq!([backlog("send"), backlog("claim"), backlog("retry")], [2, 4, 0]);
+    let active = "SELECT active_cues FROM users WHERE email = 'ada@example.com'";
+    let active = || -> i64 { file.query_row(active, [], |row| row.get(0)).unwrap() };
+    let before = active();
+    let cue = "(SELECT min(key) FROM cues WHERE status = 'active')";
+    for table in ["payloads", "missed_runs"] {
+        file.execute_batch(&format!("DELETE FROM {table} WHERE cue_key = {cue}")).unwrap();
+    }
+    file.execute_batch(&format!("DELETE FROM executions; DELETE FROM cues WHERE key = {cue}")).unwrap();
+    assert_eq!(active(), before - 1);
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
+}
+
+const AFTER_THE_FIXTURE: [&str; 2] = ["--test-clock", "2030-02-03T20:09:00Z"];
+
+#[test]
+fn a_server_migrates_the_file_once_and_keeps_a_copy() {
+    let (folder, db) = version_1();
+    let before = contents(&db);
+    let mut server = Server::start_on(&db, &[DEV_UNLIMITED, &AFTER_THE_FIXTURE].concat());
+    assert_eq!(server.stop(), Some(0));
+    let log = server.log();
+    let line = |text: &str| log.lines().find(|line| line.contains(text)).expect(&log).to_owned();
+    assert!(line("schema migration started").contains("from=1 to=2"), "{log}");
+    let finished = line("schema migration finished");
+    assert!(finished.contains("from=1 to=2 duration_ms="), "{log}");
+    assert!(finished.contains(&format!("copy={}.v1", db.display())), "{log}");
+    assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
+
+    // The copy holds all of version 1, and is on hold.
+    let copy = folder.path().join("cued.db.v1");
+    assert_same(&contents(&copy), &before);
+    let checked = String::from_utf8(run(&["check", copy.to_str().unwrap()]).stdout).unwrap();
+    assert!(checked.contains("schema      version 1") && checked.contains("verdict     sound"), "{checked}");
+
+    // On hold, the server changed nothing but the delivery that the last kill cut short.
+    let changed = |table: &str| table == "executions" || table == "backlog" || table == "meta";
+    let (after, expected) = (contents(&db), with_new_names(before));
+    for (table, rows) in expected.iter().filter(|(table, _)| !changed(table)) {
+        assert_eq!(&after[table], rows, "the rows of {table}");
+    }
+    let different =
+        expected["executions"].iter().zip(&after["executions"]).filter(|(one, other)| one != other).count();
+    assert_eq!((different, after["executions"].len()), (1, expected["executions"].len()));
+    let checked = run(&["check", db.to_str().unwrap()]);
+    let printed = String::from_utf8(checked.stdout).unwrap();
+    assert!(printed.contains("schema      version 2") && printed.contains("verdict     sound"), "{printed}");
+
+    server.restart();
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(server.log().matches("schema migration").count(), 2, "one start and one end");
+    assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
+    assert_eq!(contents(&db)["executions"], after["executions"]);
+}
+
+#[test]
+fn a_migrated_file_is_promoted_and_gives_out_its_work() {
+    let (_folder, db) = version_1();
+    let server = Server::start_on(&db, &[DEV_UNLIMITED, &AFTER_THE_FIXTURE].concat());
+    let printed = ok(&db, &["key", "add", "ada@example.com", "--name", "migrated"]);
+    let key = printed.split_whitespace().find(|word| word.starts_with("cue_sk_")).expect(&printed);
+    let ada = server.client().with_key(key);
+    let claim = json!({"worker_id": "w", "task": "import"});
+    ada.post("/v1/executions/claim", &claim).expect_error(503, "held");
+    ok(&db, &["promote"]);
+    server.client().settle();
+    let claimed = until("the server notices the promotion", || {
+        let answer = ada.post("/v1/executions/claim", &claim);
+        (answer.status == 200).then(|| answer.json())
+    });
+    let id = claimed["execution_id"].as_str().expect("an execution").to_owned();
+    let shown = ada.get(&format!("/v1/executions/{id}")).expect(200);
+    assert_eq!((&shown["status"], &shown["claimed_by_worker"]), (&json!("delivering"), &json!("w")));
+    ada.post(&format!("/v1/executions/{id}/outcome"), &json!({"success": true})).expect(200);
+    let usage = ada.get("/v1/usage").expect(200);
+    assert!(usage["outcomes"]["succeeded"].as_i64().unwrap() > 1, "{usage}");
+}
+
+#[test]
+fn a_backup_of_version_1_is_restored_and_migrated() {
+    let (folder, db) = version_1();
+    let (backup, restored) = (folder.path().join("backup.db"), folder.path().join("restored.db"));
+    let before = contents(&db);
+    ok(&db, &["backup", backup.to_str().unwrap()]);
+    assert_eq!(version_of(&backup), 1);
+    ok(&restored, &["restore", backup.to_str().unwrap()]);
+    assert_eq!(version_of(&restored), 1);
+    migrate(&restored);
+    assert_same(&contents(&restored), &with_new_names(before));
+    assert!(folder.path().join("restored.db.v1").exists());
+}
+
+#[test]
+fn the_other_commands_read_a_file_of_version_1_or_say_that_serve_migrates_it() {
+    let (folder, db) = version_1();
+    for command in [
+        &["user", "list"][..],
+        &["user", "add", "zoe@example.com"],
+        &["key", "list", "ada@example.com"],
+        &["billing", "list"],
+        &["promote"],
+    ] {
+        let complaint = fails(&db, command, 1);
+        assert!(complaint.contains("schema version 1") && complaint.contains("`cued serve`"), "{complaint}");
+    }
+    let checked = run(&["check", db.to_str().unwrap()]);
+    let printed = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("schema      version 1") && printed.contains("`cued serve`"), "{printed}");
+    assert_eq!(fs::read(&db).unwrap(), version_1_bytes());
+    assert_eq!(names(&folder), ["cued.db"]);
+}
