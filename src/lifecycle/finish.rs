@@ -62,12 +62,12 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp)
         NextStep::Failed => Finish::Failed,
         NextStep::RetryAt(_) => return Ok(true),
     };
-    let ticket = &attempt.attempt_ref;
+    let attempt_ref = &attempt.attempt_ref;
     let finished = FinishedExecution {
-        key: ticket.key,
-        cue_key: ticket.cue_key,
-        scheduled_for: ticket.scheduled_for,
-        by_schedule: ticket.by_schedule,
+        key: attempt_ref.key,
+        cue_key: attempt_ref.cue_key,
+        scheduled_for: attempt_ref.scheduled_for,
+        by_schedule: attempt_ref.by_schedule,
         finish,
     };
     on_execution_finished(tx, &finished, now)?;

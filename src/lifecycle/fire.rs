@@ -66,9 +66,9 @@ impl CueFirer {
         // The quota is read once per user and batch, because many due cues often belong to one user.
         let mut quotas = BTreeMap::new();
         for (key, cue) in due {
-            let (cue, step) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
-                let step = guarded_plan(&cue, outage)?;
-                Ok((cue, step))
+            let (cue, fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
+                let fire_plan = guarded_plan(&cue, outage)?;
+                Ok((cue, fire_plan))
             }) {
                 Ok(planned) => planned,
                 Err(reason) => {
@@ -84,8 +84,8 @@ impl CueFirer {
                 due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
                 continue;
             };
-            self.fire(tx, &cue, &step, Some(outage), quota)?;
-            fired.executions += step.runs.len();
+            self.fire(tx, &cue, &fire_plan, Some(outage), quota)?;
+            fired.executions += fire_plan.runs.len();
         }
         for (user_key, quota) in quotas {
             quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
@@ -108,8 +108,8 @@ impl CueFirer {
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let outage =
                 if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
-            let Ok(step) = plan(&due, outage) else { break };
-            self.fire(tx, &due, &step, outage, &mut quota)?;
+            let Ok(fire_plan) = plan(&due, outage) else { break };
+            self.fire(tx, &due, &fire_plan, outage, &mut quota)?;
             has_fired = true;
         }
         if has_fired {
@@ -119,21 +119,28 @@ impl CueFirer {
         Ok(has_fired)
     }
 
-    /// Creates the executions of `step`, records its missed runs and moves the cue to its next run. Counts the
+    /// Creates the executions of `fire_plan`, records its missed runs and moves the cue to its next run. Counts the
     /// executions in `quota`, which the caller stores.
     fn fire(
         &self,
         tx: &WriteTx<'_>,
         cue: &DueCue,
-        step: &FirePlan,
+        fire_plan: &FirePlan,
         outage: Option<Outage>,
         quota: &mut Quota,
     ) -> Result<()> {
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
-        due_cues::insert_missed(tx, cue.key, step.missed, reason)?;
-        due_cues::advance(tx, cue.key, step.next_run, step.runs.len(), step.missed.count, self.now)?;
-        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, step.runs.len())?;
-        for run in &step.runs {
+        due_cues::insert_missed(tx, cue.key, fire_plan.missed, reason)?;
+        due_cues::advance(
+            tx,
+            cue.key,
+            fire_plan.next_run,
+            fire_plan.runs.len(),
+            fire_plan.missed.count,
+            self.now,
+        )?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())?;
+        for run in &fire_plan.runs {
             self.create(tx, &new_execution(cue, *run, self.ids.next(self.now)?, self.now), quota)?;
         }
         Ok(())
@@ -156,8 +163,8 @@ impl CueFirer {
     }
 }
 
-/// Inserts an execution and wakes those who wait for it: the delivery threads, the waiting claims of workers, or the
-/// scheduler if the execution is due later.
+/// Inserts an execution and notifies the component that handles it: the delivery threads, waiting claims of workers, or
+/// the scheduler if the execution is due later.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     executions::insert(tx, new)?;
     let is_ready = new.scheduled_for <= new.now;
@@ -193,7 +200,7 @@ fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, S
         .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
 }
 
-/// What a due cue does, or the reason for its owner why it cannot go on.
+/// The fire plan of a due cue, or the reason why it cannot be fired, for the cue's owner.
 fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
     let schedule =
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;

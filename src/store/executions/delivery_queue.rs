@@ -156,7 +156,7 @@ pub fn claim_batch(
     if limit > 0 && hold::is_held(tx)? {
         return Ok(claimed);
     }
-    // The keys that are left after one execution of each destination, by destination.
+    // The remaining ready keys of each destination, after its first execution.
     let mut rest = VecDeque::new();
     let mut cursor =
         DestinationCursor { start: *last_destination, current: *last_destination, has_wrapped: false };
@@ -224,9 +224,9 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
     Ok(())
 }
 
-/// Returns deliveries that the end of an earlier process interrupted to the queue, and returns their number. The
-/// interrupted attempt does not count. Call it at the start only, before anything is claimed: it would send a running
-/// delivery twice.
+/// Puts deliveries that were interrupted by the end of an earlier process back into the queue, and returns their
+/// number. The interrupted attempt does not count. Call it at the start only, before anything is claimed: it would send
+/// a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let requeued = tx.prepare_cached(REQUEUE)?.execute([millis(now)])?;
     tx.tally().waiting(QueueName::Send, i64::try_from(requeued).unwrap_or(i64::MAX));

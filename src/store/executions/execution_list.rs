@@ -136,9 +136,8 @@ impl IndexScan {
     }
 }
 
-/// Unfinished executions. The partial indexes of the queues hold exactly these. Claimable executions may be many, so
-/// they are limited to the user's; executions stay in the other queues for a short time, so these are read for all
-/// users.
+/// Unfinished executions: the partial indexes of the queues hold exactly these. The index of claimable executions,
+/// which may be many, has the user as its first column. The others have not, so they are read for all users.
 const UNFINISHED: &str = "e.key IN (SELECT key FROM executions WHERE queue_name = 'claim' AND user_key = ?
     UNION ALL SELECT key FROM executions WHERE queue_name = 'send'
     UNION ALL SELECT key FROM executions WHERE queue_name = 'waiting'

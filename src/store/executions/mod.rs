@@ -127,7 +127,7 @@ fn read_details(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
     })
 }
 
-/// Reads an execution from a row with [`COLUMNS`].
+/// Reads an execution from a row with `COLUMNS`.
 pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     let status = word(row, "status", ExecutionStatus::parse)?;
     let due_at = maybe_instant(row, "due_at")?;
