@@ -134,7 +134,7 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     assert_eq!(status(), json!({"status": "healthy"}), "the damage is not known yet");
     assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
     user.get("/v1/alerts").expect_error(500, "internal_error");
-    let reason = "the database file is damaged: stop cued, run cued check";
+    let reason = "the database file is damaged: stop cued, then run `cued check`";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
