@@ -17,13 +17,11 @@ pub struct Config {
     pub db: PathBuf,
     /// The address at which callers reach the server, without a trailing slash.
     pub public_url: String,
-    /// Who may register over HTTP.
     pub registration: RegistrationPolicy,
     /// The addresses that callbacks may reach.
     pub callbacks: AddressPolicy,
     /// The plans, and whether their limits are enforced.
     pub plans: Plans,
-    /// How much execution history is kept.
     pub retention: Retention,
     /// The payment provider; `None` is manual billing.
     pub stripe: Option<StripeConfig>,

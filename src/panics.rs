@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// Runs `job` and returns its result, or [`Error::Fault`] if it panics; the error names `what` panicked and quotes the
 /// panic's message.
 ///
-/// Whatever `job` has borrowed must be usable after a panic: locks that recover from poisoning, transactions that roll
+/// Everything that `job` borrows must be usable after a panic: locks that recover from poisoning, transactions that roll
 /// back when they are dropped.
 pub fn catch<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(job))

@@ -28,7 +28,7 @@ pub struct ClockAdvance {
 /// been tried once; notifications are not counted in `delivered`. Blocks the thread: do not call it from an async task.
 ///
 /// # Errors
-/// When the server stops: a stopped engine never becomes idle.
+/// If the server stops: a stopped engine never becomes idle.
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();

@@ -65,7 +65,7 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// Runs all scenarios. `progress` receives the name of the next scenario, the number done and the total.
 ///
 /// # Errors
-/// When a scenario fails. The temporary files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
+/// If a scenario fails. The temporary files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
 pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchReport> {
     let clock = Arc::new(Clock::system());
     let folder = cleanup::Cleanup::install()?.create_folder(&options.folder)?;

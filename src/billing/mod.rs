@@ -38,7 +38,7 @@ pub struct BillingAccount {
     pub user: User,
     /// Stripe's customer id from an earlier purchase.
     pub customer: Option<String>,
-    /// Whether the operator has ever approved a request of this user.
+    /// True if the operator has ever approved a request of this user.
     pub was_approved: bool,
 }
 

@@ -25,7 +25,7 @@ impl BackupCommand {
     /// Writes the copy and prints its size.
     ///
     /// # Errors
-    /// When the copy cannot be written; no part of it is left behind.
+    /// If the copy cannot be written; no part of it is left behind.
     pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
         let copied = backup::copy(db, &out, Clock::system().now(), progress::bar("backup"));

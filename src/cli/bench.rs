@@ -34,7 +34,7 @@ impl BenchCommand {
     /// Runs the benchmark and prints its report.
     ///
     /// # Errors
-    /// When a measurement fails or standard output cannot be written.
+    /// If a measurement fails or standard output cannot be written.
     pub fn run(self) -> Result<(), CliError> {
         let cues = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let options = BenchOptions {

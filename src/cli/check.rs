@@ -28,7 +28,7 @@ impl CheckCommand {
     /// Prints the contents of the file and its problems.
     ///
     /// # Errors
-    /// When the file has problems or cannot be read.
+    /// If the file has problems or cannot be read.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = check::inspect(&self.file, now).map_err(to_cli_error)?;
@@ -43,7 +43,7 @@ impl CheckCommand {
 /// Checks a file and prints its problems to standard error.
 ///
 /// # Errors
-/// When the file has problems or cannot be read.
+/// If the file has problems or cannot be read.
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = check::inspect(file, now).map_err(to_cli_error)?;
     for problem in listed(&report.problems) {

@@ -23,7 +23,7 @@ impl DatabaseArgs {
     /// Opens an existing database, also while a server runs on it.
     ///
     /// # Errors
-    /// When the file does not exist, is empty or is not a cued database.
+    /// If the file does not exist, is empty or is not a cued database.
     pub fn open(&self) -> Result<Store, CliError> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
@@ -35,7 +35,7 @@ impl DatabaseArgs {
     /// Returns the path, which must exist.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// If it does not exist.
     pub fn existing(&self) -> Result<&Path, CliError> {
         if self.db.exists() {
             return Ok(&self.db);
@@ -51,7 +51,7 @@ impl DatabaseArgs {
     /// Opens the database and creates it if necessary.
     ///
     /// # Errors
-    /// When the file is not a cued database or cannot be used.
+    /// If the file is not a cued database or cannot be used.
     pub fn open_or_create(&self) -> Result<Store, CliError> {
         Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
     }
@@ -92,7 +92,7 @@ pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError>
 /// Prints lines of a name and a value, one of them a new API key.
 ///
 /// # Errors
-/// When standard output cannot be written: the key is then lost.
+/// If standard output cannot be written: the key is then lost.
 pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();

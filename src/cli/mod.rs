@@ -115,7 +115,7 @@ impl Cli {
     /// Runs the command.
     ///
     /// # Errors
-    /// When the command line is invalid or the command fails.
+    /// If the command line is invalid or the command fails.
     pub fn run(self) -> Result<(), CliError> {
         let (level, format) = match &self.command {
             Command::Serve(serve) => serve.log_options(),

@@ -19,7 +19,7 @@ impl PromoteCommand {
     /// Ends the hold and prints what is overdue.
     ///
     /// # Errors
-    /// When the file is not a cued database or cannot be written.
+    /// If the file is not a cued database or cannot be written.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));

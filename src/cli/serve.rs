@@ -169,7 +169,7 @@ impl Serve {
     /// Runs the server until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When flags contradict each other, or the server cannot start or fails.
+    /// If flags contradict each other, or the server cannot start or fails.
     pub fn run(self) -> Result<(), CliError> {
         let dev = self.dev || self.ephemeral;
         let listen = self.listen_address();

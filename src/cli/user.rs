@@ -119,7 +119,7 @@ pub(super) fn parse_email(email: &str) -> Result<Email, CliError> {
 /// Finds the user with this email address.
 ///
 /// # Errors
-/// When there is no such user.
+/// If there is no such user.
 pub(super) fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?.ok_or_else(|| {
         crate::error::Error::fault(format!("there is no user {email}: list the users with `cued user list`"))

@@ -154,7 +154,7 @@ pub struct FieldError {
 #[error("{}: {message}", .code.text_and_status().0)]
 pub struct Refusal {
     pub code: ErrorCode,
-    /// What is wrong and what to do, as a sentence.
+    /// The problem and the remedy, as a sentence.
     pub message: Cow<'static, str>,
     /// All invalid fields, for a 422; empty for other codes.
     pub problems: Vec<FieldError>,

@@ -33,7 +33,7 @@ pub struct FinishedExecution {
     pub key: i64,
     pub cue_key: i64,
     pub scheduled_for: Timestamp,
-    /// Whether the schedule created it. A manual run does not end a `once` cue.
+    /// True if the schedule created it. A manual run does not end a `once` cue.
     pub by_schedule: bool,
     pub finish: Finish,
 }

@@ -40,7 +40,7 @@ pub struct SchedulerClock {
     pub outage: Option<Outage>,
     /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4).
     pub last_seen: Timestamp,
-    /// Whether the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
+    /// True if the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
     pub is_test: bool,
 }
 

@@ -63,7 +63,7 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Resul
     outbox::insert(tx, new, now)
 }
 
-/// Whether one more POST of this kind may wait for its user. Tracks backlogs: one begins when the queue is full and
+/// Returns whether one more POST of this kind may wait for its user. Tracks backlogs: one begins when the queue is full and
 /// ends when half of it has been sent, so that a queue near its limit is not reported repeatedly.
 fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     let NewNotification { id, user_key, kind, .. } = new;

@@ -33,7 +33,7 @@ fn attempt_labels() -> Vec<[&'static str; 2]> {
     [["success", "none"]].into_iter().chain(failed("retrying")).chain(failed("failed")).collect()
 }
 
-/// What the engine has done since the process started.
+/// Counts and times of the engine since the process started.
 #[derive(Debug)]
 pub struct EngineStats {
     fired: AtomicU64,
@@ -137,7 +137,7 @@ impl EngineStats {
             .store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether the last heartbeat is recent. A scheduler without one hangs and does not recover by itself.
+    /// Returns whether the last heartbeat is recent. A scheduler without one hangs and does not recover by itself.
     pub fn is_alive(&self, monotonic: Duration) -> bool {
         monotonic.saturating_sub(Duration::from_millis(self.last_heartbeat.load(Ordering::Relaxed)))
             <= DOWN_AFTER
@@ -150,7 +150,7 @@ impl EngineStats {
         PassGuard { running: &self.running, progress }
     }
 
-    /// Whether no pass is running; the statistics then agree with the file.
+    /// Returns whether no pass is running; the statistics then agree with the file.
     pub fn is_idle(&self) -> bool {
         self.running.load(Ordering::SeqCst) == 0
     }

@@ -14,7 +14,7 @@ const PREFIX_CHARS: usize = 12;
 const SECRET_PREFIX: &str = "whsec_";
 const MAX_EMAIL_BYTES: usize = 254;
 
-/// Whether `text` may contain an API key or a webhook secret and must not be shown.
+/// Returns whether `text` may contain an API key or a webhook secret and must not be shown.
 #[must_use]
 pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))

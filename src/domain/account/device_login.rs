@@ -180,7 +180,7 @@ impl DeviceLogin {
         (self.state == LoginState::Claimed || now < self.expires_at()).then_some(self.state)
     }
 
-    /// Whether an address may be given at `now`. It may be given again, in case the first mail did not arrive.
+    /// Returns whether an address may be given at `now`. It may be given again, in case the first mail did not arrive.
     #[must_use]
     pub fn accepts_email(&self, now: Timestamp) -> bool {
         matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))

@@ -33,7 +33,7 @@ impl Quota {
     }
 }
 
-/// Whether `used` executions are at least 80 % of the limit.
+/// Returns whether `used` executions are at least 80 % of the limit.
 #[must_use]
 pub fn is_nearly_used_up(limit: Option<u32>, used: i64) -> bool {
     limit.is_some_and(|limit| used.saturating_mul(5) >= i64::from(limit) * 4)

@@ -34,7 +34,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// How an execution reaches the program that does the work.
+    /// The way of an execution to the program that does the work.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Transport {
         /// The payload is sent to the callback's URL.

@@ -44,7 +44,7 @@ impl Retention {
         self.age.and_then(|age| created.checked_add(age).ok())
     }
 
-    /// Whether to sweep a cue's history when its run count goes from `before` to `after`.
+    /// Returns whether to sweep a cue's history when its run count goes from `before` to `after`.
     ///
     /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.

@@ -29,7 +29,7 @@ impl Evidence {
         (!self.0.is_empty()).then_some(&self.0)
     }
 
-    /// Whether `field` is a non-blank text or a non-empty list.
+    /// Returns whether `field` is a non-blank text or a non-empty list.
     #[must_use]
     pub fn shows(&self, field: &str) -> bool {
         match self.0.get(field) {
@@ -39,14 +39,14 @@ impl Evidence {
         }
     }
 
-    /// Whether `field` is an absolute `http` or `https` URL.
+    /// Returns whether `field` is an absolute `http` or `https` URL.
     #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.0.get(field).and_then(Value::as_str);
         text.is_some_and(|text| CallbackTarget::parse(text.trim()).is_ok())
     }
 
-    /// Whether `field` was given but is blank or empty.
+    /// Returns whether `field` was given but is blank or empty.
     #[must_use]
     pub fn is_blank_in(&self, field: &str) -> bool {
         self.0.contains_key(field) && !self.shows(field)

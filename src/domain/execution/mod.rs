@@ -39,7 +39,7 @@ word_enum! {
 }
 
 impl ExecutionStatus {
-    /// Whether the status is final unless a request changes it.
+    /// Returns whether the status is final unless a request changes it.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Success | Self::Failed)

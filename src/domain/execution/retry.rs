@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::ExecutionStatus;
 
-/// How often, and after which back-off, a failed attempt is retried (contract §4).
+/// Number of attempts and the back-off between them (contract §4.6).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     /// All attempts including the first: 1 to 10.

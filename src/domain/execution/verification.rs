@@ -29,7 +29,7 @@ word_enum! {
 }
 
 impl VerificationMode {
-    /// Whether `evidence` is what this mode requires. False for modes that require none.
+    /// Returns whether `evidence` is what this mode requires. False for modes that require none.
     #[must_use]
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
         match self {
@@ -75,7 +75,7 @@ word_enum! {
 /// A person's judgement of an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether the work was done.
+    /// True if the work was done.
     pub valid: bool,
     /// The reason in the person's words.
     pub reason: Option<String>,
@@ -86,7 +86,7 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationEvent {
     Verdict {
-        /// Whether the work was done.
+        /// True if the work was done.
         valid: bool,
     },
     /// The outcome was reopened.

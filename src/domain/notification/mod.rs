@@ -95,7 +95,7 @@ fn unless_expired(next: NextStep, created_at: Timestamp) -> NextStep {
     }
 }
 
-/// Whether a notification created at `created_at` has expired at `now`.
+/// Returns whether a notification created at `created_at` has expired at `now`.
 #[must_use]
 pub fn is_expired(created_at: Timestamp, now: Timestamp) -> bool {
     created_at.checked_add(MAX_AGE).is_ok_and(|end| end <= now)

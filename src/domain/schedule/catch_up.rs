@@ -43,7 +43,7 @@ impl Outage {
     }
 }
 
-/// Whether the wall clock jumped forward, if it advanced by `wall` while the monotonic clock advanced by `real`.
+/// Returns whether the wall clock jumped forward, if it advanced by `wall` while the monotonic clock advanced by `real`.
 #[must_use]
 pub fn is_clock_jump(wall: SignedDuration, real: SignedDuration) -> bool {
     wall.saturating_sub(real) > JUMP_THRESHOLD

@@ -107,7 +107,7 @@ pub(crate) fn last_nanosecond(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
 }
 
-/// Whether `name` may be a zone. False for other files and folders in the system's zoneinfo directory.
+/// Returns whether `name` may be a zone. False for other files and folders in the system's zoneinfo directory.
 fn is_iana(name: &str) -> bool {
     const NOT_ZONES: [&str; 3] = ["localtime", "posixrules", "Factory"];
     const OTHER_FOLDERS: [&str; 2] = ["posix/", "right/"];

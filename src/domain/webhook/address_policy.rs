@@ -106,7 +106,7 @@ impl AddressPolicy {
         all.into_iter().filter_map(|(word, allowed)| allowed.then_some(word)).collect()
     }
 
-    /// Whether the target is the exempt path of this server, for which no address is blocked.
+    /// Returns whether the target is the exempt path of this server, for which no address is blocked.
     #[must_use]
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
         self.exemption.as_ref().is_some_and(|own| {

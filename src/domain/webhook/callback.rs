@@ -71,7 +71,7 @@ impl Method {
         Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| CallbackError::Method(text.to_owned()))
     }
 
-    /// Whether a delivery with this method has a body, the payload (contract §6).
+    /// Returns whether a delivery with this method has a body, the payload (contract §6).
     #[must_use]
     pub fn has_body(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)

@@ -72,7 +72,7 @@ pub fn literal(host: &str) -> Option<IpAddr> {
     Some(IpAddr::V4(Ipv4Addr::from_bits(high | last)))
 }
 
-/// Whether the last label of a host is a number. Such a host is an address or a mistake, never a name.
+/// Returns whether the last label of a host is a number. Such a host is an address or a mistake, never a name.
 #[must_use]
 pub fn ends_in_number(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);

@@ -18,7 +18,7 @@ pub struct AttemptRef {
     /// The attempt number, from 1.
     pub attempt: u32,
     pub scheduled_for: Timestamp,
-    /// Whether the cue's schedule created the execution.
+    /// True if the cue's schedule created the execution.
     pub by_schedule: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::ClaimedDelivery;
 
-/// How long a stop waits for running deliveries (contract §1).
+/// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 
 /// The pause after a database error: long enough to keep the log readable while a disk is full.

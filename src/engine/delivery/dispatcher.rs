@@ -14,13 +14,13 @@ use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 /// An attempt that a delivery thread has ended.
 pub struct FinishedAttempt {
     pub record: AttemptRecord,
-    /// Whether the attempt ended by its timeout.
+    /// True if the attempt ended by its timeout.
     pub timed_out: bool,
     /// Label of the cause of a failure for metrics and the log; `none` for a success.
     pub cause: &'static str,
 }
 
-/// Whether a pass claims new executions.
+/// The mode of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
     Running,

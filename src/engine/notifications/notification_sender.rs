@@ -128,7 +128,7 @@ fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
     })
 }
 
-/// Whether the notification may still be sent; if not, the reason is logged.
+/// Returns whether the notification may still be sent; if not, the reason is logged.
 pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
     if notification.disabled_at.is_some() {
         give_up(notification, "the account is disabled");

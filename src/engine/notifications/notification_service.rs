@@ -167,7 +167,7 @@ impl NotificationDispatcher {
         Ok(found)
     }
 
-    /// Whether no notification is being sent or waits to be recorded.
+    /// Returns whether no notification is being sent or waits to be recorded.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.in_flight.is_empty()

@@ -27,7 +27,7 @@ pub struct Scheduler {
     outage: Outage,
     wall: Timestamp,
     monotonic: Duration,
-    /// Whether the database was on hold at the last pass.
+    /// True if the database was on hold at the last pass.
     is_held: bool,
 }
 

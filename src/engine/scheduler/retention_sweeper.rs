@@ -11,7 +11,7 @@ use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{HistoryScan, PageUsage};
 
-/// How often executions that were too young or unfinished are read again. The oldest execution sets an earlier deadline,
+/// Interval at which executions that were too young or unfinished are read again. The oldest execution sets an earlier deadline,
 /// so a round a day only catches those that finished late.
 const ROUND_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
@@ -193,7 +193,7 @@ impl RetentionSweeper {
 }
 
 impl CueHistory {
-    /// Whether all executions beyond the number to keep were read.
+    /// Returns whether all executions beyond the number to keep were read.
     fn is_read(&self) -> bool {
         self.reached >= self.surplus
     }

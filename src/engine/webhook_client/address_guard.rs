@@ -1,6 +1,7 @@
-//! The address guard: the resolver of the courier, which hands on only addresses that callbacks may reach.
+//! The address guard: the resolver of the webhook client. It returns only addresses that callbacks may reach
+//! (contract §6.6).
 //!
-//! The connector uses nothing but what it returns, so the address that was checked is the one connected to.
+//! The connector uses only the returned addresses, so the address that was checked is the address of the connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,43 +19,44 @@ use ureq::unversioned::transport::NextTimeout;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
 
-/// A reading of the monotonic clock: the time since some fixed moment.
+/// Reads the monotonic clock: the time since a fixed moment.
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// How long the addresses of a name are used again without another look-up.
+/// Lifetime of a cached lookup. Without a cache every delivery starts a thread, because the HTTP library resolves on one;
+/// a changed address is followed within this time.
 pub const CACHE_TIME: Duration = Duration::from_secs(20);
-/// The most names whose addresses are kept.
-pub const MAX_KEPT: usize = 1024;
+/// Maximum cached names, at about 100 bytes each.
+pub const MAX_CACHED: usize = 1024;
 
-/// Looks names up, keeps the answers for a while, and checks every address on every call. Clones share what they keep.
+/// Resolves names, caches the results and checks every address on every call. Clones share the cache.
 #[derive(Clone)]
 pub struct AddressGuard {
     inner: Arc<dyn Resolver>,
     policy: AddressPolicy,
     monotonic: Monotonic,
-    kept: Arc<Mutex<HashMap<String, CachedLookup>>>,
+    cache: Arc<Mutex<HashMap<String, CachedLookup>>>,
 }
 
-/// Why the guard returned no address.
+/// The guard returned no address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
-    /// The host leads to this address only, or to others that are blocked too.
+    /// All addresses of the host are blocked.
     #[error(
         "{}, which callbacks may not reach (see --allow-callbacks-to)",
         describe_blocked(host, *address)
     )]
     Blocked {
-        /// The host as it stands in the URL.
+        /// The host in the URL.
         host: String,
-        /// The first of its addresses.
+        /// The first address.
         address: IpAddr,
     },
-    /// The name has no address now, and what the system says about it.
-    #[error("the name {name} could not be looked up: {why}")]
+    /// The name has no address.
+    #[error("the name {name} could not be resolved: {why}")]
     Unknown {
-        /// The name as it stands in the URL.
+        /// The name in the URL.
         name: String,
-        /// The system's words.
+        /// The message of the operating system.
         why: String,
     },
 }
@@ -65,9 +67,9 @@ struct CachedLookup {
 }
 
 impl AddressGuard {
-    /// A guard in front of `inner`, which is asked for names only.
+    /// A guard in front of `inner`, which resolves names only; address literals need no resolver.
     pub fn new(inner: impl Resolver, policy: AddressPolicy, monotonic: Monotonic) -> Self {
-        Self { inner: Arc::new(inner), policy, monotonic, kept: Arc::default() }
+        Self { inner: Arc::new(inner), policy, monotonic, cache: Arc::default() }
     }
 
     fn addresses(
@@ -81,7 +83,7 @@ impl AddressGuard {
             return Ok(vec![address]);
         }
         let name = plain(host);
-        if let Some(addresses) = self.recall(&name) {
+        if let Some(addresses) = self.find_cached(&name) {
             return Ok(addresses);
         }
         let found = self.inner.resolve(uri, config, timeout).map_err(|error| match error {
@@ -90,25 +92,25 @@ impl AddressGuard {
             other => other,
         })?;
         let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
-        self.keep(name, addresses.clone());
+        self.insert(name, addresses.clone());
         Ok(addresses)
     }
 
-    fn recall(&self, name: &str) -> Option<Vec<IpAddr>> {
+    fn find_cached(&self, name: &str) -> Option<Vec<IpAddr>> {
         let now = (self.monotonic)();
-        let kept = self.kept.lock();
-        kept.get(name).filter(|kept| now < kept.until).map(|kept| kept.addresses.clone())
+        let cache = self.cache.lock();
+        cache.get(name).filter(|cache| now < cache.until).map(|cache| cache.addresses.clone())
     }
 
-    fn keep(&self, name: String, addresses: Vec<IpAddr>) {
+    fn insert(&self, name: String, addresses: Vec<IpAddr>) {
         let now = (self.monotonic)();
-        let mut kept = self.kept.lock();
-        if kept.len() >= MAX_KEPT {
-            kept.retain(|_, entry| now < entry.until);
+        let mut cache = self.cache.lock();
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, entry| now < entry.until);
         }
-        // Still full of fresh names: this one is looked up each time, which is slower and no less safe.
-        if kept.len() < MAX_KEPT {
-            kept.insert(name, CachedLookup { until: now + CACHE_TIME, addresses });
+        // If the cache is full of fresh names, this one is resolved each time: slower, but as safe.
+        if cache.len() < MAX_CACHED {
+            cache.insert(name, CachedLookup { until: now + CACHE_TIME, addresses });
         }
     }
 }
@@ -138,7 +140,7 @@ impl Resolver for AddressGuard {
     }
 }
 
-/// The most addresses of a name that are tried: what the answer of a resolver can hold.
+/// Maximum addresses of a name that are tried: the capacity of the library's result type.
 const MAX_TRIED: usize = 16;
 
 impl ResolveError {

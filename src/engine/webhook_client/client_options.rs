@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use crate::domain::webhook::address_policy::AddressPolicy;
 
-/// What a courier may do and how long it may take.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The addresses that may be reached.
     pub policy: AddressPolicy,
-    /// The time for a whole exchange, name look-up included.
+    /// Limit for a whole exchange, including DNS.
     pub timeout: Duration,
-    /// Sent where the parcel has no `User-Agent`.
+    /// Default of the `User-Agent` header.
     pub user_agent: String,
-    /// Certificates in PEM that are trusted beside the web's certificate authorities.
+    /// Certificate authorities in PEM that are trusted in addition to the public ones.
     pub ca_pem: Option<Vec<u8>>,
-    /// The most idle connections that are kept open, in all and to one host and port.
+    /// Maximum idle connections. Twice the default number of delivery threads, so that two herds to different hosts both
+    /// find theirs open.
     pub max_idle: usize,
-    /// The most idle connections that are kept open to one host and port.
+    /// Maximum idle connections to one host and port: one for each of the default 64 delivery threads.
     pub max_idle_per_host: usize,
 }
 

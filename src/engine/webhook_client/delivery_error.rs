@@ -1,4 +1,4 @@
-//! Why an attempt brought back no answer, in words for the person who asks why a cue did not run.
+//! The reasons why an attempt got no response, worded for the user who asks why a cue did not run.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -8,36 +8,34 @@ use ureq::Error;
 
 use crate::engine::webhook_client::address_guard::ResolveError;
 
-/// Why an attempt brought back no complete answer.
+/// An attempt got no complete response.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum DeliveryError {
-    /// The exchange was not over in time.
     #[error("{}", describe_timeout(*within, *status))]
     Timeout {
-        /// The time that it had.
         within: Duration,
-        /// The status, if the answer had begun.
+        /// The status, if the response had begun.
         status: Option<u16>,
     },
-    /// The host leads to an address that callbacks may not reach. Nothing was sent.
+    /// The address is blocked for callbacks. Nothing was sent.
     #[error("{0}")]
     Refused(String),
-    /// The name could not be looked up. Nothing was sent.
+    /// The name could not be resolved. Nothing was sent.
     #[error("{0}")]
     Unresolved(String),
-    /// No connection, a broken one, or an answer that is no HTTP.
+    /// No connection, a broken one, or a response that is not HTTP.
     #[error("{0}")]
     Connection(String),
-    /// No encrypted connection that can be trusted.
+    /// No trusted TLS connection.
     #[error("{0}")]
     Tls(String),
-    /// The URL or a header cannot be put into a request. Nothing was sent.
+    /// The URL or a header is not valid in a request. Nothing was sent.
     #[error("{0}")]
     Unsendable(String),
 }
 
 impl DeliveryError {
-    /// The mishap in one word, as figures and the log name it.
+    /// The label of the error in metrics and the log.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -50,7 +48,7 @@ impl DeliveryError {
         }
     }
 
-    /// What an error of the HTTP library means; `status` is that of an answer whose body was being read.
+    /// Converts an error of the HTTP library. `status` is set if the error occurred while the body was read.
     pub(in crate::engine) fn from_ureq(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {
             Error::Timeout(_) => Self::Timeout { within, status },
@@ -64,13 +62,13 @@ impl DeliveryError {
             Error::Rustls(error) => Self::Tls(tls(&error.to_string())),
             Error::Tls(what) => Self::Tls(tls(what)),
             Error::Protocol(what) => {
-                Self::Connection(after(status, &format!("the answer is not proper HTTP ({what})")))
+                Self::Connection(after(status, &format!("the response is not valid HTTP ({what})")))
             }
             Error::LargeResponseHeader(..) => {
-                Self::Connection("the headers of the answer are too large".to_owned())
+                Self::Connection("the headers of the response are too large".to_owned())
             }
-            Error::Http(what) => Self::Unsendable(format!("the callback cannot be sent: {what}")),
-            Error::BadUri(what) => Self::Unsendable(format!("the callback cannot be sent: {what}")),
+            Error::Http(what) => Self::Unsendable(format!("the request is not valid: {what}")),
+            Error::BadUri(what) => Self::Unsendable(format!("the request is not valid: {what}")),
             other => Self::Connection(after(status, &other.to_string())),
         }
     }
@@ -82,7 +80,7 @@ fn connection(error: &io::Error) -> String {
         ErrorKind::UnexpectedEof
         | ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
-        | ErrorKind::BrokenPipe => "the connection was closed before the answer was complete".to_owned(),
+        | ErrorKind::BrokenPipe => "the connection was closed before the response was complete".to_owned(),
         _ => format!("the connection failed: {error}"),
     }
 }
@@ -98,7 +96,7 @@ fn tls(what: &str) -> String {
 
 fn after(status: Option<u16>, what: &str) -> String {
     match status {
-        Some(status) => format!("answered {status}, but {what}"),
+        Some(status) => format!("returned {status}, but {what}"),
         None => what.to_owned(),
     }
 }
@@ -106,7 +104,7 @@ fn after(status: Option<u16>, what: &str) -> String {
 fn describe_timeout(within: Duration, status: Option<u16>) -> String {
     let seconds = within.as_secs_f64();
     match status {
-        None => format!("no answer within {seconds} s"),
-        Some(status) => format!("answered {status}, but the body did not end within {seconds} s"),
+        None => format!("no response within {seconds} s"),
+        Some(status) => format!("returned {status}, but the body did not end within {seconds} s"),
     }
 }

@@ -1,6 +1,6 @@
-//! Who carries a webhook: the `WebhookClient`, and the one that does it over HTTP.
+//! The client that sends webhooks: the trait [`WebhookClient`] and its implementation over HTTP.
 //!
-//! One call is one attempt: no retry, no redirect, no judgement of the answer. What is sent is decided elsewhere.
+//! One call is one attempt. The client does not retry, follow redirects or interpret the response.
 
 pub mod address_guard;
 pub mod client_options;
@@ -21,52 +21,50 @@ use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
 
-/// The most bytes of an answer's body that are kept.
+/// Maximum bytes of a response body that are stored (contract §5.1).
 pub const MAX_KEPT_BODY: usize = 2000;
-/// The most bytes of an answer's body that are read, so that the connection can be used again.
+/// Maximum bytes of a response body that are read. A connection can be reused only if its response was read to the end;
+/// a longer response closes it.
 pub const MAX_READ_BODY: u64 = 64 * 1024;
 
-/// Carries a parcel to its destination and brings back a receipt.
+/// The seam to the outside: tests replace the network by a client of their own.
 pub trait WebhookClient: Send + Sync {
-    /// Sends one request and waits for its whole answer.
+    /// Sends one request and waits for the complete response.
     ///
     /// # Errors
-    /// There was no complete answer; whether the receiver saw the request is then unknown.
-    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError>;
+    /// No complete response arrived. Whether the receiver got the request is unknown.
+    fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError>;
 }
 
-/// One request, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookRequest {
-    /// The method; with GET and DELETE the body stays at home.
+    /// With GET and DELETE the body is not sent.
     pub method: Method,
-    /// An absolute `http` or `https` URL.
+    /// Absolute `http` or `https` URL.
     pub url: String,
-    /// All headers but `Host` and those that frame the body.
+    /// All headers except `Host` and those that frame the body.
     pub headers: Vec<(String, String)>,
-    /// The bytes to send; none is sent as an empty body where the method has one.
+    /// `None` is sent as an empty body if the method has one.
     pub body: Option<Vec<u8>>,
 }
 
-/// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookResponse {
-    /// The status of the answer, redirects included.
     pub http_status: u16,
-    /// The `Retry-After` header as it was sent; `domain::retry_after` reads it.
+    /// The `Retry-After` header, parsed by `domain::execution::retry_after`.
     pub retry_after: Option<String>,
-    /// The first 2,000 bytes of the body.
+    /// The first [`MAX_KEPT_BODY`] bytes of the body.
     pub body: Vec<u8>,
 }
 
-/// The courier that goes out over HTTP/1.1, with keep-alive; one for all threads.
+/// Sends over HTTP/1.1 with keep-alive. All delivery threads share one.
 pub struct HttpWebhookClient {
-    trust: TlsAgents,
+    agents: TlsAgents,
     timeout: Duration,
 }
 
 impl HttpWebhookClient {
-    /// A courier that looks names up by the system's resolver.
+    /// A client that uses the resolver of the operating system.
     ///
     /// # Errors
     /// `ca_pem` holds no usable certificate.
@@ -74,7 +72,7 @@ impl HttpWebhookClient {
         Self::with_resolver(options, monotonic, DefaultResolver::default())
     }
 
-    /// A courier that looks names up by another resolver, whose answers are checked like the system's.
+    /// A client with another resolver, whose addresses pass the same checks.
     ///
     /// # Errors
     /// `ca_pem` holds no usable certificate.
@@ -84,22 +82,22 @@ impl HttpWebhookClient {
         resolver: impl Resolver,
     ) -> Result<Self, CertificateError> {
         let guard = AddressGuard::new(resolver, options.policy.clone(), monotonic.clone());
-        Ok(Self { trust: TlsAgents::new(options, guard, monotonic)?, timeout: options.timeout })
+        Ok(Self { agents: TlsAgents::new(options, guard, monotonic)?, timeout: options.timeout })
     }
 
-    fn exchange(&self, parcel: &WebhookRequest) -> Result<Response<Body>, ureq::Error> {
-        if parcel.method.has_body() {
-            self.trust.run(request(parcel, parcel.body.as_deref().unwrap_or_default())?)
+    fn exchange(&self, webhook_request: &WebhookRequest) -> Result<Response<Body>, ureq::Error> {
+        if webhook_request.method.has_body() {
+            self.agents.run(request(webhook_request, webhook_request.body.as_deref().unwrap_or_default())?)
         } else {
-            self.trust.run(request(parcel, ())?)
+            self.agents.run(request(webhook_request, ())?)
         }
     }
 }
 
 impl WebhookClient for HttpWebhookClient {
-    fn send(&self, parcel: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
+    fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
         let delivery_error = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
-        let mut response = self.exchange(parcel).map_err(|error| delivery_error(None, error))?;
+        let mut response = self.exchange(webhook_request).map_err(|error| delivery_error(None, error))?;
         let http_status = response.status().as_u16();
         let body =
             read_body(response.body_mut()).map_err(|error| delivery_error(Some(http_status), error))?;
@@ -107,26 +105,26 @@ impl WebhookClient for HttpWebhookClient {
     }
 }
 
-fn request<B: AsSendBody>(parcel: &WebhookRequest, body: B) -> Result<Request<B>, ureq::Error> {
-    let mut request = Request::builder().method(parcel.method.as_str()).uri(&parcel.url);
-    for (name, value) in &parcel.headers {
+fn request<B: AsSendBody>(webhook_request: &WebhookRequest, body: B) -> Result<Request<B>, ureq::Error> {
+    let mut request = Request::builder().method(webhook_request.method.as_str()).uri(&webhook_request.url);
+    for (name, value) in &webhook_request.headers {
         request = request.header(name, value);
     }
     Ok(request.body(body)?)
 }
 
-/// Reads on behind what is kept: a connection whose body was not read to its end cannot be used again.
+/// Reads beyond the stored part, so that the connection can be reused.
 fn read_body(body: &mut Body) -> Result<Vec<u8>, ureq::Error> {
     let mut reader = body.as_reader().take(MAX_READ_BODY);
-    let mut kept = Vec::new();
+    let mut body_start = Vec::new();
     let mut chunk = [0; 4096];
     loop {
         let count = reader.read(&mut chunk)?;
         if count == 0 {
-            return Ok(kept);
+            return Ok(body_start);
         }
-        let wanted = count.min(MAX_KEPT_BODY - kept.len());
-        kept.extend_from_slice(&chunk[..wanted]);
+        let stored = count.min(MAX_KEPT_BODY - body_start.len());
+        body_start.extend_from_slice(&chunk[..stored]);
     }
 }
 

@@ -1,7 +1,8 @@
-//! Whose certificates the courier trusts, and the HTTP agents that do: the web's authorities, and those of a home
-//! network beside them.
+//! The HTTP agents of the webhook client: one trusts the public certificate authorities, the other those of
+//! `--callback-ca`.
 //!
-//! The HTTP library trusts one set or the other, so there is an agent for each; a failed handshake has sent nothing.
+//! An agent of the HTTP library has one set of authorities, hence two agents. Trying the second after the first is safe,
+//! because a failed handshake has sent nothing.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use ureq::{Agent, AsSendBody, Body, Error};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::client_options::ClientOptions;
 
-/// A connection's buffers; the library's own 128 KiB each would be paid for every delivery under way.
-/// The headers of an answer have to fit into the first, or a delivered webhook would count as failed.
+/// Buffers of a connection. The library's default of 128 KiB each costs 310 KiB per running delivery, these 62 KiB. The
+/// headers of a response must fit into the input buffer, or a delivered webhook would count as failed.
 const INPUT_BUFFER: usize = 16 * 1024;
 const OUTPUT_BUFFER: usize = 8 * 1024;
-/// The most hosts whose agent is remembered.
+/// Maximum hosts in the set of [`PrivateCa`].
 const MAX_REMEMBERED: usize = 1024;
 
 /// The certificates of `--callback-ca` are not usable.
@@ -29,20 +30,20 @@ const MAX_REMEMBERED: usize = 1024;
 pub enum CertificateError {
     #[error("not a certificate authority in PEM: the PEM text cannot be read: {0}")]
     Pem(#[from] ureq::Error),
-    #[error("not a certificate authority in PEM: there is no `BEGIN CERTIFICATE` block in it")]
+    #[error("not a certificate authority in PEM: no `BEGIN CERTIFICATE` block")]
     Empty,
 }
 
 pub(in crate::engine) struct TlsAgents {
-    web: Agent,
-    home: Option<PrivateCa>,
+    public: Agent,
+    private: Option<PrivateCa>,
 }
 
 struct PrivateCa {
     agent: Agent,
     timeout: Duration,
     monotonic: Monotonic,
-    /// Hosts that the home authorities vouched for last time: there the home agent goes first.
+    /// Hosts whose certificate the private authorities issued last time: their agent goes first.
     hosts: Mutex<HashSet<String>>,
 }
 
@@ -52,7 +53,7 @@ impl TlsAgents {
         guard: AddressGuard,
         monotonic: Monotonic,
     ) -> Result<Self, CertificateError> {
-        let home = match &options.ca_pem {
+        let private = match &options.ca_pem {
             None => None,
             Some(pem) => Some(PrivateCa {
                 agent: agent(options, guard.clone(), RootCerts::new_with_certs(&certificates(pem)?)),
@@ -61,23 +62,24 @@ impl TlsAgents {
                 hosts: Mutex::default(),
             }),
         };
-        Ok(Self { web: agent(options, guard, RootCerts::WebPki), home })
+        Ok(Self { public: agent(options, guard, RootCerts::WebPki), private })
     }
 
-    /// Runs one request; over TLS, with the other agent as well where the first one does not trust the certificate.
+    /// Runs one request. If the first agent does not trust the certificate, the other one tries.
     pub fn run<B: AsSendBody + Clone>(&self, request: Request<B>) -> Result<Response<Body>, Error> {
-        let Some(home) = &self.home else { return self.web.run(request) };
+        let Some(private) = &self.private else { return self.public.run(request) };
         let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-        let at_home = home.hosts().contains(&host);
-        let (first, second) = if at_home { (&home.agent, &self.web) } else { (&self.web, &home.agent) };
-        let began = (home.monotonic)();
+        let is_private = private.hosts().contains(&host);
+        let (first, second) =
+            if is_private { (&private.agent, &self.public) } else { (&self.public, &private.agent) };
+        let started = (private.monotonic)();
         match first.run(request.clone()) {
-            Err(error) if is_distrust(&error) => {}
+            Err(error) if is_untrusted(&error) => {}
             answer => return answer,
         }
-        let left = home.timeout.saturating_sub((home.monotonic)().saturating_sub(began));
+        let left = private.timeout.saturating_sub((private.monotonic)().saturating_sub(started));
         let response = second.run(second.configure_request(request).timeout_global(Some(left)).build())?;
-        home.remember(host, !at_home);
+        private.remember(host, !is_private);
         Ok(response)
     }
 }
@@ -87,9 +89,9 @@ impl PrivateCa {
         self.hosts.lock()
     }
 
-    fn remember(&self, host: String, at_home: bool) {
+    fn remember(&self, host: String, is_private: bool) {
         let mut hosts = self.hosts();
-        if !at_home {
+        if !is_private {
             hosts.remove(&host);
         } else if hosts.len() < MAX_REMEMBERED {
             hosts.insert(host);
@@ -97,9 +99,9 @@ impl PrivateCa {
     }
 }
 
-/// Whether the handshake ended because nobody trusted vouches for the certificate.
-fn is_distrust(error: &Error) -> bool {
-    // The TLS library's own type is out of reach here; its text begins with these words for this fault only.
+/// Returns whether the handshake failed because no trusted authority issued the certificate.
+fn is_untrusted(error: &Error) -> bool {
+    // The error type of the TLS library is not accessible here. Only this error begins with these words.
     match error {
         Error::Io(error) => error.to_string().starts_with("invalid peer certificate"),
         Error::Rustls(error) => error.to_string().starts_with("invalid peer certificate"),
@@ -109,7 +111,7 @@ fn is_distrust(error: &Error) -> bool {
 
 fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agent {
     let config = Agent::config_builder()
-        // The default reads HTTP_PROXY, and a proxy would look names up behind the guard's back.
+        // The default reads HTTP_PROXY, and a proxy would resolve names past the guard.
         .proxy(None)
         .max_redirects(0)
         .http_status_as_error(false)
@@ -120,7 +122,7 @@ fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agen
         .accept_encoding(AutoHeaderValue::None)
         .input_buffer_size(INPUT_BUFFER)
         .output_buffer_size(OUTPUT_BUFFER)
-        // A full buffer without the end of the headers is then called too large, not a lost connection.
+        // A full buffer without the end of the headers is then reported as too large, not as a lost connection.
         .max_response_header_size(INPUT_BUFFER - 1)
         .max_idle_connections(options.max_idle)
         .max_idle_connections_per_host(options.max_idle_per_host)
@@ -151,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn trust(ca_pem: Option<&str>) -> Result<TlsAgents, CertificateError> {
+    fn agents(ca_pem: Option<&str>) -> Result<TlsAgents, CertificateError> {
         let ca_pem = ca_pem.map(|pem| pem.as_bytes().to_vec());
         let options = ClientOptions { ca_pem, ..ClientOptions::default() };
         let monotonic: Monotonic = Arc::new(|| Duration::ZERO);
@@ -161,8 +163,8 @@ mod tests {
 
     #[test]
     fn no_agent_goes_through_a_proxy_or_follows_redirects() {
-        let trust = trust(Some(CERTIFICATE)).unwrap();
-        for agent in [&trust.web, &trust.home.as_ref().unwrap().agent] {
+        let agents = agents(Some(CERTIFICATE)).unwrap();
+        for agent in [&agents.public, &agents.private.as_ref().unwrap().agent] {
             assert!(agent.config().proxy().is_none());
             assert_eq!(agent.config().max_redirects(), 0);
             assert_eq!(agent.config().timeouts().global, Some(Duration::from_secs(30)));
@@ -174,18 +176,18 @@ mod tests {
         let broken = CERTIFICATE.replace('M', "!");
         for pem in ["", "not PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", &broken]
         {
-            assert!(trust(Some(pem)).is_err(), "{pem}");
+            assert!(agents(Some(pem)).is_err(), "{pem}");
         }
-        assert!(trust(None).unwrap().home.is_none());
+        assert!(agents(None).unwrap().private.is_none());
     }
 
     #[test]
     fn hosts_are_remembered_up_to_a_bound() {
-        let home = trust(Some(CERTIFICATE)).unwrap().home.unwrap();
-        (0..=MAX_REMEMBERED).for_each(|n| home.remember(format!("{n}.example"), true));
-        assert_eq!(home.hosts().len(), MAX_REMEMBERED);
-        home.remember("0.example".to_owned(), false);
-        assert!(!home.hosts().contains("0.example"));
+        let private = agents(Some(CERTIFICATE)).unwrap().private.unwrap();
+        (0..=MAX_REMEMBERED).for_each(|n| private.remember(format!("{n}.example"), true));
+        assert_eq!(private.hosts().len(), MAX_REMEMBERED);
+        private.remember("0.example".to_owned(), false);
+        assert!(!private.hosts().contains("0.example"));
     }
 
     /// A certificate in form only; nothing here looks inside.

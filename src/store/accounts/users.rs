@@ -66,7 +66,7 @@ pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
-/// Whether any user exists.
+/// Returns whether any user exists.
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
 }

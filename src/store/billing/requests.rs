@@ -129,7 +129,7 @@ pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestam
     Ok(decided > 0)
 }
 
-/// Whether any request of the user has been approved.
+/// Returns whether any request of the user has been approved.
 pub fn was_ever_approved(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved')";
     Ok(read.prepare_cached(sql)?.query_row([user_key], |row| row.get(0))?)

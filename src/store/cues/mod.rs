@@ -181,7 +181,7 @@ pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> 
 pub struct OnceCue {
     /// The time of its only run.
     pub at: Timestamp,
-    /// Whether that run has not been fired yet.
+    /// True if that run has not been fired yet.
     pub is_due: bool,
     is_active: bool,
     user_key: i64,

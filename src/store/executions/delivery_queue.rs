@@ -137,7 +137,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
     Ok(promoted)
 }
 
-/// Whether any execution is ready to be sent. Always `false` while the database is on hold.
+/// Returns whether any execution is ready to be sent. Always `false` while the database is on hold.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(next_destination(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
 }

@@ -147,7 +147,7 @@ const UNFINISHED: &str = "e.key IN (SELECT key FROM executions WHERE queue_name 
 struct ResolvedFilter<'a> {
     user_key: i64,
     cue_key: Option<i64>,
-    /// Whether the user has a deleted cue whose executions are not all deleted yet.
+    /// True if the user has a deleted cue whose executions are not all deleted yet.
     has_deleted_cues: bool,
     filter: &'a ExecutionFilter,
 }

@@ -63,7 +63,7 @@ pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<Aler
     Ok(read.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?)
 }
 
-/// Whether the cue has an alert of this type that was raised after `since`.
+/// Returns whether the cue has an alert of this type that was raised after `since`.
 pub fn exists_since(
     read: &ReadTx<'_>,
     cue_key: i64,

@@ -17,11 +17,11 @@ pub struct FailedExecution {
     pub attempts: u32,
     pub http_status: Option<u16>,
     pub error: Option<String>,
-    /// Whether to mail the user.
+    /// True if to mail the user.
     pub email: bool,
     /// The URL to POST to.
     pub webhook: Option<String>,
-    /// Whether to pause the cue. Only an active recurring cue is paused.
+    /// True if to pause the cue. Only an active recurring cue is paused.
     pub pause: bool,
 }
 

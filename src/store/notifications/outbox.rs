@@ -105,7 +105,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether any notification is ready or being sent.
+/// Returns whether any notification is ready or being sent.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(HAS_READY)?.query_row([], |row| row.get(0))?)
 }

@@ -244,7 +244,7 @@ fn many_commands_at_once_on_a_new_file_all_succeed() {
     }
 }
 
-/// Whether a process has a file open.
+/// Returns whether a process has a file open.
 fn has_open(pid: u32, file: &Path) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == file)

@@ -101,7 +101,7 @@ fn a_full_disk_error_names_the_folder_and_the_flag_to_change_it() {
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
-/// Whether a server runs on a benchmark file in this folder.
+/// Returns whether a server runs on a benchmark file in this folder.
 fn server_in(folder: &Path) -> bool {
     let mark = format!("{}/cued-bench-", folder.display());
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -109,7 +109,7 @@ fn server_in(folder: &Path) -> bool {
     processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
 }
 
-/// Whether the server in this folder serves requests: it opens the files next to the database before.
+/// Returns whether the server in this folder serves requests: it opens the files next to the database before.
 fn is_measured_in(folder: &Path) -> bool {
     let mut inside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
     server_in(folder) && inside.any(|it| it.join("baseline.db").exists())

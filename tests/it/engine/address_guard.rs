@@ -9,7 +9,7 @@ use std::time::Duration;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;
-use cued::engine::webhook_client::address_guard::{AddressGuard, CACHE_TIME, MAX_KEPT, Monotonic};
+use cued::engine::webhook_client::address_guard::{AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn webhook_client(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resol
     HttpWebhookClient::with_resolver(&options, seconds.clock(), resolver).unwrap()
 }
 
-fn parcel(url: &str) -> WebhookRequest {
+fn request(url: &str) -> WebhookRequest {
     WebhookRequest {
         method: Method::Post,
         url: url.to_owned(),
@@ -123,7 +123,8 @@ fn the_local_host_name_is_refused_without_a_connection() {
     let options = ClientOptions::default();
     let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
-        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
+        let text =
+            refused(webhook_client.send(&request(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.starts_with(&format!("the name {host} resolves to ")), "{text}");
         assert!(
             text.ends_with(" (loopback), which callbacks may not reach (see --allow-callbacks-to)"),
@@ -143,7 +144,7 @@ fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
                  169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
         .split_whitespace()
     {
-        let text = refused(webhook_client.send(&parcel(&format!("http://{host}:{}/", receiver.addr.port()))));
+        let text = refused(webhook_client.send(&request(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(text.contains(" address, which callbacks may not reach"), "{text}");
     }
     assert_eq!((receiver.connections(), script.asked()), (0, 0));
@@ -156,7 +157,7 @@ fn an_allowed_ip_literal_needs_no_lookup() {
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script.clone());
     for host in ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1"] {
         let url = format!("http://{host}:{}/", receiver.addr.port());
-        assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
+        assert_eq!(webhook_client.send(&request(&url)).unwrap().http_status, 200);
     }
     assert_eq!(script.asked(), 0);
 }
@@ -168,9 +169,9 @@ fn a_name_that_changes_to_a_blocked_address_gets_no_connection() {
     let seconds = Seconds::default();
     let webhook_client = webhook_client(policy("127.0.0.1/32"), &seconds, script.clone());
     let url = format!("http://rebind.example:{}/", receiver.addr.port());
-    assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
+    assert_eq!(webhook_client.send(&request(&url)).unwrap().http_status, 200);
     seconds.advance(CACHE_TIME);
-    let text = refused(webhook_client.send(&parcel(&url)));
+    let text = refused(webhook_client.send(&request(&url)));
     assert_eq!(
         text,
         "the name rebind.example resolves to 127.0.0.2 (loopback), which callbacks may not reach \
@@ -220,17 +221,17 @@ fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
     let url = |n: usize| format!("http://n{n}.example/");
-    for n in 0..=MAX_KEPT {
+    for n in 0..=MAX_CACHED {
         assert!(resolve(&guard, &url(n)).is_ok());
     }
     assert!(resolve(&guard, &url(0)).is_ok());
-    assert_eq!(script.asked(), MAX_KEPT + 1);
+    assert_eq!(script.asked(), MAX_CACHED + 1);
     // The entry beyond the limit is not kept until others have expired.
-    assert!(resolve(&guard, &url(MAX_KEPT)).is_ok());
-    assert_eq!(script.asked(), MAX_KEPT + 2);
+    assert!(resolve(&guard, &url(MAX_CACHED)).is_ok());
+    assert_eq!(script.asked(), MAX_CACHED + 2);
     seconds.advance(CACHE_TIME);
-    assert!(resolve(&guard, &url(MAX_KEPT)).is_ok() && resolve(&guard, &url(MAX_KEPT)).is_ok());
-    assert_eq!(script.asked(), MAX_KEPT + 3);
+    assert!(resolve(&guard, &url(MAX_CACHED)).is_ok() && resolve(&guard, &url(MAX_CACHED)).is_ok());
+    assert_eq!(script.asked(), MAX_CACHED + 3);
 }
 
 #[test]
@@ -239,14 +240,14 @@ fn an_unknown_name_is_reported_and_resolved_again() {
     let receiver = Receiver::on_all_addresses();
     let webhook_client = webhook_client(policy("loopback"), &Seconds::default(), script);
     let url = format!("http://late.example:{}/", receiver.addr.port());
-    let delivery_error = webhook_client.send(&parcel(&url)).unwrap_err();
+    let delivery_error = webhook_client.send(&request(&url)).unwrap_err();
     assert_eq!(
         delivery_error,
         DeliveryError::Unresolved(
-            "the name late.example could not be looked up: it has no address".to_owned()
+            "the name late.example could not be resolved: it has no address".to_owned()
         )
     );
-    assert_eq!(webhook_client.send(&parcel(&url)).unwrap().http_status, 200);
+    assert_eq!(webhook_client.send(&request(&url)).unwrap().http_status, 200);
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn the_dns_lookup_counts_toward_the_timeout() {
     let options = ClientOptions { timeout: within, ..ClientOptions::default() };
     let webhook_client =
         HttpWebhookClient::with_resolver(&options, Seconds::default().clock(), Deaf).unwrap();
-    let delivery_error = webhook_client.send(&parcel("http://deaf.example/")).unwrap_err();
+    let delivery_error = webhook_client.send(&request("http://deaf.example/")).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within, status: None });
 }
 
@@ -265,7 +266,7 @@ fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
     let port = receiver.addr.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
     let webhook_client = webhook_client(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
-    let send = |path: &str| webhook_client.send(&parcel(&format!("http://Cue.example:{port}{path}")));
+    let send = |path: &str| webhook_client.send(&request(&format!("http://Cue.example:{port}{path}")));
     assert_eq!(send("/v1/echo/0123456789abcdef").unwrap().http_status, 200);
     for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
         refused(send(path));

@@ -123,7 +123,7 @@ fn a_success_after_failures_leaves_no_error() {
     let timeout = DeliveryError::Timeout { within: Duration::from_secs(30), status: None };
     let webhook_client = RecordingClient::with([Err(timeout), response(200)]);
     fixture.deliver(&webhook_client);
-    assert_eq!(fixture.field::<String>(id, "error_message"), "no answer within 30 s");
+    assert_eq!(fixture.field::<String>(id, "error_message"), "no response within 30 s");
     assert_eq!(fixture.field::<Option<i64>>(id, "http_status"), None);
     let started: i64 = fixture.field(id, "started_at");
     fixture.advance(60);

@@ -133,7 +133,7 @@ fn a_silent_server_is_cut_by_the_timeout() {
     let receiver = Receiver::with(Reaction::Hang);
     let delivery_error = client_with(SHORT).send(&request(receiver.url())).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: None });
-    assert_eq!(delivery_error.to_string(), "no answer within 0.4 s");
+    assert_eq!(delivery_error.to_string(), "no response within 0.4 s");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_slowly_sent_body_is_cut_by_the_timeout() {
     }));
     let delivery_error = client_with(SHORT).send(&request(receiver.url())).unwrap_err();
     assert_eq!(delivery_error, DeliveryError::Timeout { within: SHORT, status: Some(200) });
-    assert_eq!(delivery_error.to_string(), "answered 200, but the body did not end within 0.4 s");
+    assert_eq!(delivery_error.to_string(), "returned 200, but the body did not end within 0.4 s");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_truncated_response_body_is_an_error() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
     }));
     let text = connection_fault(&send(receiver.url()));
-    assert_eq!(text, "answered 200, but the connection was closed before the answer was complete");
+    assert_eq!(text, "returned 200, but the connection was closed before the response was complete");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_reset_and_a_close_without_a_response_are_the_same_error() {
     let close = Receiver::with(Reaction::HangUp);
     for receiver in [reset, close] {
         let text = connection_fault(&send(receiver.url()));
-        assert_eq!(text, "the connection was closed before the answer was complete");
+        assert_eq!(text, "the connection was closed before the response was complete");
     }
 }
 
@@ -208,7 +208,7 @@ fn a_response_that_is_not_http_is_reported() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ] {
         let text = connection_fault(&respond_with(bytes));
-        assert!(text.contains("not proper HTTP"), "{bytes:?}: {text}");
+        assert!(text.contains("not valid HTTP"), "{bytes:?}: {text}");
     }
 }
 
@@ -222,7 +222,7 @@ fn response_headers_are_read_up_to_a_limit() {
     assert_eq!(respond_with(&bytes(15_000)).unwrap().http_status, 200);
     for size in [17_000, 100_000] {
         let text = connection_fault(&respond_with(&bytes(size)));
-        assert_eq!(text, "the headers of the answer are too large");
+        assert_eq!(text, "the headers of the response are too large");
     }
 }
 

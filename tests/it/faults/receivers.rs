@@ -54,14 +54,14 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let pours = Receiver::with(Reaction::script(pour));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cases = [
-        (resets.url(), "failed", json!(null), "the connection was closed before the answer was complete"),
-        (babbles.url(), "failed", json!(null), "the answer is not proper HTTP"),
+        (resets.url(), "failed", json!(null), "the connection was closed before the response was complete"),
+        (babbles.url(), "failed", json!(null), "the response is not valid HTTP"),
         (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
         (
             "http://nowhere.invalid/".to_owned(),
             "failed",
             json!(null),
-            "the name nowhere.invalid could not be looked up",
+            "the name nowhere.invalid could not be resolved",
         ),
         // The body was cut: a response that starts with 200 is a success.
         (pours.url(), "success", json!(200), ""),
@@ -99,5 +99,5 @@ fn a_slow_response_is_cut_after_thirty_seconds() {
     user.settle();
     let seen = seen(&user, &execution);
     assert_eq!(seen.0, "failed");
-    assert_eq!(seen.2, "answered 200, but the body did not end within 30 s");
+    assert_eq!(seen.2, "returned 200, but the body did not end within 30 s");
 }

@@ -1,4 +1,4 @@
-//! What a user does and sees, from the first key to the last delivery, on a test clock.
+//! The steps and observations of a user, from the first key to the last delivery, on a test clock.
 
 mod crash;
 mod deliveries;

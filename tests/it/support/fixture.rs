@@ -34,7 +34,7 @@ pub const BEGIN: &str = "2026-01-01T10:00:00Z";
 pub struct Fixture {
     pub app: Arc<App>,
     folder: Option<TempDir>,
-    /// Whether the counters are checked at the end: not if a test writes rows without them.
+    /// True if the counters are checked at the end: not if a test writes rows without them.
     checks_counters: bool,
 }
 

@@ -83,7 +83,7 @@ impl Mailbox {
         self.mails.recv_timeout(HANG_TIMEOUT).expect("a mail")
     }
 
-    /// Whether no further mail has arrived.
+    /// Returns whether no further mail has arrived.
     pub fn is_empty(&self) -> bool {
         self.mails.recv_timeout(Duration::from_millis(100)).is_err()
     }

@@ -370,7 +370,7 @@ fn respond(reaction: &Reaction, mut stream: &TcpStream) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether the client still has the connection open. The thread of the connection does not read meanwhile.
+/// Returns whether the client still has the connection open. The thread of the connection does not read meanwhile.
 fn is_open(stream: &TcpStream) -> bool {
     let set_timeout = |time| stream.set_read_timeout(time).is_ok();
     if !set_timeout(Some(Duration::from_millis(1))) {

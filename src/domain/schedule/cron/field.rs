@@ -12,7 +12,7 @@ pub(super) struct CronField {
     pub(super) size: u8,
     /// Three-letter names, in the order of the values.
     pub(super) names: &'static [&'static str],
-    /// Whether `?` may stand for `*`.
+    /// True if `?` may stand for `*`.
     pub(super) question: bool,
 }
 

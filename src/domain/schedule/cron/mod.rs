@@ -27,7 +27,7 @@ pub struct CronExpr {
 pub struct CronError {
     /// `minute`, `hour`, `day-of-month`, `month`, `day-of-week`, or `expression` for the whole text.
     pub field: &'static str,
-    /// What is wrong and what to write instead.
+    /// The problem and the correct form.
     pub message: String,
 }
 
@@ -51,13 +51,13 @@ impl CronExpr {
         &self.text
     }
 
-    /// Whether any date matches: `0 0 30 2 *` has none.
+    /// Returns whether any date matches: `0 0 30 2 *` has none.
     #[must_use]
     pub fn ever_matches(&self) -> bool {
         self.pattern.ever_matches()
     }
 
-    /// Whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
+    /// Returns whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
     #[must_use]
     pub fn covers_every_hour(&self) -> bool {
         self.pattern.covers_every_hour()

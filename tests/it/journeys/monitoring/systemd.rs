@@ -46,7 +46,7 @@ impl Boss {
         std::iter::repeat_with(|| self.hears()).find(|news| news != "WATCHDOG=1").unwrap()
     }
 
-    /// Whether no message arrives within this time.
+    /// Returns whether no message arrives within this time.
     fn hears_nothing_for(&self, time: Duration) -> bool {
         self.socket.set_read_timeout(Some(time)).unwrap();
         let silent = self.socket.recv(&mut [0; 512]).is_err();

@@ -136,7 +136,7 @@ struct Cron {
     days: Values,
     months: Values,
     weekdays: Values,
-    /// Whether day of month and day of week must both match because one starts with a star.
+    /// True if day of month and day of week must both match because one starts with a star.
     both_days: bool,
     every_hour: bool,
 }
