@@ -44,8 +44,9 @@ impl App {
     /// Opens the database of `config` for a server and starts the thread that sends login mails.
     ///
     /// ```
-    /// use cued::app::{App, Config};
+    /// use cued::app::App;
     /// use cued::clock::Clock;
+    /// use cued::config::Config;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let folder = tempfile::tempdir()?;

@@ -33,6 +33,8 @@ const LOGGING: &str = "Logging";
 const DEVELOPMENT: &str = "Development and testing";
 
 /// Flags of `cued serve`.
+// The doc comments are the help texts, in which links have no brackets.
+#[allow(rustdoc::bare_urls)]
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Database file, created if it does not exist [default: cued.db]

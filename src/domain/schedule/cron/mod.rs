@@ -34,6 +34,17 @@ pub struct CronError {
 impl CronExpr {
     /// Parses five fields, or a macro such as `@daily`.
     ///
+    /// ```
+    /// use cued::domain::schedule::cron::CronExpr;
+    ///
+    /// let cron = CronExpr::parse("30 22 * * fri-mon").unwrap();
+    /// let next = cron.next_civil("2026-03-03T00:00".parse().unwrap()); // a Tuesday
+    /// assert_eq!(next, Some("2026-03-06T22:30".parse().unwrap()));
+    ///
+    /// let error = CronExpr::parse("61 * * * *").unwrap_err();
+    /// assert_eq!(error.field, "minute");
+    /// ```
+    ///
     /// # Errors
     /// Syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
