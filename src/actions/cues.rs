@@ -20,7 +20,7 @@ use crate::store::cues::payloads;
 use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
-/// The largest payload, in bytes of compact UTF-8 (contract §4).
+/// The largest payload, in bytes of compact UTF-8 (contract §4.6).
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
 /// A cue and its payload.

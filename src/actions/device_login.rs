@@ -1,5 +1,5 @@
-//! Device login (contract §3): the device gets a code, the user submits an email address and confirms the mailed link,
-//! and the device's next poll returns an API key.
+//! Device login (contract §3.7): the device gets a code, the user submits an email address and confirms the mailed
+//! link, and the device's next poll returns an API key.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
 //! `Idempotency-Key`: a repeated request runs once. The first response is stored for 24 hours and returned again
-//! (contract §4).
+//! (contract §4.14).
 
 use jiff::Timestamp;
 

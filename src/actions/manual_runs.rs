@@ -99,7 +99,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     })
 }
 
-/// Counts one execution against the user's quota (contract §8).
+/// Counts one execution against the user's quota (contract §8.2).
 fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
     let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.try_use(now) {

@@ -1,4 +1,4 @@
-//! Stripe's webhook events: the plan and interval of an account follow its subscriptions (contract §8).
+//! Stripe's webhook events: the plan and interval of an account follow its subscriptions (contract §8.6).
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Verification after a report: a user's verdict, its withdrawal, further evidence (contract §5).
+//! Verification after a report: a user's verdict, its withdrawal, further evidence (contract §5.6, §5.7).
 
 use jiff::Timestamp;
 

@@ -12,7 +12,7 @@ use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::query::Pagination;
 
-/// `Retry-After` in seconds while the database cannot be used (contract §2).
+/// `Retry-After` in seconds while the database cannot be used (contract §2.4).
 const STORAGE_RETRY_AFTER: u32 = 5;
 
 /// Status, body and specific headers of a response. The middleware adds the headers that all responses have.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::http::request::{PathParams, Request};
 use crate::http::response::Response;
 
-/// Bytes of a request body unless the route sets its own limit (contract §2).
+/// Bytes of a request body unless the route sets its own limit (contract §11.1).
 pub const BODY_LIMIT: usize = 2_097_152;
 
 /// Bytes of a posted HTML form: its fields (code, token, e-mail address) need less than 1 KB, and anybody may post one.

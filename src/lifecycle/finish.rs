@@ -1,5 +1,5 @@
 //! The consequences of a finished execution: a `once` cue ends with its only run; a failure lengthens the cue's failure
-//! streak and may cause an alert, notifications and a pause (contract §6).
+//! streak and may cause an alert, notifications and a pause (contract §4.2, §6.8, §6.9).
 
 use jiff::Timestamp;
 

@@ -38,7 +38,7 @@ pub struct CueFirer {
 pub struct SchedulerClock {
     /// The most recent period in which nothing could fire.
     pub outage: Option<Outage>,
-    /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4).
+    /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4.12).
     pub last_seen: Timestamp,
     /// True if the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
     pub is_test: bool,

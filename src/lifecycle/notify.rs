@@ -1,5 +1,5 @@
 //! Enqueues notifications of failures within their limits: failure mails per user and hour, and POSTs of one kind that
-//! wait for a user (contract §6).
+//! wait for a user (contract §6.8).
 
 use jiff::Timestamp;
 

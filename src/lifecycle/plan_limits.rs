@@ -1,4 +1,4 @@
-//! Pauses active cues above the limit of a lower plan (contract §8).
+//! Pauses active cues above the limit of a lower plan (contract §8.1).
 
 use jiff::Timestamp;
 

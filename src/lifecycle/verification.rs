@@ -1,4 +1,4 @@
-//! Sets the verification state of an outcome, and raises an alert when verification fails (contract §5).
+//! Sets the verification state of an outcome, and raises an alert when verification fails (contract §5.7).
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! The validation errors of one request, in the format of Pydantic (contract §2).
+//! The validation errors of one request, in the format of Pydantic (contract §2.3).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The headers of every response (contract §2).
+//! The headers of every response (contract §2.2).
 
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};

@@ -1,4 +1,4 @@
-//! The steps that every request passes, in the order of contract §2: route, API key, rate limit, body, handler.
+//! The steps that every request passes, in the order of contract §2.9: route, API key, rate limit, body, handler.
 //!
 //! A request's future may be dropped at any point, for example when the client disconnects. This is safe: a handler
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 
-/// Requests per minute and address without a valid key, whatever the plans say (contract §2).
+/// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
 pub const RATE_WITHOUT_KEY: u32 = 60;
 
 /// Each shard has its own lock, so that a sweep blocks only 1/16 of the callers. More shards shorten that wait further

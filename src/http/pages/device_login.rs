@@ -1,4 +1,4 @@
-//! The pages of the device login (contract §3, §9).
+//! The pages of the device login (contract §3.7, §9).
 
 use crate::domain::account::device_login::LinkStatus;
 use crate::http::pages::{Form, FormField, FormFieldKind, NoticeKind, Page, form_action};

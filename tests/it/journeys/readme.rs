@@ -31,13 +31,14 @@ fn run(script: &str) -> String {
 #[test]
 fn the_quick_start_of_the_readme_delivers_its_payload() {
     let blocks = blocks("A cue that fires");
-    let [serve, receive, create, look, _tests] = &blocks[..] else { panic!("{blocks:#?}") };
+    let [serve, receive, create, show, start_over] = &blocks[..] else { panic!("{blocks:#?}") };
     assert_eq!(serve.trim(), "cargo run --release -- serve --dev");
     assert_eq!(receive.trim(), "python3 examples/receiver.py 9000");
+    assert_eq!(start_over.trim(), "rm -f cued.db*");
     let server = Server::start(&["--dev"]);
     let mut receiver = Example::start("receiver.py", &["0"], &[]);
     assert!(receiver.line().contains("NOT verified"));
-    let script = format!("{create}\n{look}")
+    let script = format!("{create}\n{show}")
         .replace("localhost:8000", &server.addr().to_string())
         .replace("127.0.0.1:9000", &receiver.addr().to_string());
     assert!(!script.contains(":8000") && !script.contains(":9000"), "{script}");

@@ -1,4 +1,4 @@
-//! Registration, API keys, secrets and device login (contract §3).
+//! Registration, API keys, secrets and device login (contract §3.2 to §3.7).
 
 pub mod auth;
 pub mod device_login;

@@ -218,7 +218,7 @@ fn parse_on_failure(
     Ok(OnFailurePatch { email, webhook, pause })
 }
 
-/// Checks a URL by the rules of a callback (contract §4), in a field without headers next to it.
+/// Checks a URL by the rules of a callback (contract §4.6), in a field without headers next to it.
 ///
 /// # Errors
 /// `invalid_callback_url` with the name of the field.

@@ -10,8 +10,8 @@ use crate::domain::webhook::callback::{Callback, Method};
 use crate::http::api::executions::execution_response::ExecutionView;
 use crate::http::response::{JsonTimestamp, instant_with_offset};
 
-/// All fields of a cue (contract §4). Serialized directly, without building a `serde_json::Value` first, because every
-/// create and every read returns it.
+/// All fields of a cue (contract §4.1). Serialized directly, without building a `serde_json::Value` first, because
+/// every create and every read returns it.
 #[derive(Debug, Serialize)]
 pub struct CueView<'a> {
     id: &'a str,
@@ -152,7 +152,7 @@ impl Serialize for HeadersView<'_> {
     }
 }
 
-/// Serializes whole numbers as integers (contract §4).
+/// Serializes whole numbers as integers (contract §4.6).
 fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
     let mut list = serializer.serialize_seq(Some(minutes.len()))?;
     for minutes in minutes {

@@ -109,7 +109,7 @@ fn render_claim(it: ClaimedExecution) -> Value {
     })
 }
 
-/// A worker always receives an object (contract §7).
+/// A worker always receives an object (contract §7.1).
 fn payload_or_empty(payload: Option<Value>) -> Value {
     payload.unwrap_or_else(|| json!({}))
 }

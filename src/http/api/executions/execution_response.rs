@@ -10,7 +10,7 @@ use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::http::response::{JsonTimestamp, instant};
 use crate::store::executions::ExecutionDetails;
 
-/// All fields of an execution (contract §5). `outcome` and `verdict` are absent until they exist.
+/// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.
 #[derive(Debug, Serialize)]
 pub struct ExecutionView<'a> {
     id: String,
