@@ -9,7 +9,7 @@ use crate::domain::time::just_before;
 /// Missed runs that `catch_up: all` still fires (contract §4).
 const MAX_CATCH_UP_RUNS: usize = 100;
 
-/// A wall clock that gains more than this on the monotonic one has is_clock_jump, and a cue that is later than this was
+/// A wall clock that gains more than this on the monotonic one has jumped, and a cue that is later than this was
 /// missed.
 ///
 /// The figure is above any delay of a working scheduler, which passes at least every 5 s, and above the corrections
@@ -23,7 +23,7 @@ word_enum! {
     pub enum MissReason {
         /// The server was not running.
         Downtime = "downtime",
-        /// The wall clock is_clock_jump forward.
+        /// The wall clock jumped forward.
         Clock = "clock",
     }
 }
