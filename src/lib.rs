@@ -10,7 +10,9 @@
 //! - `server` assembles the program: it opens the store, starts the engine, opens the port, and stops them in reverse.
 //! - `app` is the state that all modules share: store, clock, notifiers, statistics, settings.
 //! - `clock` is the only reader of the time and the only sleeper; `Notifier` wakes threads and tasks.
-//! - `domain` holds the rules: pure functions and types without I/O, clock or SQL; `now` is an argument.
+//! - `domain` holds the rules: pure functions and types without I/O, clock or SQL; `now` is an argument. Daylight saving
+//!   is in `schedule/clock_segment.rs`, the delay before a retry in `execution/retry.rs`, blocked addresses in
+//!   `webhook/address_policy.rs`.
 //! - `store` holds all SQL: one writer thread with group commit, reader threads, one folder per aggregate.
 //! - `lifecycle` is what changes several aggregates in one write: a due cue becomes executions, an ended execution updates
 //!   its cue, plan limits.
@@ -59,6 +61,7 @@
 //! - **Catch-up**: the runs that fire after such a gap: none, the latest, or up to 100 (contract §4.12).
 //! - **Hold**: the state of a restored copy, which fires and sends nothing until it is promoted (contract §1.6).
 //! - **Promote**: to release a hold with `cued promote` (contract §1.6).
+//! - **Reaper**: the clean-up that releases expired claims and deletes expired rows (contract §7.3).
 //! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).
 //! - **Notification**: a mail or signed POST about a failed execution or an alert (contract §6.8).
 //! - **Alert**: a stored record of a condition that a user should know of, such as repeated failures (contract §6.9).
