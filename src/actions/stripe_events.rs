@@ -75,7 +75,8 @@ impl StripeEventHandler {
             && subscriptions::find(tx, &id)?.is_none()
         {
             let state = SubscriptionState::Live;
-            let subscription = Subscription { id, customer: checkout.customer, offer, state, as_of: None };
+            let subscription =
+                Subscription { id, customer: checkout.customer, offer, state, last_event_secs: None };
             subscriptions::save(tx, &subscription)?;
         }
         self.apply_plan(tx, user.key)
@@ -96,7 +97,10 @@ impl StripeEventHandler {
             None => {
                 let customer = update.customer.clone();
                 tx.on_commit(move || {
-                    tracing::info!(customer, "stored a subscription of a customer that is not linked to a user yet");
+                    tracing::info!(
+                        customer,
+                        "stored a subscription of a customer that is not linked to a user yet"
+                    );
                 });
                 Ok(())
             }

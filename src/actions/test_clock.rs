@@ -56,7 +56,7 @@ fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Resu
 fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         let seen = app.notifiers.progress.generation();
-        if app.engine_stats.last_pass().last_run.is_some_and(|last| last >= app.clock.now()) {
+        if app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now()) {
             return wait_until_idle(app, stopping);
         }
         if stopping() {

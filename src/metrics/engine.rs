@@ -65,13 +65,13 @@ pub struct DeliveryMetrics {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SchedulerPass {
     /// Its start, on the wall clock.
-    pub last_run: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
     /// Its end, on the monotonic clock. A scheduler is down if this does not advance.
     pub ended: Duration,
     /// Number of fired cues.
     pub cues: usize,
     /// Its duration.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl Default for EngineStats {

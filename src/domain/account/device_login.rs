@@ -151,7 +151,7 @@ pub struct DeviceLogin {
     /// The hash of the newest link's token.
     pub token_hash: Option<[u8; 32]>,
     /// Mails sent for it.
-    pub mails: i64,
+    pub mail_count: i64,
     /// The approving user.
     pub user_key: Option<i64>,
 }
@@ -209,7 +209,10 @@ mod tests {
     fn login(state: LoginState) -> (DeviceLogin, Timestamp) {
         let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
         let token_hash = (state != LoginState::Pending).then_some(TOKEN);
-        (DeviceLogin { state, created_at, email: None, token_hash, mails: 0, user_key: None }, created_at)
+        (
+            DeviceLogin { state, created_at, email: None, token_hash, mail_count: 0, user_key: None },
+            created_at,
+        )
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Subscription {
     pub offer: Offer,
     pub state: SubscriptionState,
     /// The time of the newest update, in epoch seconds; `None` when only the checkout is known.
-    pub as_of: Option<i64>,
+    pub last_event_secs: Option<i64>,
 }
 
 word_enum! {
@@ -55,8 +55,9 @@ pub fn after_update(
     update: &SubscriptionUpdate,
     prices: &Prices,
 ) -> Option<Subscription> {
-    if known.is_some_and(|known| known.state == SubscriptionState::Over || known.as_of > Some(update.created))
-    {
+    if known.is_some_and(|known| {
+        known.state == SubscriptionState::Over || known.last_event_secs > Some(update.created)
+    }) {
         return None;
     }
     // A price that was removed from the flags keeps the offer that it was sold as.
@@ -67,7 +68,7 @@ pub fn after_update(
         customer: known.map_or(&update.customer, |known| &known.customer).clone(),
         offer,
         state: state_after(&update.status, known.map(|known| known.state)),
-        as_of: Some(update.created),
+        last_event_secs: Some(update.created),
     })
 }
 
@@ -193,10 +194,10 @@ mod tests {
             customer: "cus_1".to_owned(),
             offer: PRO,
             state: SubscriptionState::Live,
-            as_of: None,
+            last_event_secs: None,
         };
         let then = after_update(Some(&purchase), &update(1, "active", "sa"), &prices()).unwrap();
-        assert_eq!((then.offer, then.as_of), (SCALE, Some(1)));
+        assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)));
     }
 
     #[test]
@@ -206,7 +207,7 @@ mod tests {
             customer: String::new(),
             offer,
             state,
-            as_of: None,
+            last_event_secs: None,
         };
         assert_eq!(
             best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),

@@ -19,9 +19,9 @@ use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 /// The result of sending a request.
 pub enum SendResult {
     /// The receiver returned a complete response.
-    Answered(WebhookResponse),
+    Responded(WebhookResponse),
     /// No complete response arrived.
-    Unanswered {
+    NoResponse {
         reason: String,
         /// Label for metrics and the log.
         cause: &'static str,
@@ -36,17 +36,17 @@ impl SendResult {
     #[must_use]
     pub fn attempt(&self, now: Timestamp) -> AttemptResult {
         match self {
-            Self::Answered(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Answered {
+            Self::Responded(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
                 http_status: *http_status,
                 retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
             },
-            Self::Unanswered { .. } | Self::Unsendable(_) => AttemptResult::Unanswered,
+            Self::NoResponse { .. } | Self::Unsendable(_) => AttemptResult::NoResponse,
         }
     }
 
     #[must_use]
     pub fn timed_out(&self) -> bool {
-        matches!(self, Self::Unanswered { timed_out: true, .. })
+        matches!(self, Self::NoResponse { timed_out: true, .. })
     }
 }
 
@@ -70,8 +70,8 @@ pub fn send_guarded(
     // next start.
     let sent = panics::catch("the delivery", || {
         Ok(match build().map(|request| webhook_client.send(&request)) {
-            Ok(Ok(response)) => SendResult::Answered(response),
-            Ok(Err(delivery_error)) => SendResult::Unanswered {
+            Ok(Ok(response)) => SendResult::Responded(response),
+            Ok(Err(delivery_error)) => SendResult::NoResponse {
                 reason: delivery_error.to_string(),
                 cause: delivery_error.as_str(),
                 timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
@@ -82,7 +82,7 @@ pub fn send_guarded(
     sent.unwrap_or_else(|error| {
         tracing::error!(%id, %error, "delivery panicked");
         let reason = "internal error in cued; see its log".to_owned();
-        SendResult::Unanswered { reason, cause: "fault", timed_out: false }
+        SendResult::NoResponse { reason, cause: "fault", timed_out: false }
     })
 }
 
@@ -104,24 +104,24 @@ pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -
         error_message: None,
     };
     match result {
-        SendResult::Answered(response) => {
+        SendResult::Responded(response) => {
             let http_status = response.http_status;
             record.http_status = Some(http_status);
             record.response_body = Some(text(&response.body));
             record.error_message = (next != NextStep::Success).then(|| status_message(http_status));
         }
-        SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => {
+        SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => {
             record.error_message = Some(reason);
         }
     }
     FinishedAttempt { record, timed_out, cause }
 }
 
-/// Logs an attempt that took `took`.
+/// Logs an attempt that took `duration`.
 pub fn log(
     claimed: &ClaimedDelivery,
     FinishedAttempt { record, cause, .. }: &FinishedAttempt,
-    took: Duration,
+    duration: Duration,
 ) {
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
@@ -130,7 +130,7 @@ pub fn log(
         result = record.next.status().as_str(),
         cause,
         http_status = record.http_status,
-        duration_ms = milliseconds(took),
+        duration_ms = milliseconds(duration),
         "attempt ended"
     );
 }
@@ -138,14 +138,14 @@ pub fn log(
 /// Label of the cause of a failure for metrics and the log.
 fn cause(result: &SendResult) -> &'static str {
     match result {
-        SendResult::Answered(response) => match response.http_status {
+        SendResult::Responded(response) => match response.http_status {
             200..=299 => "none",
             300..=399 => "status_3xx",
             400..=499 => "status_4xx",
             500..=599 => "status_5xx",
             _ => "status_other",
         },
-        SendResult::Unanswered { cause, .. } => cause,
+        SendResult::NoResponse { cause, .. } => cause,
         SendResult::Unsendable(_) => "unsendable",
     }
 }

@@ -40,8 +40,8 @@ pub fn result_of_post(
     let next = after_post(attempt, notification.created_at, &result.attempt(now), now);
     if next == NextStep::Failed {
         let why = match result {
-            SendResult::Answered(response) => format!("it returned {}", response.http_status),
-            SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
+            SendResult::Responded(response) => format!("it returned {}", response.http_status),
+            SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
@@ -107,8 +107,8 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
         NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
             now,
             &notification.webhook_secret,
-            notification.previous_secret.as_deref(),
-            notification.previous_secret_expires,
+            notification.previous_webhook_secret.as_deref(),
+            notification.previous_webhook_secret_expires_at,
         ),
     };
     let SignedRequest { headers, body } =

@@ -71,7 +71,7 @@ impl Scheduler {
         self.is_held = true;
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
-            last_run: Some(app.clock.now()),
+            started_at: Some(app.clock.now()),
             ended,
             ..SchedulerPass::default()
         });
@@ -115,10 +115,10 @@ impl Scheduler {
         app.engine_stats.record_last_seen(self.last_seen);
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
-            last_run: Some(now),
+            started_at: Some(now),
             ended,
             cues: fired.cues,
-            took: ended - started,
+            duration: ended - started,
         });
         Ok(fired)
     }

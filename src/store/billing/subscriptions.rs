@@ -94,7 +94,7 @@ pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
         subscription.offer.plan.as_str(),
         subscription.offer.interval.as_str(),
         subscription.state.as_str(),
-        subscription.as_of
+        subscription.last_event_secs
     ])?;
     Ok(())
 }
@@ -105,6 +105,6 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
         state: word(row, "state", SubscriptionState::parse)?,
-        as_of: row.get("last_event_secs")?,
+        last_event_secs: row.get("last_event_secs")?,
     })
 }

@@ -102,10 +102,10 @@ fn worker_status(queue: Option<&QueueStats>) -> &'static str {
 
 fn render_pass(pass: &SchedulerPass, now: Timestamp) -> Value {
     json!({
-        "last_run": pass.last_run.map(instant),
-        "seconds_ago": pass.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
+        "last_run": pass.started_at.map(instant),
+        "seconds_ago": pass.started_at.map(|last| now.duration_since(last).as_secs().max(0)),
         "cues_last_cycle": pass.cues,
-        "cycle_duration_ms": u64::try_from(pass.took.as_millis()).unwrap_or(u64::MAX),
+        "cycle_duration_ms": u64::try_from(pass.duration.as_millis()).unwrap_or(u64::MAX),
     })
 }
 

@@ -144,12 +144,12 @@ fn encode_scheduler(page: &mut TextEncoder, app: &App) {
     page.gauge(
         "cued_scheduler_last_pass_timestamp_seconds",
         "Start of the last pass of the scheduler, in seconds since 1970.",
-        pass.last_run.map(seconds),
+        pass.started_at.map(seconds),
     );
     page.gauge(
         "cued_scheduler_last_pass_duration_seconds",
         "Duration of the last pass of the scheduler.",
-        Some(pass.took.as_secs_f64()),
+        Some(pass.duration.as_secs_f64()),
     );
 }
 
