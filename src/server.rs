@@ -175,7 +175,7 @@ fn max_connections(config: &Config, max_open_files: Option<usize>) -> usize {
     let available = max_open_files.saturating_sub(reserved).max(max_open_files / 4).max(1);
     if available < configured {
         tracing::debug!(
-            count = available,
+            limit = available,
             max_open_files,
             "connection limit lowered to fit the open file limit of the process"
         );
@@ -268,7 +268,7 @@ impl MetricsServer {
     async fn stop(self) {
         drop(self.stop);
         if let Ok(Err(error)) = tokio::time::timeout(LAST_SCRAPE, self.task).await {
-            tracing::error!(%error, "the metrics listener panicked");
+            tracing::error!(%error, "metrics listener panicked");
         }
     }
 }

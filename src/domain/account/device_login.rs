@@ -23,7 +23,7 @@ pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// Codes per client address in [`RATE_WINDOW`].
 pub const MAX_CODES: usize = 5;
 
-/// Mails per e-mail address in [`RATE_WINDOW`].
+/// Mails per email address in [`RATE_WINDOW`].
 pub const MAX_MAILS: usize = 3;
 
 /// Mails for one code, to any address, so that a code cannot be used to mail many people.

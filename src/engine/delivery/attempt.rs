@@ -1,7 +1,6 @@
 //! One attempt: sends a claimed execution and classifies the response. No database access; the only wait is for the
 //! webhook client.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, s
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
+use crate::error::Error;
 use crate::metrics::milliseconds;
 use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
@@ -56,15 +56,20 @@ pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: 
         Ok((spec, _)) => Ok(request(&claimed.attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    send_guarded(webhook_client, build, &claimed.attempt_ref.id)
+    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
+    send_guarded(
+        webhook_client,
+        build,
+        |error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked"),
+    )
 }
 
-/// Sends the request that `build` returns and waits for the response. `id` identifies the request in the log. Never
-/// panics: a panic of `build` or of the client becomes a failed attempt.
+/// Sends the request that `build` returns and waits for the response. Never panics: a
+/// panic of `build` or of the client is passed to `log_panic` and becomes a failed attempt.
 pub fn send_guarded(
     webhook_client: &dyn WebhookClient,
     build: impl FnOnce() -> Result<WebhookRequest, String>,
-    id: &dyn Display,
+    log_panic: impl FnOnce(&Error),
 ) -> SendResult {
     // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
     // next start.
@@ -80,8 +85,8 @@ pub fn send_guarded(
         })
     });
     sent.unwrap_or_else(|error| {
-        tracing::error!(%id, %error, "delivery panicked");
-        let reason = "internal error in cued; see its log".to_owned();
+        log_panic(&error);
+        let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
         SendResult::NoResponse { reason, cause: "fault", timed_out: false }
     })
 }
@@ -208,9 +213,9 @@ mod tests {
         };
         let answers = errors.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> = answers
-            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), &"x")))
+            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), |_| ())))
             .collect();
-        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), &"x")));
+        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), |_| ())));
         causes.sort_unstable();
         causes.dedup();
         let mut known = CAUSES;

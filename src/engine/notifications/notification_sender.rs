@@ -26,7 +26,11 @@ pub struct NotificationResult {
 
 /// Sends a POST, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
-    send_guarded(webhook_client, || request(notification, now), &notification.id)
+    send_guarded(
+        webhook_client,
+        || request(notification, now),
+        |error| tracing::error!(notification_id = %notification.id, %error, "notification panicked"),
+    )
 }
 
 /// The next step of a notification whose POST ended at `now`.
@@ -140,7 +144,7 @@ pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Time
     false
 }
 
-fn give_up(notification: &Notification, why: &str) {
+fn give_up(notification: &Notification, reason: &str) {
     let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
-    tracing::warn!(notification_id = %id, kind, %user_id, cause = why, "notification given up");
+    tracing::warn!(notification_id = %id, kind, %user_id, reason, "notification given up");
 }

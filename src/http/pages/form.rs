@@ -23,7 +23,7 @@ pub struct FormField<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormFieldKind {
-    /// An e-mail address. The browser may complete it.
+    /// An email address. The browser may complete it.
     Email,
     /// The code of a device. The browser must not complete or correct it.
     Code,

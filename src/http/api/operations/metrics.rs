@@ -25,7 +25,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
     let sizes = open::sizes(&db);
     let read = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
     if let Err(error) = &read {
-        tracing::error!(request_id = request.id, %error, "the database cannot be read for metrics");
+        tracing::error!(request_id = request.id, %error, "cannot read the database");
     }
     let closed = || Error::storage("the store is closed");
     let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
