@@ -39,7 +39,8 @@ const HTTP_THREADS: usize = 2;
 const STOP_TIME: Duration = Duration::from_secs(29);
 
 /// Time for a collector to receive the last metrics when everything else has ended. A collector that hangs delays the
-/// exit by this much.
+/// exit by this much. A response on a local network takes a few milliseconds; 500 ms is half of the second that
+/// [`STOP_TIME`] leaves.
 const LAST_SCRAPE: Duration = Duration::from_millis(500);
 
 /// Length of the accept queue, where the kernel permits it. When the queue is full, the kernel drops the connection

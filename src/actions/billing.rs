@@ -175,10 +175,7 @@ fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Pla
 }
 
 fn dead_link() -> Refusal {
-    Refusal::new(
-        ErrorCode::NotFound,
-        "This link is not known, was used before or is too old: ask for a new one",
-    )
+    Refusal::new(ErrorCode::NotFound, "This link is unknown, already used or expired: ask for a new one")
 }
 
 fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {

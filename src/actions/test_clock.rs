@@ -15,7 +15,6 @@ use crate::store::notifications::outbox;
 /// The effects of advancing the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
-    /// The new time.
     pub now: Timestamp,
     /// Executions created by schedule.
     pub fired: u64,

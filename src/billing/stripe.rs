@@ -34,7 +34,6 @@ const MAX_LOGGED_CHARS: usize = 300;
 /// The Stripe account and its prices.
 #[derive(Clone)]
 pub struct StripeConfig {
-    /// API key.
     pub secret_key: String,
     /// Secret that signs webhook events.
     pub webhook_secret: String,
@@ -57,7 +56,6 @@ impl fmt::Debug for StripeConfig {
     }
 }
 
-/// Client of Stripe's API.
 #[derive(Debug)]
 pub struct Stripe {
     config: StripeConfig,

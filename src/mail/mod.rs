@@ -33,11 +33,9 @@ impl std::fmt::Debug for Mail {
     }
 }
 
-/// The destination of mail.
 #[derive(Debug, Clone)]
 pub enum MailTransport {
     Smtp(Box<Smtp>),
-    /// The log.
     Log {
         /// Also print to standard output, so that a developer sees the link.
         stdout: bool,

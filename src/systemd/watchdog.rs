@@ -37,7 +37,6 @@ impl Watchdog {
         }
     }
 
-    /// Ends the thread.
     pub fn stop(self) {
         drop(self.stopping);
         if self.thread.join().is_err() {

@@ -137,7 +137,6 @@ word_enum! {
         EmailSent = "email_sent",
         /// The link was confirmed; the next poll returns the key.
         Approved = "approved",
-        /// The key was returned.
         Claimed = "claimed",
     }
 }
@@ -150,9 +149,7 @@ pub struct DeviceLogin {
     pub email: Option<String>,
     /// The hash of the newest link's token.
     pub token_hash: Option<[u8; 32]>,
-    /// Mails sent for it.
     pub mail_count: i64,
-    /// The approving user.
     pub user_key: Option<i64>,
 }
 
@@ -160,7 +157,6 @@ pub struct DeviceLogin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkStatus {
     Valid,
-    /// Already confirmed.
     Used,
     Expired,
     /// Not issued by this server, or replaced by a newer mail.

@@ -5,7 +5,6 @@
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::text::word_enum::word_enum;
 
-/// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub id: String,
@@ -21,7 +20,6 @@ word_enum! {
     /// The effect of a subscription.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SubscriptionState {
-        /// It grants its plan.
         Live = "live",
         /// It does not grant its plan, but may become live again.
         Lapsed = "lapsed",
@@ -33,7 +31,6 @@ word_enum! {
 /// The provider's state of a subscription at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionUpdate {
-    /// The provider's id.
     pub id: String,
     /// The provider's id of the customer.
     pub customer: String,
@@ -41,7 +38,6 @@ pub struct SubscriptionUpdate {
     pub user_id: Option<String>,
     /// The ids of its prices.
     pub prices: Vec<String>,
-    /// The provider's status word.
     pub status: String,
     /// The time of this state, in epoch seconds.
     pub created: i64,

@@ -44,7 +44,6 @@ pub enum AttemptResult {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// Delivered.
     Success,
     RetryAt(Timestamp),
     /// No attempts are left, or the receiver refused for good.

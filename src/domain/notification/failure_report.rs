@@ -32,7 +32,6 @@ pub struct FailureReport {
 }
 
 impl FailureReport {
-    /// The value of `event`.
     pub const EVENT: &'static str = "cue.failed";
 
     /// The JSON that is signed and sent.
@@ -62,7 +61,6 @@ impl FailureMail {
         canonical(&json!(self))
     }
 
-    /// Parses the stored JSON.
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
         serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()

@@ -28,7 +28,6 @@ pub const BACKLOG_CLEARED: u32 = MAX_WAITING / 2;
 /// The channel of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotificationKind {
-    /// Mail to the user.
     Mail,
     /// A POST to the cue's `on_failure.webhook`.
     Failure,

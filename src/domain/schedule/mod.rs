@@ -35,7 +35,6 @@ word_enum! {
     /// The missed runs that still fire (contract §4).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum CatchUp {
-        /// The newest one.
         #[default]
         Latest = "latest",
         /// The newest 100, oldest first.

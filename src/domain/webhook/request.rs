@@ -7,7 +7,6 @@ use crate::domain::time::rfc3339;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
-/// A delivery attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptRef {
     pub key: i64,
@@ -29,7 +28,6 @@ pub struct DeliverySpec {
     pub callback: Callback,
     /// The stored payload: the canonical text that is sent.
     pub payload: Option<String>,
-    /// The user's webhook secret.
     pub secret: String,
     /// The secret before the last rotation.
     pub previous_webhook_secret: Option<String>,

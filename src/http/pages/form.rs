@@ -9,7 +9,6 @@ pub struct Form {
     body: HtmlBuilder,
 }
 
-/// A required text field.
 #[derive(Debug, Clone, Copy)]
 pub struct FormField<'a> {
     /// The name in the posted form.

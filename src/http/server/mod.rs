@@ -64,7 +64,6 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
     drain(open.tasks, drain_time).await;
 }
 
-/// The open connections.
 #[derive(Default)]
 struct ConnectionSet {
     tasks: JoinSet<()>,

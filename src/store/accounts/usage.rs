@@ -16,9 +16,7 @@ use crate::store::{ReadTx, WriteTx};
 pub struct MonthlyUsage {
     /// Executions that count against the quota.
     pub executions: i64,
-    /// Outcomes reported as successes.
     pub outcomes_succeeded: i64,
-    /// Outcomes reported as failures.
     pub outcomes_failed: i64,
 }
 

@@ -38,7 +38,6 @@ pub struct BillingRequest {
     pub id: String,
     pub user_key: i64,
     pub email: String,
-    /// The user's current plan.
     pub current_plan: String,
     /// The requested plan.
     pub offer: Offer,

@@ -67,7 +67,6 @@ pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
     Ok(read.prepare_cached(sql)?.query_row([id], read_subscription).optional()?)
 }
 
-/// The user's subscriptions.
 pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(

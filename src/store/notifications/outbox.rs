@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// A notification to insert.
 #[derive(Debug, Clone)]
 pub struct NewNotification {
     /// The id, computed by `domain::notification`.
@@ -23,7 +22,6 @@ pub struct NewNotification {
     pub kind: NotificationKind,
     /// The URL to POST to; `None` for a mail.
     pub url: Option<String>,
-    /// The content, as JSON.
     pub body: String,
 }
 
