@@ -102,7 +102,6 @@ fn provider(config: &Config) -> Provider {
     }
 }
 
-/// Wake-up signals between threads.
 #[derive(Debug)]
 pub struct Notifiers {
     /// A cue is due earlier than the scheduler's next wake-up, or the clock was moved.

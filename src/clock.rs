@@ -28,7 +28,6 @@ enum ClockSource {
 }
 
 impl Clock {
-    /// The system's clock.
     #[must_use]
     pub fn system() -> Self {
         Self::with_source(ClockSource::System)

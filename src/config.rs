@@ -13,7 +13,6 @@ use crate::mail::MailTransport;
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The database file.
     pub db: PathBuf,
     /// The address at which callers reach the server, without a trailing slash.
     pub public_url: String,
@@ -29,7 +28,6 @@ pub struct Config {
     pub delivery_threads: usize,
     /// Extra certificate authorities that deliveries trust, in PEM format.
     pub callback_ca: Option<Vec<u8>>,
-    /// The transport for mail.
     pub mail: MailTransport,
     /// Limits on connections and requests.
     pub http: HttpLimits,

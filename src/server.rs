@@ -39,7 +39,8 @@ const HTTP_THREADS: usize = 2;
 const STOP_TIME: Duration = Duration::from_secs(29);
 
 /// Time for a collector to receive the last metrics when everything else has ended. A collector that hangs delays the
-/// exit by this much.
+/// exit by this much. A response on a local network takes a few milliseconds; 500 ms is half of the second that
+/// [`STOP_TIME`] leaves.
 const LAST_SCRAPE: Duration = Duration::from_millis(500);
 
 /// Length of the accept queue, where the kernel permits it. When the queue is full, the kernel drops the connection
@@ -175,7 +176,7 @@ fn max_connections(config: &Config, max_open_files: Option<usize>) -> usize {
     let available = max_open_files.saturating_sub(reserved).max(max_open_files / 4).max(1);
     if available < configured {
         tracing::debug!(
-            count = available,
+            limit = available,
             max_open_files,
             "connection limit lowered to fit the open file limit of the process"
         );
@@ -268,7 +269,7 @@ impl MetricsServer {
     async fn stop(self) {
         drop(self.stop);
         if let Ok(Err(error)) = tokio::time::timeout(LAST_SCRAPE, self.task).await {
-            tracing::error!(%error, "the metrics listener panicked");
+            tracing::error!(%error, "metrics listener panicked");
         }
     }
 }

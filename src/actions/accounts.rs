@@ -192,8 +192,8 @@ pub(super) fn insert_key(
     api_key: &ApiKey,
     now: Timestamp,
 ) -> Result<i64> {
-    let (prefix, hash) = (api_key.prefix().to_owned(), api_key.hash());
-    api_keys::insert(tx, &NewKey { id, user_key, name, prefix, hash, created_at: now })
+    let (prefix, key_hash) = (api_key.prefix().to_owned(), api_key.hash());
+    api_keys::insert(tx, &NewKey { id, user_key, name, prefix, key_hash, created_at: now })
 }
 
 pub(super) fn random_id() -> Result<String> {

@@ -22,7 +22,7 @@ use crate::store::{Pending, ReadTx, Store, WriteTx};
 pub struct PlanOverview {
     pub user: User,
     /// The request that the operator has not decided yet.
-    pub waiting: Option<BillingRequest>,
+    pub pending_request: Option<BillingRequest>,
 }
 
 /// Returns the URL of a page where the caller buys or requests a plan. Blocks: it may call the payment provider.
@@ -171,14 +171,11 @@ fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Bi
 fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
     let user_key = requests::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
-    Ok(PlanOverview { user, waiting: requests::find_undecided(read, user_key)? })
+    Ok(PlanOverview { user, pending_request: requests::find_undecided(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {
-    Refusal::new(
-        ErrorCode::NotFound,
-        "This link is not known, was used before or is too old: ask for a new one",
-    )
+    Refusal::new(ErrorCode::NotFound, "This link is unknown, already used or expired: ask for a new one")
 }
 
 fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {

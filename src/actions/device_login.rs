@@ -86,7 +86,7 @@ pub fn submit_email(
         let admitted = is_admitted(tx, registration, email.as_str())?;
         let recent =
             device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
-        if recent.len() >= MAX_MAILS || login.mails >= MAX_MAILS_PER_CODE {
+        if recent.len() >= MAX_MAILS || login.mail_count >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(None);
         }

@@ -18,7 +18,6 @@ pub struct IdempotencyRequest {
     pub fingerprint: [u8; 32],
 }
 
-/// A rendered response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
     pub status: u16,

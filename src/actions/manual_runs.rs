@@ -35,7 +35,6 @@ pub struct ManualRun {
     pub triggered_by: Trigger,
 }
 
-/// Options of `fire`.
 #[derive(Debug, Clone, Default)]
 pub struct FireRequest {
     /// When to run; now if absent or in the past. Without an offset it is local time in the zone of the schedule.

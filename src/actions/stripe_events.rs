@@ -23,7 +23,7 @@ use crate::store::{Pending, WriteTx};
 /// `invalid_signature`, the errors of a malformed event, and `not_found` with manual billing.
 pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pending<()>> {
     let Provider::Stripe(stripe) = &app.billing else {
-        return Err(Error::refused(ErrorCode::NotFound, "There is nothing at this path"));
+        return Err(Error::refused(ErrorCode::NotFound, "Not found: billing with Stripe is off"));
     };
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
@@ -52,11 +52,13 @@ impl StripeEventHandler {
             StripeEventKind::CheckoutCompleted(checkout) => self.on_checkout(tx, checkout),
             StripeEventKind::Subscription(update) => self.on_subscription(tx, &update),
             StripeEventKind::PaymentFailed { customer } => {
-                tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
+                tx.on_commit(move || {
+                    tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
+                });
                 Ok(())
             }
-            StripeEventKind::Other(kind) => {
-                tracing::info!(kind, "ignored an event that changes no plan");
+            StripeEventKind::Other(event_type) => {
+                tx.on_commit(move || tracing::info!(event_type, "ignored an event that changes no plan"));
                 Ok(())
             }
         }
@@ -64,7 +66,8 @@ impl StripeEventHandler {
 
     fn on_checkout(&self, tx: &WriteTx<'_>, checkout: CheckoutCompleted) -> Result<()> {
         let Some(user) = users::find_by_id(tx, &checkout.user_id)? else {
-            tracing::warn!(user_id = checkout.user_id, "ignored a checkout of an unknown user");
+            let user_id = checkout.user_id;
+            tx.on_commit(move || tracing::warn!(user_id, "ignored a checkout of an unknown user"));
             return Ok(());
         };
         subscriptions::link_customer(tx, &checkout.customer, user.key, self.now)?;
@@ -72,7 +75,8 @@ impl StripeEventHandler {
             && subscriptions::find(tx, &id)?.is_none()
         {
             let state = SubscriptionState::Live;
-            let subscription = Subscription { id, customer: checkout.customer, offer, state, as_of: None };
+            let subscription =
+                Subscription { id, customer: checkout.customer, offer, state, last_event_secs: None };
             subscriptions::save(tx, &subscription)?;
         }
         self.apply_plan(tx, user.key)
@@ -81,17 +85,23 @@ impl StripeEventHandler {
     fn on_subscription(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<()> {
         let known = subscriptions::find(tx, &update.id)?;
         let Some(subscription) = after_update(known.as_ref(), update, &self.prices) else {
-            tracing::info!(subscription = update.id, "ignored a subscription update that changes nothing");
+            let subscription = update.id.clone();
+            tx.on_commit(move || {
+                tracing::info!(subscription, "ignored a subscription update that changes nothing");
+            });
             return Ok(());
         };
         subscriptions::save(tx, &subscription)?;
         match self.find_user(tx, update)? {
             Some(user_key) => self.apply_plan(tx, user_key),
             None => {
-                tracing::info!(
-                    customer = update.customer,
-                    "stored a subscription of a customer that is not linked to a user yet"
-                );
+                let customer = update.customer.clone();
+                tx.on_commit(move || {
+                    tracing::info!(
+                        customer,
+                        "stored a subscription of a customer that is not linked to a user yet"
+                    );
+                });
                 Ok(())
             }
         }

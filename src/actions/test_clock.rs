@@ -15,7 +15,6 @@ use crate::store::notifications::outbox;
 /// The effects of advancing the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
-    /// The new time.
     pub now: Timestamp,
     /// Executions created by schedule.
     pub fired: u64,
@@ -56,7 +55,7 @@ fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Resu
 fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     loop {
         let seen = app.notifiers.progress.generation();
-        if app.engine_stats.last_pass().last_run.is_some_and(|last| last >= app.clock.now()) {
+        if app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now()) {
             return wait_until_idle(app, stopping);
         }
         if stopping() {

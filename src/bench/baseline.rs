@@ -121,10 +121,8 @@ pub struct BaselineServer {
 pub struct Baseline {
     /// A store with the same threads as that of the server under test.
     pub store: Arc<Store>,
-    /// The cue to insert.
     pub cue: Cue,
     pub payload: Value,
-    /// The cue to read.
     pub stored: Cue,
 }
 

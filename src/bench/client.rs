@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 
-/// A persistent connection.
 pub struct Client {
     stream: TcpStream,
     response: Vec<u8>,
@@ -65,7 +64,6 @@ fn parse_frame(response: &[u8]) -> Option<(u16, usize, usize)> {
     Some((status, head, head + length))
 }
 
-/// Formats an HTTP/1.1 request.
 pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
     let authorization = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     let length = body.len();

@@ -26,7 +26,6 @@ use crate::error::Error;
 use crate::store::OpenError;
 use report::BenchReport;
 
-/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// Folder on the disk to measure. The temporary files go into a new folder in it, which is removed afterwards.
@@ -39,7 +38,6 @@ pub struct BenchOptions {
     pub trickle: usize,
 }
 
-/// A failed run.
 #[derive(Debug, ThisError)]
 pub enum BenchError {
     #[error("{0}")]

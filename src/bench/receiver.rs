@@ -42,7 +42,6 @@ impl Receiver {
         Ok(Self { address, shared })
     }
 
-    /// Returns the callback URL.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }

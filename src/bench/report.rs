@@ -9,7 +9,6 @@ use crate::bench::BenchOptions;
 use crate::domain::text::word_enum::word_enum;
 
 word_enum! {
-    /// Unit of a result.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Unit {
         PerSecond = "per_second",
@@ -35,7 +34,6 @@ impl Unit {
 pub struct Row {
     /// Stable name for programs, such as `creates_16`.
     pub name: String,
-    /// Description for people.
     pub description: String,
     pub value: f64,
     pub unit: Unit,

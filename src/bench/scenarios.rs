@@ -182,8 +182,8 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         callback: callback.clone(),
         payload: Some(json::compact(payload)),
         secret: format!("whsec_{}", "0123456789abcdef".repeat(4)),
-        previous_secret: None,
-        previous_secret_expires: None,
+        previous_webhook_secret: None,
+        previous_webhook_secret_expires_at: None,
     };
     let message = signed_request(&attempt, &spec, now);
     let request = WebhookRequest {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::bench::cleanup::Cleanup;
 use crate::bench::{BenchError, Result};
 
-/// A running `cued serve`.
 pub struct ServerProcess {
     process: u32,
     address: SocketAddr,

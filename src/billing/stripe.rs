@@ -34,7 +34,6 @@ const MAX_LOGGED_CHARS: usize = 300;
 /// The Stripe account and its prices.
 #[derive(Clone)]
 pub struct StripeConfig {
-    /// API key.
     pub secret_key: String,
     /// Secret that signs webhook events.
     pub webhook_secret: String,
@@ -57,7 +56,6 @@ impl fmt::Debug for StripeConfig {
     }
 }
 
-/// Client of Stripe's API.
 #[derive(Debug)]
 pub struct Stripe {
     config: StripeConfig,
@@ -142,7 +140,7 @@ impl Stripe {
         )
     }
 
-    fn create_session(&self, path: &str, form: &[(&str, &str)]) -> Result<String> {
+    fn create_session(&self, endpoint: &str, form: &[(&str, &str)]) -> Result<String> {
         let key = uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string();
         let Some(_permit) = CallPermit::acquire(&self.calls) else {
             let message = "Too many calls to the payment provider are in progress: try again in a second";
@@ -150,17 +148,22 @@ impl Stripe {
                 Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) }.into()
             );
         };
-        self.post(path, form, &key).map_err(|error| {
-            tracing::error!(path, error = self.redact(&error.to_string()), "call to Stripe failed");
+        self.post(endpoint, form, &key).map_err(|error| {
+            tracing::error!(endpoint, error = self.redact(&error.to_string()), "call to Stripe failed");
             let message = "The payment provider failed: try again later";
             Refusal::new(ErrorCode::BillingError, message).into()
         })
     }
 
-    fn post(&self, path: &str, form: &[(&str, &str)], key: &str) -> std::result::Result<String, StripeError> {
+    fn post(
+        &self,
+        endpoint: &str,
+        form: &[(&str, &str)],
+        key: &str,
+    ) -> std::result::Result<String, StripeError> {
         let mut response = self
             .agent
-            .post(format!("{}{path}", self.config.api_base))
+            .post(format!("{}{endpoint}", self.config.api_base))
             .header("Authorization", format!("Bearer {}", self.config.secret_key))
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())?;

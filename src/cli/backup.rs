@@ -11,7 +11,6 @@ use crate::clock::Clock;
 use crate::store::maintenance::backup;
 use crate::store::maintenance::backup::CopyError;
 
-/// Flags of `cued backup`.
 #[derive(Debug, Args)]
 pub struct BackupCommand {
     /// File to create; it must not exist

@@ -10,7 +10,6 @@ use crate::cli::CliError;
 use crate::cli::common::print;
 use crate::cli::progress;
 
-/// Flags of `cued bench`.
 #[derive(Debug, Args)]
 pub struct BenchCommand {
     /// Directory for the temporary files, on the disk to measure; they are deleted afterwards

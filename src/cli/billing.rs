@@ -61,7 +61,7 @@ fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
         [
             request.id,
             request.email,
-            request.present_plan,
+            request.current_plan,
             request.offer.plan.as_str().to_owned(),
             request.offer.interval.as_str().to_owned(),
             request.status.as_str().to_owned(),

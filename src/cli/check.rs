@@ -16,7 +16,6 @@ use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
 /// One damaged page can cause thousands of problems; the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
 
-/// Flags of `cued check`.
 #[derive(Debug, Args)]
 pub struct CheckCommand {
     /// Database file of a server, or a backup

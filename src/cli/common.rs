@@ -100,7 +100,6 @@ pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     write(&text).map_err(|error| write_failed(consequence, &error))
 }
 
-/// Prints one line.
 pub fn print_line(line: &str) -> Result<(), CliError> {
     write(&format!("{line}\n")).map_err(|error| write_failed(". The command itself succeeded", &error))
 }

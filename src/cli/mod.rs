@@ -86,7 +86,6 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The process's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

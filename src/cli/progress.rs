@@ -31,7 +31,6 @@ pub fn step(step: &str, done: usize, all: usize) {
     }
 }
 
-/// Clears the bar.
 pub fn end() {
     if io::stderr().is_terminal() {
         print("\r\u{1b}[K");

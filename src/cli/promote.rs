@@ -8,7 +8,6 @@ use crate::clock::Clock;
 use crate::store::db::hold;
 use crate::store::db::hold::OverdueCounts;
 
-/// Flags of `cued promote`.
 #[derive(Debug, Args)]
 pub struct PromoteCommand {
     #[command(flatten)]

@@ -12,7 +12,6 @@ use crate::clock::Clock;
 use crate::store::maintenance::backup;
 use crate::store::maintenance::backup::CopyError;
 
-/// Flags of `cued restore`.
 #[derive(Debug, Args)]
 pub struct RestoreCommand {
     /// Backup to restore; it is not modified

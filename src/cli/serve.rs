@@ -32,7 +32,6 @@ const MAIL: &str = "Mail";
 const LOGGING: &str = "Logging";
 const DEVELOPMENT: &str = "Development and testing";
 
-/// Flags of `cued serve`.
 // The doc comments are the help texts, in which links have no brackets.
 #[allow(rustdoc::bare_urls)]
 #[derive(Debug, Args)]
@@ -41,8 +40,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_DB", value_name = "FILE", help_heading = STORAGE)]
     db: Option<PathBuf>,
 
-    /// How much history to keep: a maximum age of finished executions and a maximum number of executions per cue,
-    /// whichever keeps less. One of the two may stand alone (30d, 12h, 500); off keeps everything
+    /// History to keep: a maximum age and a maximum number of executions per cue, whichever keeps less; either can be
+    /// omitted (30d, 12h, 500), off keeps everything
     #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
 
@@ -81,7 +80,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = CALLBACKS)]
     delivery_threads: u16,
 
-    /// Who may register over HTTP [default: first-user]
+    /// Registration over HTTP [default: first-user]
     #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
     registration: Option<RegistrationArg>,
 
@@ -106,7 +105,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS", help_heading = MAIL)]
     mail_from: Option<String>,
 
-    /// What to log, on standard error; each level includes those above it
+    /// Log level on standard error; each level includes those above it
     #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", help_heading = LOGGING)]
     log_level: LogLevelArg,
 

@@ -67,13 +67,11 @@ impl ExecutionId {
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// From the stored form.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The stored form.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

@@ -26,7 +26,6 @@ pub enum JsonErrorKind {
     /// The next token is not the named one.
     #[error("expected {0}")]
     Expected(&'static str),
-    /// Text after the value.
     #[error("there is more text after the value")]
     TrailingText,
     /// A number with a leading zero, such as `01`.
@@ -38,13 +37,11 @@ pub enum JsonErrorKind {
     /// An unescaped control character in a string.
     #[error("a control character in a string is not escaped")]
     ControlCharacter,
-    /// An invalid `\` escape.
     #[error("a string has an invalid escape")]
     UnknownEscape,
     /// One half of a UTF-16 surrogate pair, such as `\ud800`.
     #[error("a string contains half of a surrogate pair")]
     LoneSurrogate,
-    /// Nested deeper than [`MAX_DEPTH`].
     #[error("it is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }

@@ -12,7 +12,7 @@ use crate::http::response::Response;
 /// Bytes of a request body unless the route sets its own limit (contract §11.1).
 pub const BODY_LIMIT: usize = 2_097_152;
 
-/// Bytes of a posted HTML form: its fields (code, token, e-mail address) need less than 1 KB, and anybody may post one.
+/// Bytes of a posted HTML form: its fields (code, token, email address) need less than 1 KB, and anybody may post one.
 pub const FORM_LIMIT: usize = 16_384;
 
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;

@@ -44,7 +44,6 @@ pub struct SchedulerClock {
     pub is_test: bool,
 }
 
-/// Counts of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FireSummary {
     /// Cues that were due, including those that failed.

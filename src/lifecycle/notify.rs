@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use crate::domain::notification::failure_report::{
-    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, held_until, truncated,
+    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
 };
 use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id};
 use crate::domain::time::{rfc3339, saturating_sub};
@@ -30,7 +30,7 @@ pub(super) fn post_failure(
 pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
     let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
-    if let Some(until) = held_until(tenth_newest, now) {
+    if let Some(until) = suppressed_until(tenth_newest, now) {
         let suppressed = on_failure::increment_suppressed_mails(tx, user_key)?;
         if suppressed == 1 {
             let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
@@ -43,14 +43,14 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
         }
         return Ok(());
     }
-    let held = on_failure::suppressed_mails(tx, user_key)?;
+    let suppressed = on_failure::suppressed_mails(tx, user_key)?;
     // The ninth newest mail so far becomes the tenth newest with this one.
     let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
     let counted_since = saturating_sub(now, RATE_WINDOW);
     on_failure::delete_mails(tx, user_key, counted_since)?;
     on_failure::insert_mail(tx, user_key, now)?;
-    let held_until = held_until(tenth_newest, now).map(rfc3339);
-    let body = FailureMail { failure: report(failed, now), held, held_until }.body();
+    let suppressed_until = suppressed_until(tenth_newest, now).map(rfc3339);
+    let body = FailureMail { failure: report(failed, now), suppressed, suppressed_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 

@@ -33,11 +33,9 @@ impl std::fmt::Debug for Mail {
     }
 }
 
-/// The destination of mail.
 #[derive(Debug, Clone)]
 pub enum MailTransport {
     Smtp(Box<Smtp>),
-    /// The log.
     Log {
         /// Also print to standard output, so that a developer sees the link.
         stdout: bool,
@@ -70,8 +68,8 @@ impl MailTransport {
 }
 
 /// Logs a mail that is not sent, so that the operator can forward it.
-fn write_to_log(Mail { to, log_line, .. }: &Mail, cause: &str, stdout: bool) {
-    tracing::info!(cause, %to, summary = %log_line, "mail not sent");
+fn write_to_log(Mail { to, log_line, .. }: &Mail, reason: &str, stdout: bool) {
+    tracing::info!(reason, %to, summary = %log_line, "mail not sent");
     if stdout {
         let mut out = io::stdout().lock();
         if let Err(error) = writeln!(out, "mail to {to}: {log_line}").and_then(|()| out.flush()) {

@@ -74,7 +74,7 @@ impl LoginMailer {
         match self.queue.try_send(mail.map_or(MailJob::Noop, MailJob::Send)) {
             Ok(()) | Err(TrySendError::Full(MailJob::Noop)) => {}
             Err(TrySendError::Full(MailJob::Send(_))) => {
-                tracing::warn!(count = QUEUE, "mail dropped: the queue is full");
+                tracing::warn!(limit = QUEUE, "mail dropped: the queue is full");
             }
             Err(TrySendError::Disconnected(_)) => tracing::warn!("mail dropped: the server is stopping"),
         }
@@ -94,7 +94,7 @@ impl LoginMailer {
             Err(RecvTimeoutError::Timeout) => {
                 tracing::warn!("mail lost at shutdown: the mail server did not respond in time");
             }
-            _ if handle.join().is_err() => tracing::error!("the mail thread panicked"),
+            _ if handle.join().is_err() => tracing::error!("mail thread panicked"),
             _ => {}
         }
     }

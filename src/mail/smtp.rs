@@ -149,7 +149,6 @@ fn body(text: &str) -> Body {
     Body::new(text.to_owned())
 }
 
-/// The parts of `--smtp-url`.
 #[derive(PartialEq, Eq)]
 struct SmtpServer {
     implicit_tls: bool,

@@ -54,7 +54,6 @@ pub struct EngineStats {
 pub struct DeliveryMetrics {
     /// Time from the scheduled instant of a run to the start of its first attempt.
     pub lateness: Histogram,
-    /// Durations of attempts.
     pub durations: Histogram,
     /// Finished attempts, by the resulting state of the execution (`success`, `retrying`, `failed`) and by the cause of
     /// a failure.
@@ -65,13 +64,11 @@ pub struct DeliveryMetrics {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SchedulerPass {
     /// Its start, on the wall clock.
-    pub last_run: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
     /// Its end, on the monotonic clock. A scheduler is down if this does not advance.
     pub ended: Duration,
-    /// Number of fired cues.
     pub cues: usize,
-    /// Its duration.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl Default for EngineStats {
@@ -96,7 +93,6 @@ impl Default for EngineStats {
 }
 
 impl EngineStats {
-    /// Counts created executions.
     pub fn add_fired(&self, executions: u64) {
         self.fired.fetch_add(executions, Ordering::Relaxed);
     }
@@ -121,7 +117,6 @@ impl EngineStats {
         *self.last_pass.lock() = pass;
     }
 
-    /// The scheduler's last pass.
     pub fn last_pass(&self) -> SchedulerPass {
         *self.last_pass.lock()
     }

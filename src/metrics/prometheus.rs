@@ -1,4 +1,6 @@
-//! The text format of Prometheus, version 0.0.4.
+//! The text format of Prometheus, version 0.0.4. Written here instead of with the prometheus-client crate: half of the
+//! values are read at scrape time and would need collectors, its histograms take a mutex and add floats (17 ns against
+//! 11 ns per observation, on two cores), and its label members appear in the order of a `HashMap`.
 
 use std::fmt::Display;
 

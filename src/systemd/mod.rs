@@ -49,7 +49,6 @@ impl SystemdService {
         }
     }
 
-    /// Ends the watchdog thread.
     pub fn end(self) {
         if let Some(watchdog) = self.watchdog {
             watchdog.stop();

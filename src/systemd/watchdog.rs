@@ -33,15 +33,14 @@ impl Watchdog {
     /// From now on the thread notifies systemd unconditionally, because the engine is stopping.
     pub fn begin_stop(&self) {
         if self.stopping.send(()).is_err() {
-            tracing::error!("the watchdog thread has ended");
+            tracing::error!("watchdog thread has ended");
         }
     }
 
-    /// Ends the thread.
     pub fn stop(self) {
         drop(self.stopping);
         if self.thread.join().is_err() {
-            tracing::error!("the watchdog thread panicked");
+            tracing::error!("watchdog thread panicked");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The text forms of API keys, webhook secrets and e-mail addresses (contract §3).
+//! The text forms of API keys, webhook secrets and email addresses (contract §3).
 //!
 //! Random bytes are arguments. `Debug` shows neither a key nor a secret, so that no log line contains one.
 
@@ -85,25 +85,25 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// An e-mail address, trimmed and lower-cased. Only its form is checked.
+/// An email address, trimmed and lower-cased. Only its form is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmailError {
-    #[error("The e-mail address is empty")]
+    #[error("The email address is empty")]
     Empty,
-    #[error("The e-mail address is longer than 254 bytes")]
+    #[error("The email address is longer than 254 bytes")]
     TooLong,
-    #[error("An e-mail address has exactly one @")]
+    #[error("An email address has exactly one @")]
     NotOneAt,
-    #[error("The e-mail address has nothing before the @")]
+    #[error("The email address has nothing before the @")]
     NoLocalPart,
     /// No domain, or one with an empty label (`a@b..c`).
-    #[error("The e-mail address has no valid domain after the @")]
+    #[error("The email address has no valid domain after the @")]
     NoDomain,
     /// White space, a control character, or a character with a meaning in mail headers (`<>()[],;:"\`).
-    #[error("The e-mail address contains a character that is not allowed")]
+    #[error("The email address contains a character that is not allowed")]
     ForbiddenCharacter,
 }
 

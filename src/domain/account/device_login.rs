@@ -23,7 +23,7 @@ pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// Codes per client address in [`RATE_WINDOW`].
 pub const MAX_CODES: usize = 5;
 
-/// Mails per e-mail address in [`RATE_WINDOW`].
+/// Mails per email address in [`RATE_WINDOW`].
 pub const MAX_MAILS: usize = 3;
 
 /// Mails for one code, to any address, so that a code cannot be used to mail many people.
@@ -137,7 +137,6 @@ word_enum! {
         EmailSent = "email_sent",
         /// The link was confirmed; the next poll returns the key.
         Approved = "approved",
-        /// The key was returned.
         Claimed = "claimed",
     }
 }
@@ -150,9 +149,7 @@ pub struct DeviceLogin {
     pub email: Option<String>,
     /// The hash of the newest link's token.
     pub token_hash: Option<[u8; 32]>,
-    /// Mails sent for it.
-    pub mails: i64,
-    /// The approving user.
+    pub mail_count: i64,
     pub user_key: Option<i64>,
 }
 
@@ -160,7 +157,6 @@ pub struct DeviceLogin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkStatus {
     Valid,
-    /// Already confirmed.
     Used,
     Expired,
     /// Not issued by this server, or replaced by a newer mail.
@@ -209,7 +205,10 @@ mod tests {
     fn login(state: LoginState) -> (DeviceLogin, Timestamp) {
         let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
         let token_hash = (state != LoginState::Pending).then_some(TOKEN);
-        (DeviceLogin { state, created_at, email: None, token_hash, mails: 0, user_key: None }, created_at)
+        (
+            DeviceLogin { state, created_at, email: None, token_hash, mail_count: 0, user_key: None },
+            created_at,
+        )
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Quota {
     pub limit: Option<u32>,
     pub used: i64,
     /// The creation time of the first execution above the limit.
-    pub over_since: Option<Timestamp>,
+    pub over_quota_since: Option<Timestamp>,
 }
 
 impl Quota {
@@ -24,8 +24,8 @@ impl Quota {
     pub fn try_use(&mut self, now: Timestamp) -> bool {
         if self.limit.is_none_or(|limit| self.used < i64::from(limit)) {
             // The limit was raised: the next excess starts a new grace period.
-            self.over_since = None;
-        } else if now.duration_since(*self.over_since.get_or_insert(now)) >= GRACE {
+            self.over_quota_since = None;
+        } else if now.duration_since(*self.over_quota_since.get_or_insert(now)) >= GRACE {
             return false;
         }
         self.used += 1;
@@ -48,14 +48,14 @@ mod tests {
     }
 
     fn quota(limit: u32, used: i64) -> Quota {
-        Quota { limit: Some(limit), used, over_since: None }
+        Quota { limit: Some(limit), used, over_quota_since: None }
     }
 
     #[test]
     fn the_first_run_over_the_quota_starts_a_grace_period_of_24_hours() {
         let mut quota = quota(300, 299);
         assert!(quota.try_use(at("05T10:00")));
-        assert_eq!((quota.used, quota.over_since), (300, None));
+        assert_eq!((quota.used, quota.over_quota_since), (300, None));
         for (now, runs) in [
             ("05T11:00", true),
             ("05T23:00", true),
@@ -65,26 +65,26 @@ mod tests {
         ] {
             assert_eq!(quota.try_use(at(now)), runs, "{now}");
         }
-        assert_eq!((quota.used, quota.over_since), (303, Some(at("05T11:00"))));
+        assert_eq!((quota.used, quota.over_quota_since), (303, Some(at("05T11:00"))));
     }
 
     #[test]
     fn a_larger_limit_ends_the_grace_period() {
-        let mut quota = Quota { over_since: Some(at("01T00:00")), ..quota(11, 10) };
+        let mut quota = Quota { over_quota_since: Some(at("01T00:00")), ..quota(11, 10) };
         assert!(quota.try_use(at("20T00:00")));
         assert!(quota.try_use(at("21T00:00")));
-        assert_eq!(quota.over_since, Some(at("21T00:00")));
+        assert_eq!(quota.over_quota_since, Some(at("21T00:00")));
     }
 
     #[test]
     fn a_clock_that_went_back_rejects_nothing() {
-        let mut quota = Quota { over_since: Some(at("20T00:00")), ..quota(10, 10) };
+        let mut quota = Quota { over_quota_since: Some(at("20T00:00")), ..quota(10, 10) };
         assert!(quota.try_use(at("01T00:00")));
     }
 
     #[test]
     fn without_a_limit_everything_runs_and_counts() {
-        let mut quota = Quota { limit: None, used: i64::from(u32::MAX), over_since: None };
+        let mut quota = Quota { limit: None, used: i64::from(u32::MAX), over_quota_since: None };
         assert!(quota.try_use(at("01T00:00")));
         assert_eq!(quota.used, i64::from(u32::MAX) + 1);
     }

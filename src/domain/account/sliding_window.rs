@@ -10,6 +10,8 @@ const SPAN: i64 = 60_000;
 
 /// A clock step backward of up to this many milliseconds, or two requests that overtook each other, leave a window
 /// unchanged. Larger steps move the window with the clock.
+/// 5 s covers the corrections of a time service and the time a request may wait for a thread; it is small against the
+/// minute of the window, so a request leaves the window at most 5 s late.
 const SLACK: i64 = 5_000;
 
 /// The requests of one caller in the last 60 seconds. Holds at most as many instants as the limit.

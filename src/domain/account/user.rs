@@ -39,7 +39,6 @@ pub struct User {
     pub plan: String,
     /// `monthly` or `annual` if a subscription pays for the plan.
     pub plan_interval: Option<String>,
-    /// The URL of alerts.
     pub alert_webhook_url: Option<String>,
     pub active_cues: i64,
     pub disabled_at: Option<Timestamp>,

@@ -23,7 +23,6 @@ word_enum! {
 }
 
 word_enum! {
-    /// The billing interval.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Interval {
         Monthly = "monthly",
@@ -98,7 +97,6 @@ word_enum! {
         Offered = "offered",
         /// The user has confirmed; the operator decides.
         Requested = "requested",
-        /// The plan was granted.
         Approved = "approved",
         Declined = "declined",
     }

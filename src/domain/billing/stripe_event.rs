@@ -22,7 +22,6 @@ pub struct StripeEvent {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StripeEventKind {
-    /// A checkout was completed.
     CheckoutCompleted(CheckoutCompleted),
     /// A subscription was created, changed or ended.
     Subscription(SubscriptionUpdate),

@@ -5,7 +5,6 @@
 use crate::domain::billing::offer::{Offer, Prices};
 use crate::domain::text::word_enum::word_enum;
 
-/// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub id: String,
@@ -14,14 +13,13 @@ pub struct Subscription {
     pub offer: Offer,
     pub state: SubscriptionState,
     /// The time of the newest update, in epoch seconds; `None` when only the checkout is known.
-    pub as_of: Option<i64>,
+    pub last_event_secs: Option<i64>,
 }
 
 word_enum! {
     /// The effect of a subscription.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SubscriptionState {
-        /// It grants its plan.
         Live = "live",
         /// It does not grant its plan, but may become live again.
         Lapsed = "lapsed",
@@ -33,7 +31,6 @@ word_enum! {
 /// The provider's state of a subscription at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionUpdate {
-    /// The provider's id.
     pub id: String,
     /// The provider's id of the customer.
     pub customer: String,
@@ -41,7 +38,6 @@ pub struct SubscriptionUpdate {
     pub user_id: Option<String>,
     /// The ids of its prices.
     pub prices: Vec<String>,
-    /// The provider's status word.
     pub status: String,
     /// The time of this state, in epoch seconds.
     pub created: i64,
@@ -55,8 +51,9 @@ pub fn after_update(
     update: &SubscriptionUpdate,
     prices: &Prices,
 ) -> Option<Subscription> {
-    if known.is_some_and(|known| known.state == SubscriptionState::Over || known.as_of > Some(update.created))
-    {
+    if known.is_some_and(|known| {
+        known.state == SubscriptionState::Over || known.last_event_secs > Some(update.created)
+    }) {
         return None;
     }
     // A price that was removed from the flags keeps the offer that it was sold as.
@@ -67,7 +64,7 @@ pub fn after_update(
         customer: known.map_or(&update.customer, |known| &known.customer).clone(),
         offer,
         state: state_after(&update.status, known.map(|known| known.state)),
-        as_of: Some(update.created),
+        last_event_secs: Some(update.created),
     })
 }
 
@@ -193,10 +190,10 @@ mod tests {
             customer: "cus_1".to_owned(),
             offer: PRO,
             state: SubscriptionState::Live,
-            as_of: None,
+            last_event_secs: None,
         };
         let then = after_update(Some(&purchase), &update(1, "active", "sa"), &prices()).unwrap();
-        assert_eq!((then.offer, then.as_of), (SCALE, Some(1)));
+        assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)));
     }
 
     #[test]
@@ -206,7 +203,7 @@ mod tests {
             customer: String::new(),
             offer,
             state,
-            as_of: None,
+            last_event_secs: None,
         };
         assert_eq!(
             best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),

@@ -49,7 +49,6 @@ word_enum! {
 pub struct Cue {
     pub key: i64,
     pub id: String,
-    /// The owner's row.
     pub user_key: i64,
     pub name: String,
     pub description: Option<String>,
@@ -72,7 +71,6 @@ pub struct Cue {
     pub updated_at: Timestamp,
 }
 
-/// A validated create request.
 #[derive(Debug, Clone)]
 pub struct NewCue {
     pub name: String,

@@ -9,7 +9,6 @@ pub struct OnFailure {
     pub email: bool,
     /// Send a signed POST to this URL.
     pub webhook: Option<String>,
-    /// Pause a recurring cue.
     pub pause: bool,
 }
 

@@ -105,11 +105,11 @@ impl SchedulePatch {
             }
             (ScheduleKind::Once, _, Some(at), _) => {
                 let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
-                Ok(Schedule { timing: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
+                Ok(Schedule { rule: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
             }
             (ScheduleKind::Once, _, None, ScheduleSpec::Once(at)) => {
                 let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
-                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up })
+                Ok(Schedule { rule: ScheduleRule::Once(*at), zone, catch_up })
             }
             (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
                 Err(incomplete("A recurring schedule needs schedule.cron"))

@@ -31,14 +31,14 @@ impl StoredSchedule {
             ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
             ScheduleSpec::Once(at) => {
                 let zone = Zone::find(&self.timezone)?;
-                Ok(Schedule { timing: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
+                Ok(Schedule { rule: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
             }
         }
     }
 
     #[must_use]
     pub fn from_schedule(schedule: &Schedule) -> Self {
-        let when = match &schedule.timing {
+        let when = match &schedule.rule {
             ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
             ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
         };

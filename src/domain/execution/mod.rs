@@ -50,9 +50,7 @@ word_enum! {
     /// The origin of an execution.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Trigger {
-        /// The cue's schedule.
         Schedule = "schedule",
-        /// A `fire` request.
         ManualFire = "manual_fire",
         /// A replay of an earlier execution.
         Replay = "replay",
@@ -89,8 +87,11 @@ pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal
     if is_worker && status == ExecutionStatus::Pending {
         return Ok(());
     }
-    let message =
-        if is_worker { "Execution is already claimed or not pending" } else { "Not a worker execution" };
+    let message = match status {
+        _ if !is_worker => "Not a worker execution".to_owned(),
+        ExecutionStatus::Delivering => "A worker has already claimed the execution".to_owned(),
+        _ => format!("Only a pending execution can be claimed; this one has the status {}", status.as_str()),
+    };
     Err(Refusal::new(ErrorCode::AlreadyClaimed, message))
 }
 

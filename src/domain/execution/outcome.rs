@@ -42,7 +42,6 @@ impl OutcomeReport {
     }
 }
 
-/// A stored report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub report: OutcomeReport,

@@ -33,18 +33,17 @@ impl RetryPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptResult {
     /// The receiver sent a response.
-    Answered {
+    Responded {
         http_status: u16,
         /// The requested pause, if `Retry-After` applies to the status.
         retry_after: Option<SignedDuration>,
     },
     /// No response: a timeout or a connection error.
-    Unanswered,
+    NoResponse,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// Delivered.
     Success,
     RetryAt(Timestamp),
     /// No attempts are left, or the receiver refused for good.
@@ -67,10 +66,10 @@ impl NextStep {
 #[must_use]
 pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
     let requested = match ended {
-        AttemptResult::Answered { http_status: 200..=299, .. } => return NextStep::Success,
-        AttemptResult::Answered { http_status: 410, .. } => return NextStep::Failed,
-        AttemptResult::Answered { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
-        AttemptResult::Unanswered => SignedDuration::ZERO,
+        AttemptResult::Responded { http_status: 200..=299, .. } => return NextStep::Success,
+        AttemptResult::Responded { http_status: 410, .. } => return NextStep::Failed,
+        AttemptResult::Responded { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
+        AttemptResult::NoResponse => SignedDuration::ZERO,
     };
     if attempt >= retry.max_attempts {
         return NextStep::Failed;
@@ -91,23 +90,23 @@ mod tests {
     fn the_next_step_follows_the_retry_policy() {
         let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
         let now = at("2026-01-01T10:00:00Z");
-        let answered = |http_status, secs: Option<i64>| AttemptResult::Answered {
+        let responded = |http_status, secs: Option<i64>| AttemptResult::Responded {
             http_status,
             retry_after: secs.map(SignedDuration::from_secs),
         };
         let again = |text| NextStep::RetryAt(at(text));
         for (attempt, ended, expected) in [
-            (1, answered(200, None), NextStep::Success),
-            (3, answered(299, None), NextStep::Success),
-            (1, answered(300, None), again("2026-01-01T10:01:00Z")),
-            (1, answered(500, None), again("2026-01-01T10:01:00Z")),
-            (2, answered(500, None), again("2026-01-01T10:05:00Z")),
-            (3, answered(500, None), NextStep::Failed),
-            (1, answered(410, None), NextStep::Failed),
-            (1, answered(429, Some(3_600)), again("2026-01-01T11:00:00Z")),
-            (1, answered(503, Some(1)), again("2026-01-01T10:01:00Z")),
-            (1, AttemptResult::Unanswered, again("2026-01-01T10:01:00Z")),
-            (3, AttemptResult::Unanswered, NextStep::Failed),
+            (1, responded(200, None), NextStep::Success),
+            (3, responded(299, None), NextStep::Success),
+            (1, responded(300, None), again("2026-01-01T10:01:00Z")),
+            (1, responded(500, None), again("2026-01-01T10:01:00Z")),
+            (2, responded(500, None), again("2026-01-01T10:05:00Z")),
+            (3, responded(500, None), NextStep::Failed),
+            (1, responded(410, None), NextStep::Failed),
+            (1, responded(429, Some(3_600)), again("2026-01-01T11:00:00Z")),
+            (1, responded(503, Some(1)), again("2026-01-01T10:01:00Z")),
+            (1, AttemptResult::NoResponse, again("2026-01-01T10:01:00Z")),
+            (3, AttemptResult::NoResponse, NextStep::Failed),
         ] {
             assert_eq!(after_attempt(&retry, attempt, &ended, now), expected, "attempt {attempt}: {ended:?}");
         }

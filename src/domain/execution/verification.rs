@@ -89,7 +89,6 @@ pub enum VerificationEvent {
         /// True if the work was done.
         valid: bool,
     },
-    /// The outcome was reopened.
     Reopened,
     Evidence {
         /// The evidence completes what the mode requires, for a success without a verdict.

@@ -32,7 +32,6 @@ pub struct FailureReport {
 }
 
 impl FailureReport {
-    /// The value of `event`.
     pub const EVENT: &'static str = "cue.failed";
 
     /// The JSON that is signed and sent.
@@ -46,10 +45,13 @@ impl FailureReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureMail {
     pub failure: FailureReport,
-    /// Failures since the previous mail that were not mailed, because of the rate limit.
-    pub held: u32,
+    /// Failures since the previous mail that were not mailed, because of the rate limit. Earlier versions stored the
+    /// same JSON keys, so they stay.
+    #[serde(rename = "held")]
+    pub suppressed: u32,
     /// Set on the last mail within the rate limit: the end of the silence.
-    pub held_until: Option<String>,
+    #[serde(rename = "held_until")]
+    pub suppressed_until: Option<String>,
 }
 
 impl FailureMail {
@@ -59,7 +61,6 @@ impl FailureMail {
         canonical(&json!(self))
     }
 
-    /// Parses the stored JSON.
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
         serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()
@@ -96,10 +97,11 @@ impl FailureMail {
             one_line(cue_name, 255),
             one_line(error, MAX_MAILED),
         );
-        if self.held > 0 {
-            text += &format!("\nFailures since the previous mail that were not mailed: {}\n", self.held);
+        if self.suppressed > 0 {
+            text +=
+                &format!("\nFailures since the previous mail that were not mailed: {}\n", self.suppressed);
         }
-        if let Some(until) = &self.held_until {
+        if let Some(until) = &self.suppressed_until {
             text += &format!(
                 "\nThe limit of {MAX_MAILS} mails an hour is reached: failures before {until} are not mailed.\n\
                  All of them are at {base}/v1/executions?status=failed\n"
@@ -118,7 +120,7 @@ pub fn truncated(error: &str) -> String {
 /// The end of the silence that the rate limit imposes at `now`. `tenth` is the creation time of the user's tenth
 /// newest mail.
 #[must_use]
-pub fn held_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+pub fn suppressed_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     let until = saturating_add(tenth?, RATE_WINDOW);
     (now < until).then_some(until)
 }
@@ -144,17 +146,17 @@ mod tests {
         }
     }
 
-    fn mail(held: u32, held_until: Option<&str>) -> FailureMail {
-        FailureMail { failure: failure(), held, held_until: held_until.map(str::to_owned) }
+    fn mail(suppressed: u32, suppressed_until: Option<&str>) -> FailureMail {
+        FailureMail { failure: failure(), suppressed, suppressed_until: suppressed_until.map(str::to_owned) }
     }
 
     #[test]
     fn the_eleventh_mail_waits_until_the_first_is_an_hour_old() {
         let (first, until) = (Some(at("2026-01-01T10:00:00Z")), at("2026-01-01T11:00:00Z"));
-        assert_eq!(held_until(None, until), None);
-        assert_eq!(held_until(first, at("2026-01-01T10:00:00Z")), Some(until));
-        assert_eq!(held_until(first, at("2026-01-01T10:59:59.999Z")), Some(until));
-        assert_eq!(held_until(first, until), None);
+        assert_eq!(suppressed_until(None, until), None);
+        assert_eq!(suppressed_until(first, at("2026-01-01T10:00:00Z")), Some(until));
+        assert_eq!(suppressed_until(first, at("2026-01-01T10:59:59.999Z")), Some(until));
+        assert_eq!(suppressed_until(first, until), None);
     }
 
     #[test]

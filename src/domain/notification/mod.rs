@@ -28,7 +28,6 @@ pub const BACKLOG_CLEARED: u32 = MAX_WAITING / 2;
 /// The channel of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotificationKind {
-    /// Mail to the user.
     Mail,
     /// A POST to the cue's `on_failure.webhook`.
     Failure,
@@ -85,7 +84,7 @@ pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, no
 #[must_use]
 pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> NextStep {
     let retry = RetryPolicy { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
-    unless_expired(after_attempt(&retry, attempt, &AttemptResult::Unanswered, now), created_at)
+    unless_expired(after_attempt(&retry, attempt, &AttemptResult::NoResponse, now), created_at)
 }
 
 fn unless_expired(next: NextStep, created_at: Timestamp) -> NextStep {
@@ -159,18 +158,18 @@ mod tests {
     #[test]
     fn a_post_has_three_attempts_and_none_after_a_day() {
         let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
-        let answered = |http_status, hours: i64| AttemptResult::Answered {
+        let responded = |http_status, hours: i64| AttemptResult::Responded {
             http_status,
             retry_after: Some(SignedDuration::from_hours(hours)),
         };
         for (attempt, ended, next) in [
-            (1, answered(204, 0), NextStep::Success),
-            (1, answered(500, 0), NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
-            (2, AttemptResult::Unanswered, NextStep::RetryAt(at("2026-01-01T12:05:00Z"))),
-            (3, answered(500, 0), NextStep::Failed),
-            (1, answered(410, 0), NextStep::Failed),
-            (1, answered(429, 21), NextStep::RetryAt(at("2026-01-02T09:00:00Z"))),
-            (1, answered(429, 22), NextStep::Failed),
+            (1, responded(204, 0), NextStep::Success),
+            (1, responded(500, 0), NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
+            (2, AttemptResult::NoResponse, NextStep::RetryAt(at("2026-01-01T12:05:00Z"))),
+            (3, responded(500, 0), NextStep::Failed),
+            (1, responded(410, 0), NextStep::Failed),
+            (1, responded(429, 21), NextStep::RetryAt(at("2026-01-02T09:00:00Z"))),
+            (1, responded(429, 22), NextStep::Failed),
         ] {
             assert_eq!(after_post(attempt, made, &ended, now), next, "attempt {attempt}: {ended:?}");
         }

@@ -73,7 +73,7 @@ pub struct FirePlan {
 /// The plan of a cue that was due at `due`, possibly during an outage.
 #[must_use]
 pub fn fire_plan(schedule: &Schedule, due: Timestamp, outage: Option<Outage>) -> FirePlan {
-    let recurring = matches!(schedule.timing, ScheduleRule::Recurring(_));
+    let recurring = matches!(schedule.rule, ScheduleRule::Recurring(_));
     match outage {
         Some(outage) if recurring && due <= outage.until => catch_up(schedule, due, outage.until),
         // A `once` cue always fires, however late (contract §4).

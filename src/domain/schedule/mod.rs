@@ -19,7 +19,7 @@ pub use self::instant::parse_instant;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    pub timing: ScheduleRule,
+    pub rule: ScheduleRule,
     /// The zone of the cron expression, and of an instant that is written without an offset.
     pub zone: Zone,
     pub catch_up: CatchUp,
@@ -35,7 +35,6 @@ word_enum! {
     /// The missed runs that still fire (contract §4).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum CatchUp {
-        /// The newest one.
         #[default]
         Latest = "latest",
         /// The newest 100, oldest first.
@@ -89,7 +88,7 @@ impl Schedule {
         if !cron.ever_matches() {
             return Err(ScheduleError::NeverMatches);
         }
-        Ok(Self { timing: ScheduleRule::Recurring(cron), zone, catch_up })
+        Ok(Self { rule: ScheduleRule::Recurring(cron), zone, catch_up })
     }
 
     /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted
@@ -100,7 +99,7 @@ impl Schedule {
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;
-        Ok(Self { timing: ScheduleRule::Once(at), zone, catch_up: CatchUp::default() })
+        Ok(Self { rule: ScheduleRule::Once(at), zone, catch_up: CatchUp::default() })
     }
 
     /// The first run of a schedule that starts at `now`.
@@ -108,7 +107,7 @@ impl Schedule {
     /// # Errors
     /// No run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
-        self.next_after(now).ok_or(match self.timing {
+        self.next_after(now).ok_or(match self.rule {
             ScheduleRule::Recurring(_) => ScheduleError::NeverMatches,
             ScheduleRule::Once(at) => ScheduleError::NotInFuture(at),
         })
@@ -117,7 +116,7 @@ impl Schedule {
     /// The first run strictly after `after`.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        match &self.timing {
+        match &self.rule {
             ScheduleRule::Once(at) => Some(*at).filter(|at| *at > after),
             ScheduleRule::Recurring(cron) => clock_segment::next(cron, &self.zone, after),
         }
@@ -144,7 +143,7 @@ impl Schedule {
     /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
     #[must_use]
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
-        match &self.timing {
+        match &self.rule {
             ScheduleRule::Once(at) if after < *at && *at <= until => {
                 Occurrences { first: Some(*at), last: Some(*at), count: 1 }
             }
@@ -163,7 +162,7 @@ impl Schedule {
     /// The newest `limit` runs in (`after`, `until`], oldest first.
     #[must_use]
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
-        let mut runs: Vec<Timestamp> = match &self.timing {
+        let mut runs: Vec<Timestamp> = match &self.rule {
             ScheduleRule::Once(at) => {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }

@@ -4,11 +4,11 @@
 ///
 /// ```text
 /// word_enum! {
-///     /// The state of a door.
+///     /// The state of a subscription.
 ///     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-///     pub enum Door {
-///         Open = "open",
-///         Closed = "closed",
+///     pub enum State {
+///         Active = "active",
+///         Ended = "ended",
 ///     }
 /// }
 /// ```
@@ -60,7 +60,7 @@ pub(crate) use word_enum;
 mod tests {
     word_enum! {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        enum Door {
+        enum Mode {
             Open = "open",
             HalfOpen = "half_open",
         }
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn every_variant_and_its_word_convert_into_each_other() {
-        assert_eq!(Door::WORDS, ["open", "half_open"]);
-        assert_eq!(Door::WORDS.map(Door::parse), Door::ALL.map(Some));
-        assert_eq!(Door::ALL.map(Door::as_str), Door::WORDS);
+        assert_eq!(Mode::WORDS, ["open", "half_open"]);
+        assert_eq!(Mode::WORDS.map(Mode::parse), Mode::ALL.map(Some));
+        assert_eq!(Mode::ALL.map(Mode::as_str), Mode::WORDS);
     }
 
     #[test]
     fn any_other_text_has_no_variant() {
         for text in ["", "Open", "open ", "half-open"] {
-            assert_eq!(Door::parse(text), None, "{text:?}");
+            assert_eq!(Mode::parse(text), None, "{text:?}");
         }
     }
 }

@@ -17,7 +17,6 @@ pub enum AllowRule {
     Public,
     /// `private`: RFC 1918 and IPv6 unique local addresses. Not link-local ones, where clouds serve credentials.
     Private,
-    /// `loopback`: this machine.
     Loopback,
     /// A network, regardless of the class of its addresses.
     Network(Cidr),

@@ -23,7 +23,6 @@ pub struct Callback {
 }
 
 word_enum! {
-    /// The methods of callbacks.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub enum Method {
         #[default]
@@ -40,7 +39,6 @@ word_enum! {
 pub enum CallbackError {
     #[error("callback.method is `{0}`; use POST, PUT, PATCH, GET or DELETE")]
     Method(String),
-    /// More than [`MAX_HEADERS`].
     #[error("callback.headers has {0} headers; at most {MAX_HEADERS} are allowed")]
     TooManyHeaders(usize),
     /// Empty, too long, or with a character that is not allowed in a header name.

@@ -25,13 +25,11 @@ pub struct CallbackTarget {
 /// The reason why a callback URL is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// Longer than [`MAX_URL`] bytes.
     #[error("callback.url is longer than {MAX_URL} bytes")]
     TooLong,
     /// A character that must be percent-encoded.
     #[error("callback.url contains {0:?}; percent-encode it")]
     Character(char),
-    /// Not `http://…` or `https://…`.
     #[error("callback.url must be absolute and begin with http:// or https://")]
     Scheme,
     /// A user name or password before the host.
@@ -45,7 +43,6 @@ pub enum UrlError {
          write a name with non-ASCII letters in its xn-- form"
     )]
     Host(String),
-    /// Not 1 to 65535.
     #[error("callback.url has the port `{0}`, which is not 1 to 65535")]
     Port(String),
     /// An address, or a name of this machine, that the policy blocks.

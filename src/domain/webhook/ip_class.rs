@@ -11,7 +11,6 @@ word_enum! {
     /// The class of an address.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum AddressClass {
-        /// The public internet.
         Public = "public",
         /// A private network: RFC 1918, or IPv6 unique local addresses.
         Private = "private",
@@ -26,7 +25,6 @@ word_enum! {
         Multicast = "multicast",
         /// `0.0.0.0/8` and `::`, which many systems route to this machine.
         Unspecified = "unspecified",
-        /// Reserved for documentation.
         Documentation = "documentation",
         /// Services of a cloud at addresses that look private or public.
         Metadata = "cloud metadata",

@@ -7,7 +7,6 @@ use crate::domain::time::rfc3339;
 use crate::domain::webhook::callback::{Callback, delivery_headers};
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
-/// A delivery attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptRef {
     pub key: i64,
@@ -29,12 +28,11 @@ pub struct DeliverySpec {
     pub callback: Callback,
     /// The stored payload: the canonical text that is sent.
     pub payload: Option<String>,
-    /// The user's webhook secret.
     pub secret: String,
     /// The secret before the last rotation.
-    pub previous_secret: Option<String>,
+    pub previous_webhook_secret: Option<String>,
     /// The end of the time in which the previous secret signs too.
-    pub previous_secret_expires: Option<Timestamp>,
+    pub previous_webhook_secret_expires_at: Option<Timestamp>,
 }
 
 /// The headers and body of a request.
@@ -76,8 +74,8 @@ fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
     SigningSecrets::at(
         now,
         &delivery.secret,
-        delivery.previous_secret.as_deref(),
-        delivery.previous_secret_expires,
+        delivery.previous_webhook_secret.as_deref(),
+        delivery.previous_webhook_secret_expires_at,
     )
 }
 
@@ -112,8 +110,8 @@ mod tests {
             callback,
             payload: payload.map(str::to_owned),
             secret: SECRET.to_owned(),
-            previous_secret: None,
-            previous_secret_expires: None,
+            previous_webhook_secret: None,
+            previous_webhook_secret_expires_at: None,
         }
     }
 
@@ -162,8 +160,8 @@ mod tests {
     #[test]
     fn the_previous_secret_signs_too_until_it_expires() {
         let mut delivery = delivery(Method::Post, Some(r#"{"a": 1}"#));
-        delivery.previous_secret = Some(PREVIOUS.to_owned());
-        delivery.previous_secret_expires = Some(at("2026-01-01T00:00:01Z"));
+        delivery.previous_webhook_secret = Some(PREVIOUS.to_owned());
+        delivery.previous_webhook_secret_expires_at = Some(at("2026-01-01T00:00:01Z"));
         let both =
             "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4= v1,PAJLiJe41f2W3A5YuU+UUrqmsy9vkd7Ylp31YWVL7ec=";
         assert_eq!(header(&signed(&delivery, "2026-01-01T00:00:00.999Z"), "webhook-signature"), Some(both));

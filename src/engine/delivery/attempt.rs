@@ -1,7 +1,6 @@
 //! One attempt: sends a claimed execution and classifies the response. No database access; the only wait is for the
 //! webhook client.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, s
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
+use crate::error::Error;
 use crate::metrics::milliseconds;
 use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
@@ -19,9 +19,9 @@ use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
 /// The result of sending a request.
 pub enum SendResult {
     /// The receiver returned a complete response.
-    Answered(WebhookResponse),
+    Responded(WebhookResponse),
     /// No complete response arrived.
-    Unanswered {
+    NoResponse {
         reason: String,
         /// Label for metrics and the log.
         cause: &'static str,
@@ -36,17 +36,17 @@ impl SendResult {
     #[must_use]
     pub fn attempt(&self, now: Timestamp) -> AttemptResult {
         match self {
-            Self::Answered(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Answered {
+            Self::Responded(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
                 http_status: *http_status,
                 retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
             },
-            Self::Unanswered { .. } | Self::Unsendable(_) => AttemptResult::Unanswered,
+            Self::NoResponse { .. } | Self::Unsendable(_) => AttemptResult::NoResponse,
         }
     }
 
     #[must_use]
     pub fn timed_out(&self) -> bool {
-        matches!(self, Self::Unanswered { timed_out: true, .. })
+        matches!(self, Self::NoResponse { timed_out: true, .. })
     }
 }
 
@@ -56,22 +56,27 @@ pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: 
         Ok((spec, _)) => Ok(request(&claimed.attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    send_guarded(webhook_client, build, &claimed.attempt_ref.id)
+    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
+    send_guarded(
+        webhook_client,
+        build,
+        |error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked"),
+    )
 }
 
-/// Sends the request that `build` returns and waits for the response. `id` identifies the request in the log. Never
-/// panics: a panic of `build` or of the client becomes a failed attempt.
+/// Sends the request that `build` returns and waits for the response. Never panics: a
+/// panic of `build` or of the client is passed to `log_panic` and becomes a failed attempt.
 pub fn send_guarded(
     webhook_client: &dyn WebhookClient,
     build: impl FnOnce() -> Result<WebhookRequest, String>,
-    id: &dyn Display,
+    log_panic: impl FnOnce(&Error),
 ) -> SendResult {
     // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
     // next start.
     let sent = panics::catch("the delivery", || {
         Ok(match build().map(|request| webhook_client.send(&request)) {
-            Ok(Ok(response)) => SendResult::Answered(response),
-            Ok(Err(delivery_error)) => SendResult::Unanswered {
+            Ok(Ok(response)) => SendResult::Responded(response),
+            Ok(Err(delivery_error)) => SendResult::NoResponse {
                 reason: delivery_error.to_string(),
                 cause: delivery_error.as_str(),
                 timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
@@ -80,9 +85,9 @@ pub fn send_guarded(
         })
     });
     sent.unwrap_or_else(|error| {
-        tracing::error!(%id, %error, "delivery panicked");
-        let reason = "internal error in cued; see its log".to_owned();
-        SendResult::Unanswered { reason, cause: "fault", timed_out: false }
+        log_panic(&error);
+        let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
+        SendResult::NoResponse { reason, cause: "fault", timed_out: false }
     })
 }
 
@@ -104,24 +109,24 @@ pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -
         error_message: None,
     };
     match result {
-        SendResult::Answered(response) => {
+        SendResult::Responded(response) => {
             let http_status = response.http_status;
             record.http_status = Some(http_status);
             record.response_body = Some(text(&response.body));
             record.error_message = (next != NextStep::Success).then(|| status_message(http_status));
         }
-        SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => {
+        SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => {
             record.error_message = Some(reason);
         }
     }
     FinishedAttempt { record, timed_out, cause }
 }
 
-/// Logs an attempt that took `took`.
+/// Logs an attempt that took `duration`.
 pub fn log(
     claimed: &ClaimedDelivery,
     FinishedAttempt { record, cause, .. }: &FinishedAttempt,
-    took: Duration,
+    duration: Duration,
 ) {
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
@@ -130,7 +135,7 @@ pub fn log(
         result = record.next.status().as_str(),
         cause,
         http_status = record.http_status,
-        duration_ms = milliseconds(took),
+        duration_ms = milliseconds(duration),
         "attempt ended"
     );
 }
@@ -138,14 +143,14 @@ pub fn log(
 /// Label of the cause of a failure for metrics and the log.
 fn cause(result: &SendResult) -> &'static str {
     match result {
-        SendResult::Answered(response) => match response.http_status {
+        SendResult::Responded(response) => match response.http_status {
             200..=299 => "none",
             300..=399 => "status_3xx",
             400..=499 => "status_4xx",
             500..=599 => "status_5xx",
             _ => "status_other",
         },
-        SendResult::Unanswered { cause, .. } => cause,
+        SendResult::NoResponse { cause, .. } => cause,
         SendResult::Unsendable(_) => "unsendable",
     }
 }
@@ -208,9 +213,9 @@ mod tests {
         };
         let answers = errors.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> = answers
-            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), &"x")))
+            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), |_| ())))
             .collect();
-        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), &"x")));
+        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), |_| ())));
         causes.sort_unstable();
         causes.dedup();
         let mut known = CAUSES;

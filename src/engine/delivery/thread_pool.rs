@@ -61,7 +61,7 @@ impl<J: Send + 'static> ThreadPool<J> {
         if state.idle < state.jobs.len() && state.threads < self.max_threads {
             // The job then waits for one of the existing threads.
             if let Err(error) = self.grow(&mut state) {
-                tracing::warn!(%error, count = state.threads, "cannot start another delivery thread");
+                tracing::warn!(%error, threads = state.threads, "cannot start another delivery thread");
             }
         }
         self.shared.changed.notify_one();

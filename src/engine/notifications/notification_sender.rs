@@ -26,7 +26,11 @@ pub struct NotificationResult {
 
 /// Sends a POST, signed at `now`, and waits for the response. Never panics.
 pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
-    send_guarded(webhook_client, || request(notification, now), &notification.id)
+    send_guarded(
+        webhook_client,
+        || request(notification, now),
+        |error| tracing::error!(notification_id = %notification.id, %error, "notification panicked"),
+    )
 }
 
 /// The next step of a notification whose POST ended at `now`.
@@ -40,8 +44,8 @@ pub fn result_of_post(
     let next = after_post(attempt, notification.created_at, &result.attempt(now), now);
     if next == NextStep::Failed {
         let why = match result {
-            SendResult::Answered(response) => format!("it returned {}", response.http_status),
-            SendResult::Unanswered { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
+            SendResult::Responded(response) => format!("it returned {}", response.http_status),
+            SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
@@ -107,8 +111,8 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
         NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
             now,
             &notification.webhook_secret,
-            notification.previous_secret.as_deref(),
-            notification.previous_secret_expires,
+            notification.previous_webhook_secret.as_deref(),
+            notification.previous_webhook_secret_expires_at,
         ),
     };
     let SignedRequest { headers, body } =
@@ -140,7 +144,7 @@ pub(in crate::engine) fn is_worth_sending(notification: &Notification, now: Time
     false
 }
 
-fn give_up(notification: &Notification, why: &str) {
+fn give_up(notification: &Notification, reason: &str) {
     let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
-    tracing::warn!(notification_id = %id, kind, %user_id, cause = why, "notification given up");
+    tracing::warn!(notification_id = %id, kind, %user_id, reason, "notification given up");
 }

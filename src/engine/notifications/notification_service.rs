@@ -212,7 +212,7 @@ impl NotificationDispatcher {
 
     fn skip(&mut self, app: &App, broken: Vec<(i64, Error)>) {
         for (key, error) in broken {
-            tracing::error!(key, %error, "outbox row skipped until the next start");
+            tracing::error!(notification_row = key, %error, "outbox row skipped until the next start");
             self.skipped_rows.insert(key);
             // Rows behind it may be ready.
             app.notifiers.notifications.notify();

@@ -71,7 +71,7 @@ impl Scheduler {
         self.is_held = true;
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
-            last_run: Some(app.clock.now()),
+            started_at: Some(app.clock.now()),
             ended,
             ..SchedulerPass::default()
         });
@@ -115,10 +115,10 @@ impl Scheduler {
         app.engine_stats.record_last_seen(self.last_seen);
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
-            last_run: Some(now),
+            started_at: Some(now),
             ended,
             cues: fired.cues,
-            took: ended - started,
+            duration: ended - started,
         });
         Ok(fired)
     }
@@ -137,7 +137,7 @@ impl Scheduler {
         let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock moves on purpose, from instant to instant, and every cue that it passes fires.
         if !app.clock.is_test() && is_clock_jump(now.duration_since(self.wall), real) {
-            tracing::warn!(from = %self.wall, to = %now, "the wall clock jumped forward; missed runs catch up");
+            tracing::warn!(previous = %self.wall, %now, "the wall clock jumped forward; missed runs catch up");
             self.outage = Outage::before(now, MissReason::Clock);
         } else if self.wall < self.last_seen && self.last_seen <= now {
             // Cues that came due while the clock was behind could not fire either.
@@ -145,7 +145,7 @@ impl Scheduler {
         }
         if now < self.last_seen && self.wall >= self.last_seen {
             tracing::warn!(
-                to = %now,
+                %now,
                 last_seen = %self.last_seen,
                 "the wall clock moved back; no cue fires by schedule until it has caught up"
             );

@@ -54,7 +54,6 @@ pub enum SweepOutcome {
 /// The start of the history of a queued cue.
 struct CueHistory {
     cue_key: i64,
-    /// Executions to delete.
     deletable: Vec<i64>,
     /// The last execution that was read.
     reached: i64,
@@ -68,7 +67,6 @@ enum SweepStep {
     Erase(i64),
     /// Trim the histories of these cues.
     Trim(Vec<CueHistory>),
-    /// Delete expired executions.
     Expire(HistoryScan),
     /// Nothing to delete: the use of pages, and the creation time of the oldest execution.
     Idle(PageUsage, Option<Timestamp>),

@@ -22,8 +22,9 @@ use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
 /// Reads the monotonic clock: the time since a fixed moment.
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Lifetime of a cached lookup. Without a cache every delivery starts a thread, because the HTTP library resolves on one;
-/// a changed address is followed within this time.
+/// Lifetime of a cached lookup. Without a cache every delivery starts a thread, because the HTTP library resolves on one.
+/// 20 s is long enough for the deliveries of one busy minute to share a few lookups, and short enough to follow a changed
+/// DNS record before the first retry, a minute later by default.
 pub const CACHE_TIME: Duration = Duration::from_secs(20);
 /// Maximum cached names, at about 100 bytes each.
 pub const MAX_CACHED: usize = 1024;

@@ -30,9 +30,9 @@ pub async fn usage(request: Request) -> Result<Response> {
             "current_usage": request.rate_limit.used,
         },
         "outcomes": {
-            "reported": month.succeeded + month.failed,
-            "succeeded": month.succeeded,
-            "failed": month.failed,
+            "reported": month.outcomes_succeeded + month.outcomes_failed,
+            "succeeded": month.outcomes_succeeded,
+            "failed": month.outcomes_failed,
         },
         "billing_period": {"start": instant(start), "end": instant(end)},
     })))

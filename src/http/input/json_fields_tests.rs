@@ -166,13 +166,13 @@ fn a_nul_character_is_rejected() {
 #[test]
 fn a_handler_can_add_errors() {
     let (_, errors) = read(&json!({"email": "x"}), |fields| {
-        fields.reject("email", "not an e-mail address");
+        fields.reject("email", "not an email address");
         fields.add_missing("callback");
     });
     assert_eq!(
         errors,
         [
-            "value_error body.email: Value error, not an e-mail address",
+            "value_error body.email: Value error, not an email address",
             "missing body.callback: Field required"
         ]
     );

@@ -56,7 +56,6 @@ pub fn echoed_object(object: &Map<String, Value>) -> Value {
     }
 }
 
-/// Cuts a long text.
 pub fn truncated(text: &str) -> String {
     let mut end = text.len().min(MAX_INPUT_BYTES);
     while !text.is_char_boundary(end) {

@@ -51,7 +51,7 @@ pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: 
         Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // The handler has finished its work; the next response carries the header instead.
-            tracing::warn!(request_id = context.id, error = %error, "could not read the monthly usage");
+            tracing::warn!(request_id = context.id, error = %error, "cannot read the monthly usage");
             false
         }
     }

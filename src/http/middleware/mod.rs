@@ -142,7 +142,8 @@ fn path_not_found() -> Error {
 }
 
 fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
-    let value = HeaderValue::from_str(allow).map_err(|error| Error::fault_from("Allow", error))?;
+    let value = HeaderValue::from_str(allow)
+        .map_err(|error| Error::fault_from("the Allow header cannot hold the methods of this path", error))?;
     let message = format!("This path does not support the method of the request; use {allow}");
     let response = Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id);
     Ok(response.with(header::ALLOW, value))

@@ -27,7 +27,7 @@ pub fn ask_email(public_url: &str, state: LoginFormState<'_>) -> Page {
         }
     };
     let LoginFormState { email, error, .. } = state;
-    let label = "Your e-mail address";
+    let label = "Your email address";
     let form =
         form.field(&FormField { name: "email", label, kind: FormFieldKind::Email, value: email, error });
     page.text("We send a link to this address. Open it and confirm to sign in your device.")

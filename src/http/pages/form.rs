@@ -9,7 +9,6 @@ pub struct Form {
     body: HtmlBuilder,
 }
 
-/// A required text field.
 #[derive(Debug, Clone, Copy)]
 pub struct FormField<'a> {
     /// The name in the posted form.
@@ -23,7 +22,7 @@ pub struct FormField<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormFieldKind {
-    /// An e-mail address. The browser may complete it.
+    /// An email address. The browser may complete it.
     Email,
     /// The code of a device. The browser must not complete or correct it.
     Code,

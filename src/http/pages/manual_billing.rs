@@ -108,7 +108,7 @@ fn with_summary(request: &Request, plan_request: &BillingRequest, page: Page) ->
     let [cues, executions, rate] = limit_facts(limits(request, plan_request.offer.plan.as_str()));
     page.facts(&[
         ("Account", &plan_request.email),
-        ("Current plan", &plan_request.present_plan),
+        ("Current plan", &plan_request.current_plan),
         ("Requested plan", &offer_name(plan_request.offer)),
         (cues.0, &cues.1),
         (executions.0, &executions.1),
@@ -117,7 +117,7 @@ fn with_summary(request: &Request, plan_request: &BillingRequest, page: Page) ->
 }
 
 fn plan_page(request: &Request, overview: &PlanOverview, token: &str) -> Response {
-    let (user, pending) = (&overview.user, overview.waiting.as_ref());
+    let (user, pending) = (&overview.user, overview.pending_request.as_ref());
     let [cues, executions, rate] = limit_facts(limits(request, &user.plan));
     let page = Page::new("Your plan").facts(&[
         ("Account", &user.email),
@@ -145,7 +145,7 @@ fn plan_page(request: &Request, overview: &PlanOverview, token: &str) -> Respons
 fn confirmation_page(request: &Request, overview: &PlanOverview, token: &str) -> Response {
     let limit = limits(request, FREE).cues;
     let excess = overview.user.active_cues - i64::from(limit_or_max(limit));
-    let page = match (&overview.waiting, overview.user.plan.as_str()) {
+    let page = match (&overview.pending_request, overview.user.plan.as_str()) {
         (Some(_), FREE) => Page::new("Withdraw the request?").text("Your account stays on the free plan."),
         (_, plan) => Page::new("Cancel the plan?").text(&format!(
             "Your account changes from {plan} to the free plan immediately. A pending request is withdrawn."

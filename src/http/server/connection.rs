@@ -47,7 +47,7 @@ const LINGER_BYTES: usize = 16 << 20;
 /// Serves one connection to its end and keeps `state` up to date.
 pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, state: ConnectionState) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(client_ip = %peer.ip(), error = %error, "could not set TCP_NODELAY");
+        tracing::debug!(client_ip = %peer.ip(), error = %error, "cannot set TCP_NODELAY");
     }
     let render_error = {
         let server = Arc::clone(&server);

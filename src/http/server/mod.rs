@@ -64,7 +64,6 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
     drain(open.tasks, drain_time).await;
 }
 
-/// The open connections.
 #[derive(Default)]
 struct ConnectionSet {
     tasks: JoinSet<()>,
@@ -125,7 +124,7 @@ async fn accept(listener: &TcpListener, open: &mut ConnectionSet) -> (TcpStream,
                 Ok(accepted) => return accepted,
                 Err(error) if is_peer_error(&error) => {}
                 Err(error) => {
-                    tracing::warn!(error = %error, "could not accept a connection");
+                    tracing::warn!(error = %error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
@@ -154,6 +153,6 @@ fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(error = %error, "a connection task panicked");
+        tracing::error!(error = %error, "connection task panicked");
     }
 }

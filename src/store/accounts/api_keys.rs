@@ -17,7 +17,7 @@ pub struct NewKey {
     pub user_key: i64,
     pub name: String,
     pub prefix: String,
-    pub hash: [u8; 32],
+    pub key_hash: [u8; 32],
     pub created_at: Timestamp,
 }
 
@@ -26,7 +26,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
     tx.prepare_cached(
         "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
-    .execute(params![new.id, new.user_key, new.name, new.prefix, new.hash, millis(new.created_at)])?;
+    .execute(params![new.id, new.user_key, new.name, new.prefix, new.key_hash, millis(new.created_at)])?;
     Ok(tx.last_insert_rowid())
 }
 

@@ -136,7 +136,7 @@ fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
         created_at: instant(row, "created_at")?,
         email: row.get("email")?,
         token_hash: row.get("token_hash")?,
-        mails: row.get("mail_count")?,
+        mail_count: row.get("mail_count")?,
         user_key: row.get("user_key")?,
     })
 }

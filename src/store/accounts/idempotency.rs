@@ -10,7 +10,6 @@ use crate::store::{ReadTx, WriteTx};
 /// Time for which a response is stored (contract §4).
 pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     /// SHA-256 of the request.

@@ -16,10 +16,8 @@ use crate::store::{ReadTx, WriteTx};
 pub struct MonthlyUsage {
     /// Executions that count against the quota.
     pub executions: i64,
-    /// Outcomes reported as successes.
-    pub succeeded: i64,
-    /// Outcomes reported as failures.
-    pub failed: i64,
+    pub outcomes_succeeded: i64,
+    pub outcomes_failed: i64,
 }
 
 const FIND: &str = "SELECT executions, outcomes_succeeded, outcomes_failed FROM monthly_usage
@@ -43,7 +41,11 @@ pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) ->
         .query_row(params![user_key, month_of(now)], |row| {
             let limit = plans.limits(row.get_ref("plan")?.as_str()?).executions;
             let used: Option<i64> = row.get("executions")?;
-            Ok(Quota { limit, used: used.unwrap_or(0), over_since: maybe_instant(row, "over_quota_since")? })
+            Ok(Quota {
+                limit,
+                used: used.unwrap_or(0),
+                over_quota_since: maybe_instant(row, "over_quota_since")?,
+            })
         })
         .optional()?)
 }
@@ -56,7 +58,7 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
          ON CONFLICT (user_key, month)
          DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since",
     )?
-    .execute(params![user_key, month_of(now), quota.used, quota.over_since.map(millis)])?;
+    .execute(params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])?;
     Ok(())
 }
 
@@ -85,8 +87,8 @@ pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Times
 fn read_month(row: &Row<'_>) -> rusqlite::Result<MonthlyUsage> {
     Ok(MonthlyUsage {
         executions: row.get("executions")?,
-        succeeded: row.get("outcomes_succeeded")?,
-        failed: row.get("outcomes_failed")?,
+        outcomes_succeeded: row.get("outcomes_succeeded")?,
+        outcomes_failed: row.get("outcomes_failed")?,
     })
 }
 

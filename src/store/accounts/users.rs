@@ -13,7 +13,6 @@ use crate::store::{ReadTx, WriteTx};
 const COLUMNS: &str =
     "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
 
-/// A user to insert.
 #[derive(Debug, Clone)]
 pub struct NewUser {
     pub id: String,

@@ -18,7 +18,7 @@ const MAX_LINKS: u32 = 10;
 const EXPIRED_LINK_BATCH: u32 = 100;
 
 const COLUMNS: &str =
-    "billing_requests.key, billing_requests.id, user_key, users.email, users.plan AS present_plan,
+    "billing_requests.key, billing_requests.id, user_key, users.email, users.plan AS current_plan,
     billing_requests.plan, billing_requests.plan_interval, status, link_expires_at, requested_at, decided_at";
 
 /// A request to insert, not confirmed yet.
@@ -38,8 +38,7 @@ pub struct BillingRequest {
     pub id: String,
     pub user_key: i64,
     pub email: String,
-    /// The user's current plan.
-    pub present_plan: String,
+    pub current_plan: String,
     /// The requested plan.
     pub offer: Offer,
     pub status: RequestStatus,
@@ -187,7 +186,7 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<BillingRequest> {
         id: row.get("id")?,
         user_key: row.get("user_key")?,
         email: row.get("email")?,
-        present_plan: row.get("present_plan")?,
+        current_plan: row.get("current_plan")?,
         offer: read_offer(row)?,
         status: word(row, "status", RequestStatus::parse)?,
         link_expires_at: instant(row, "link_expires_at")?,

@@ -67,7 +67,6 @@ pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
     Ok(read.prepare_cached(sql)?.query_row([id], read_subscription).optional()?)
 }
 
-/// The user's subscriptions.
 pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
     Ok(read
         .prepare_cached(
@@ -94,7 +93,7 @@ pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
         subscription.offer.plan.as_str(),
         subscription.offer.interval.as_str(),
         subscription.state.as_str(),
-        subscription.as_of
+        subscription.last_event_secs
     ])?;
     Ok(())
 }
@@ -105,6 +104,6 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
         state: word(row, "state", SubscriptionState::parse)?,
-        as_of: row.get("last_event_secs")?,
+        last_event_secs: row.get("last_event_secs")?,
     })
 }

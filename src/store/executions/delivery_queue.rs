@@ -312,8 +312,8 @@ fn read_spec(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
         callback: callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
         payload: row.get(14)?,
         secret: row.get(15)?,
-        previous_secret: row.get(16)?,
-        previous_secret_expires: row.get::<_, Option<i64>>(17)?.map(read_instant).transpose()?,
+        previous_webhook_secret: row.get(16)?,
+        previous_webhook_secret_expires_at: row.get::<_, Option<i64>>(17)?.map(read_instant).transpose()?,
     })
 }
 

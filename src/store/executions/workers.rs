@@ -9,7 +9,8 @@ use crate::store::db::columns::{broken, instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
 /// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
-/// the latest heartbeats.
+/// the latest heartbeats. 1,000 is far above the workers of one user in practice and keeps the response small; it is a
+/// choice, not a measurement.
 const MAX_LISTED: u32 = 1_000;
 
 /// Records a heartbeat. Registers the worker if it is new.

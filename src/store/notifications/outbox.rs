@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// A notification to insert.
 #[derive(Debug, Clone)]
 pub struct NewNotification {
     /// The id, computed by `domain::notification`.
@@ -23,7 +22,6 @@ pub struct NewNotification {
     pub kind: NotificationKind,
     /// The URL to POST to; `None` for a mail.
     pub url: Option<String>,
-    /// The content, as JSON.
     pub body: String,
 }
 
@@ -45,8 +43,8 @@ pub struct Notification {
     pub email: String,
     pub disabled_at: Option<Timestamp>,
     pub webhook_secret: String,
-    pub previous_secret: Option<String>,
-    pub previous_secret_expires: Option<Timestamp>,
+    pub previous_webhook_secret: Option<String>,
+    pub previous_webhook_secret_expires_at: Option<Timestamp>,
     pub alert_webhook_secret: String,
 }
 
@@ -228,8 +226,8 @@ fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
         email: row.get("email")?,
         disabled_at: maybe_instant(row, "disabled_at")?,
         webhook_secret: row.get("webhook_secret")?,
-        previous_secret: row.get("previous_webhook_secret")?,
-        previous_secret_expires: maybe_instant(row, "previous_webhook_secret_expires_at")?,
+        previous_webhook_secret: row.get("previous_webhook_secret")?,
+        previous_webhook_secret_expires_at: maybe_instant(row, "previous_webhook_secret_expires_at")?,
         alert_webhook_secret: row.get("alert_webhook_secret")?,
     })
 }

@@ -24,7 +24,7 @@ pub async fn health(request: Request) -> Result<Response> {
     let found =
         app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::held_since(read)?))).await;
     if let Err(error) = &found {
-        tracing::error!(request_id = request.id, error = %error, "could not read the database");
+        tracing::error!(request_id = request.id, error = %error, "cannot read the database");
     }
     let pass = app.engine_stats.last_pass();
     let database = database_status(app, found.is_ok());
@@ -54,7 +54,7 @@ pub async fn status(request: Request) -> Result<Response> {
     let is_held = match app.store.read_inline_single(hold::is_held).await {
         Ok(is_held) => is_held,
         Err(error) => {
-            tracing::error!(request_id = request.id, error = %error, "could not read the database");
+            tracing::error!(request_id = request.id, error = %error, "cannot read the database");
             let reason = if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
             let body = json!({"status": "down", "reason": reason});
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
@@ -102,10 +102,10 @@ fn worker_status(queue: Option<&QueueStats>) -> &'static str {
 
 fn render_pass(pass: &SchedulerPass, now: Timestamp) -> Value {
     json!({
-        "last_run": pass.last_run.map(instant),
-        "seconds_ago": pass.last_run.map(|last| now.duration_since(last).as_secs().max(0)),
+        "last_run": pass.started_at.map(instant),
+        "seconds_ago": pass.started_at.map(|last| now.duration_since(last).as_secs().max(0)),
         "cues_last_cycle": pass.cues,
-        "cycle_duration_ms": u64::try_from(pass.took.as_millis()).unwrap_or(u64::MAX),
+        "cycle_duration_ms": u64::try_from(pass.duration.as_millis()).unwrap_or(u64::MAX),
     })
 }
 

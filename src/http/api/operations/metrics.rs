@@ -25,7 +25,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
     let sizes = open::sizes(&db);
     let read = app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::is_held(read)?))).await;
     if let Err(error) = &read {
-        tracing::error!(request_id = request.id, %error, "the database cannot be read for metrics");
+        tracing::error!(request_id = request.id, %error, "cannot read the database");
     }
     let closed = || Error::storage("the store is closed");
     let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
@@ -144,12 +144,12 @@ fn encode_scheduler(page: &mut TextEncoder, app: &App) {
     page.gauge(
         "cued_scheduler_last_pass_timestamp_seconds",
         "Start of the last pass of the scheduler, in seconds since 1970.",
-        pass.last_run.map(seconds),
+        pass.started_at.map(seconds),
     );
     page.gauge(
         "cued_scheduler_last_pass_duration_seconds",
         "Duration of the last pass of the scheduler.",
-        Some(pass.took.as_secs_f64()),
+        Some(pass.duration.as_secs_f64()),
     );
 }
 

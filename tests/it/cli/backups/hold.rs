@@ -199,7 +199,7 @@ fn a_held_server_logs_mails_and_sends_none() {
     };
     ask("WHILE-HELD");
     until("the log has the link", || server.log().contains("device_code=WHILE-HELD").then_some(()));
-    assert!(server.log().contains("mail not sent cause=\"the database is on hold\""), "{}", server.log());
+    assert!(server.log().contains("mail not sent reason=\"the database is on hold\""), "{}", server.log());
     ok(&server.db(), &["promote"]);
     ask("PROMOTED");
     assert!(mailbox.next().link().contains("device_code=PROMOTED"));

@@ -228,7 +228,7 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
     server.sqlite().execute_batch(&sql).unwrap();
     fire(&user, &cue);
     user.advance("PT1H");
-    until("it is given up", || server.log().contains("cause=\"attempt 3").then_some(()));
+    until("it is given up", || server.log().contains("reason=\"attempt 3").then_some(()));
     assert_eq!(notified.count(), 0);
 }
 

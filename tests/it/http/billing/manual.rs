@@ -135,7 +135,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     }
     user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
     let again = submit(&server, "/billing/portal", &format!("{form}&confirmed=yes"));
-    shows(&again, 404, &["was used before"]);
+    shows(&again, 404, &["already used"]);
     // A user who was on a paid plan keeps access to the portal.
     shows(&see(&server, "/billing/portal", &portal(&server, &user)), 200, &["nothing to cancel"]);
 }

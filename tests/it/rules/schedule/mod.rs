@@ -20,7 +20,7 @@ fn zone(name: &str) -> Zone {
 
 fn recurring(cron: &str, zone_name: &str) -> Schedule {
     let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
-    Schedule { timing: ScheduleRule::Recurring(cron), zone: zone(zone_name), catch_up: CatchUp::Latest }
+    Schedule { rule: ScheduleRule::Recurring(cron), zone: zone(zone_name), catch_up: CatchUp::Latest }
 }
 
 fn at(text: &str) -> Timestamp {
