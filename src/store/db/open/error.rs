@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use crate::store::db::open::schema::SCHEMA_VERSION;
 
-/// The cause of an error that several libraries can raise.
+/// The cause of an error, whichever library returned it.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A database file was not opened. It is unchanged.
+/// Why a database file was not opened. The file is unchanged.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Another server uses the file; `process` is known if its lock file could be read.
@@ -43,7 +43,7 @@ pub enum OpenError {
          other link (`find / -xdev -samefile {path}`) or copy the file. Symbolic links are fine"
     )]
     HardLinked { path: PathBuf },
-    /// There is no database, or an empty one, beside the write-ahead log of another.
+    /// The database is missing or empty, but its write-ahead log exists and has content.
     #[error(
         "{log} holds writes of a database that is no longer at {path}: put that database back, or move the log away"
     )]
@@ -51,7 +51,7 @@ pub enum OpenError {
     #[error("{path} does not exist")]
     Missing { path: PathBuf },
     #[error("{path} is damaged: {source}. Replace it with a backup (`cued restore`)")]
-    Damaged { path: PathBuf, source: Cause },
+    Corrupt { path: PathBuf, source: Cause },
     #[error(
         "{path} cannot be used now: {source}. Its disk is full or failing: free some space, or see the system log"
     )]
@@ -74,13 +74,13 @@ impl OpenError {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotOurDatabase { path },
-            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, source: error.into() },
+            Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, source: error.into() },
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Disk { path, source: error },
             _ => Self::Unusable { path, source: error.into() },
         }
     }
 
-    /// The operating system denies access to the file or to one beside it.
+    /// The error for a file, or one of its companion files, to which the operating system denies access.
     pub(in crate::store) fn unusable(path: &Path, error: impl Into<Cause>) -> Self {
         Self::Unusable { path: path.to_owned(), source: error.into() }
     }
