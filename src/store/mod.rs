@@ -63,7 +63,7 @@ pub struct Store {
     path: PathBuf,
     threads: Option<StoreThreads>,
     corruption: CorruptionFlag,
-    // Dropped last: it keeps a second server out until everything is closed.
+    // Dropped last: no second server can start until everything is closed.
     _lock: Option<ServerLock>,
 }
 

@@ -6,10 +6,10 @@ use crate::error::Result;
 use crate::store::WriteTx;
 
 /// Rows read or deleted in one batch. A larger batch deletes faster and delays the writes of requests longer; 200 rows
-/// take a few milliseconds.
+/// need a few milliseconds.
 pub const BATCH: i64 = 200;
 
-/// Bytes of payloads and outcomes after which a batch ends early. Freeing the pages of large values takes longer than
+/// Bytes of payloads and outcomes after which a batch ends early. Freeing the pages of large values lasts longer than
 /// deleting the rows, so a limit on rows alone would not bound the time. 4 MiB are 4,096 pages; the last row may exceed
 /// it.
 const MAX_BYTES: i64 = 4 << 20;
@@ -29,7 +29,7 @@ pub(in crate::store) fn delete_matching(
 }
 
 /// Calls `delete` for each of `keys`, and stops once the bytes that it returns add up to [`MAX_BYTES`]. Returns the
-/// number of rows deleted, at least one.
+/// number of rows deleted: at least one, unless `keys` is empty.
 pub(in crate::store) fn delete_within_limit(
     keys: &[i64],
     mut delete: impl FnMut(i64) -> Result<i64>,

@@ -1,4 +1,4 @@
-//! The writer thread: takes all queued jobs as one batch, runs each in its own savepoint, commits once, then sends the
+//! The writer thread: receives all queued jobs as one batch, runs each in its own savepoint, commits once, then sends the
 //! results.
 //!
 //! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. Batches need no timer:
@@ -29,9 +29,9 @@ use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 /// more commits under load. Other values were not measured.
 const MAX_BATCH_JOBS: usize = 512;
 
-/// How long the idle writer polls for a job before it sleeps. Waking a thread takes longer than half a commit on a fast
+/// Duration for which the idle writer polls for a job before it sleeps. Waking a thread takes longer than half a commit on a fast
 /// disk. Measured with one client that creates cues: 2,700 creates a second without polling, 3,320 with it. The cost is
-/// up to 0.2 ms of processor time per lone write, yielded to any thread that is ready to run.
+/// up to 0.2 ms of processor time per isolated write, yielded to any thread that is ready to run.
 const LINGER: Duration = Duration::from_micros(200);
 
 /// The engine threads to wake after a commit.
@@ -185,9 +185,9 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
     fn run(&mut self, tx: &WriteTx<'_>) -> bool {
         let Some(job) = self.job.take() else { return false };
         let result = panics::catch("a write", || job(tx));
-        let keep = result.is_ok();
+        let has_succeeded = result.is_ok();
         self.result = Some(result);
-        keep
+        has_succeeded
     }
 
     fn error(&self) -> Option<&Error> {
@@ -196,7 +196,7 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
 
     fn finish(self: Box<Self>, fault: Option<&Error>) {
         let result = match (self.result, fault) {
-            // A job that failed keeps its own error: it had no changes to commit.
+            // A job that failed returns its own error: it had no changes to commit.
             (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => Err(error),
             // A refusal too: the row that it was based on (a claim, a report) may be part of the failed commit.
             (_, Some(Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault))) => {
@@ -264,7 +264,7 @@ fn next(waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     waiting.recv().ok()
 }
 
-/// Commits and records the metrics before any result is sent, so that a caller finds its own write in them.
+/// Commits and records the metrics before any result is sent, so that they include the write of the caller that reads them.
 fn timed_commit(
     connection: &Connection,
     batch: &mut [Box<dyn WriteJob>],
@@ -330,12 +330,12 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
         if !is_single {
             execute(connection, "SAVEPOINT job")?;
         }
-        let keep = job.run(&tx);
+        let has_succeeded = job.run(&tx);
         // After some errors, such as a full disk, SQLite itself rolls the whole transaction back: the batch is lost.
         if connection.is_autocommit() {
             return Err(Error::storage("a disk error rolled the transaction back"));
         }
-        if keep {
+        if has_succeeded {
             counters::flush(&tx)?;
             done.wake = done.wake.merge(tx.wake.get());
             done.events.add_all(&tx.events);

@@ -24,7 +24,7 @@ const PROGRESS_INTERVAL: i32 = 20_000;
 /// The suffixes of SQLite's companion files. SQLite applies them to whatever database has their name.
 const COMPANION_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Why a file was not copied. The target is unchanged, and no partial copy is left.
+/// The reason for which a file was not copied. The target is unchanged, and no partial copy is left.
 #[derive(Debug, Error)]
 pub enum CopyError {
     /// The source, or the file to be replaced, cannot be opened.
@@ -141,7 +141,7 @@ impl<'a> PartialCopy<'a> {
         }
     }
 
-    /// Gives the copy its final name, which survives a power failure. Returns its size in bytes.
+    /// Renames the copy to its final name, which survives a power failure. Returns its size in bytes.
     fn publish(mut self) -> Result<u64, CopyError> {
         let moved = std::fs::rename(&self.path, self.to).and_then(|()| {
             self.is_published = true;
@@ -196,7 +196,7 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
     done.map(|_| ())
 }
 
-/// Puts the copy on hold before it gets its final name. A copy of a file on hold keeps the earlier instant.
+/// Puts the copy on hold before the final rename. A copy of a file that is on hold retains the earlier instant.
 fn mark_on_hold(path: &Path, since: Timestamp) -> rusqlite::Result<()> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let copy = Connection::open_with_flags(path, access)?;

@@ -68,7 +68,7 @@ pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
 }
 
 /// Removes a cue from the queue once its history is trimmed: up to `scanned_up_to` everything deletable is deleted, and at
-/// most `runs` executions follow. Returns false, and keeps the cue in the queue, if the history has grown meanwhile or
+/// most `runs` executions follow. Returns false, and leaves the cue in the queue, if the history has grown meanwhile or
 /// more superseded payloads remain.
 pub fn remove_from_queue(
     tx: &WriteTx<'_>,
@@ -120,7 +120,7 @@ pub fn scan_expired(read: &ReadTx<'_>, after: i64, expired: Timestamp) -> Result
 }
 
 /// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch. Returns
-/// how many of `keys` it has processed, at least one. Unfinished executions stay.
+/// how many of `keys` it has processed: at least one. Unfinished executions stay.
 pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     delete_within_limit(keys, |key| {
         let mut query = tx.prepare_cached(DELETABLE)?;

@@ -33,7 +33,8 @@ const CHECKPOINT_BYTES: i64 = 4 << 20;
 /// `PRAGMA application_id` of a cued database: "cued" in ASCII.
 const APPLICATION_ID: i64 = 0x6375_6564;
 
-/// How long a write waits for the write of another process, such as an administration command.
+/// Limit on the wait of a write for that of another process, such as an administration command. Those take milliseconds;
+/// after 5 s the caller gets an error instead of a request that hangs.
 pub(in crate::store) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one waits

@@ -1,4 +1,4 @@
-//! The lock that keeps a second server off a database file.
+//! The lock that prevents a second server on a database file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};

@@ -116,7 +116,7 @@ fn prepare(connection: &Connection) -> Result<()> {
     // A step may replace a table; the foreign keys are checked at the end.
     connection.pragma_update(None, "foreign_keys", "OFF")?;
     // An index is sorted in files in the system's temporary folder. In memory the sort takes 57 MB per million
-    // executions, which is too much where a machine has 256 MB; in files it takes none to speak of.
+    // executions, too much for a machine with 256 MB; in files the sort needs almost no memory.
     connection.pragma_update(None, "temp_store", "FILE")?;
     Ok(())
 }
@@ -130,7 +130,7 @@ fn pending_copy(path: &Path, version: i64) -> PathBuf {
     sibling_path(path, &format!(".v{version}.pending"))
 }
 
-/// Deletes or keeps the copies that killed migrations left, depending on whether the file at `path`, now of `version`, was
+/// Deletes or renames the copies that killed migrations left, depending on whether the file at `path`, now of `version`, was
 /// migrated. The caller holds the server lock, so no migration is running.
 pub fn resolve_pending_copies(path: &Path, version: i64) {
     for earlier in (1..version).filter(|earlier| pending_copy(path, *earlier).exists()) {
