@@ -30,7 +30,7 @@ pub enum Error {
     /// Internal error: the database file is corrupt. Health and metrics report it, so that the operator restores a
     /// backup.
     #[error(transparent)]
-    Damaged(Fault),
+    Corrupt(Fault),
     /// Internal error, temporary: the file cannot be written (full or failing disk), or the store is shutting down.
     #[error(transparent)]
     Storage(Fault),
@@ -114,7 +114,7 @@ impl From<rusqlite::Error> for Error {
             ) => Self::storage_from("the database file cannot be used now", error),
             Some(SqliteCode::DatabaseCorrupt | SqliteCode::NotADatabase) => {
                 let message = "the database file is corrupt; replace it with a backup (`cued restore`)";
-                Self::Damaged(Fault::from_source(message, error))
+                Self::Corrupt(Fault::from_source(message, error))
             }
             _ => Self::fault_from("SQLite", error),
         }

@@ -100,7 +100,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let user_key = caller.user_key;
     app.store.write(
-        move |tx| if cue_deletion::remove(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) },
+        move |tx| if cue_deletion::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) },
     )
 }
 

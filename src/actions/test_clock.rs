@@ -86,7 +86,8 @@ fn is_idle(app: &App) -> Result<bool> {
         if waits || hold::is_held(read)? {
             return Ok(!waits);
         }
-        let is_swept = cue_deletion::first(read)?.is_none() && retention::first_marked(read)?.is_none();
+        let is_swept =
+            cue_deletion::first_pending(read)?.is_none() && retention::first_queued(read)?.is_none();
         Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
     });
     idle.wait()

@@ -9,7 +9,12 @@ use crate::store::Pending;
 use crate::store::executions::workers;
 
 /// Records a heartbeat of the user's worker and the tasks it handles; returns the server's time.
-pub fn beat(app: &App, user_key: i64, worker_id: String, handlers: Vec<String>) -> Pending<Timestamp> {
+pub fn record_heartbeat(
+    app: &App,
+    user_key: i64,
+    worker_id: String,
+    handlers: Vec<String>,
+) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store
         .write(move |tx| workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now).map(|()| now))

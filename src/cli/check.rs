@@ -68,8 +68,8 @@ fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError
 fn report_lines(file: &Path, report: &CheckReport, now: Timestamp) -> Vec<String> {
     let mut lines =
         vec![format!("file        {}", file.display()), format!("schema      version {}", report.version)];
-    match &report.figures {
-        Some(figures) => lines.extend(summary_lines(figures, now)),
+    match &report.summary {
+        Some(summary) => lines.extend(summary_lines(summary, now)),
         None if report.version < SCHEMA_VERSION => lines.push(
             "            start `cued serve` once to upgrade it; its contents are counted after that"
                 .to_owned(),
@@ -80,21 +80,21 @@ fn report_lines(file: &Path, report: &CheckReport, now: Timestamp) -> Vec<String
     lines
 }
 
-fn summary_lines(figures: &DatabaseSummary, now: Timestamp) -> Vec<String> {
-    let (users, disabled) = figures.users;
+fn summary_lines(summary: &DatabaseSummary, now: Timestamp) -> Vec<String> {
+    let (users, disabled) = summary.users;
     let mut lines = vec![
-        format!("size        {}, {} free", size(figures.bytes), size(figures.free_bytes)),
+        format!("size        {}, {} free", size(summary.bytes), size(summary.free_bytes)),
         format!("users       {users} ({disabled} disabled)"),
-        format!("cues        {}", count_by_status(&figures.cues)),
-        format!("executions  {}", count_by_status(&figures.executions)),
+        format!("cues        {}", count_by_status(&summary.cues)),
+        format!("executions  {}", count_by_status(&summary.executions)),
         format!(
             "overdue     {}, {} to send or hand to workers",
-            count(figures.overdue.cues, "cue"),
-            count(figures.overdue.executions, "execution")
+            count(summary.overdue.cues, "cue"),
+            count(summary.overdue.executions, "execution")
         ),
     ];
-    lines.extend(figures.next_due.map(|due| format!("next due    {due}")));
-    lines.extend(figures.last_seen.map(|seen| {
+    lines.extend(summary.next_due.map(|due| format!("next due    {due}")));
+    lines.extend(summary.last_seen.map(|seen| {
         let warning = if seen > now {
             format!(": ahead of the clock ({now}); nothing fires by schedule until then")
         } else {
@@ -102,7 +102,7 @@ fn summary_lines(figures: &DatabaseSummary, now: Timestamp) -> Vec<String> {
         };
         format!("last seen   {seen}{warning}")
     }));
-    lines.extend(figures.held_since.map(|since| {
+    lines.extend(summary.held_since.map(|since| {
         format!("on hold     since {since}: nothing fires or is delivered until `cued promote`")
     }));
     lines

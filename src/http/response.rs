@@ -145,7 +145,7 @@ pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
             let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
             Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
         }
-        Error::Fault(reason) | Error::Damaged(reason) => {
+        Error::Fault(reason) | Error::Corrupt(reason) => {
             tracing::error!(request_id, error = %reason, "request failed");
             Refusal::new(
                 ErrorCode::InternalError,

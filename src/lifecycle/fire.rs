@@ -89,7 +89,7 @@ impl CueFirer {
         for (user_key, quota) in quotas {
             quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
         }
-        meta::saw(tx, self.now)?;
+        meta::record_last_seen(tx, self.now)?;
         Ok(fired)
     }
 
@@ -113,7 +113,7 @@ impl CueFirer {
         }
         if has_fired {
             usage::save_quota(tx, cue.user_key, &quota, now)?;
-            meta::saw(tx, now)?;
+            meta::record_last_seen(tx, now)?;
         }
         Ok(has_fired)
     }

@@ -1,8 +1,25 @@
-//! All SQL of the program, as free functions by aggregate, and [`Store`]: one writer, two readers, one for long lists,
-//! connections for short looks, one file.
+//! The store: all SQL of the program, as free functions in one module per aggregate, and [`Store`], which runs them on
+//! one SQLite file.
 //!
-//! Calls `domain` only. No function here reads the clock: instants arrive as arguments. A bound limit is written
-//! `LIMIT ?1 + 0`: SQLite looks at the value of a bare one when it plans, and so plans anew at every call (50 µs).
+//! A caller passes a closure to `Store`, and the closure calls the functions with its transaction:
+//!
+//! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The result
+//!   arrives when the commit is on the disk.
+//! - [`Store::read_inline_single`], for one statement that reads a few rows by key: runs on the calling thread, without
+//!   a transaction.
+//! - [`Store::read_inline`], for several such statements: the same, in a transaction.
+//! - [`Store::read`], for the other reads of a request, such as a page of a list: runs on one of two reader threads.
+//! - [`Store::read_slow`], for a read that may scan a long history: runs on a thread of its own, so that short reads
+//!   never wait for it.
+//!
+//! The engine's threads have nothing else to do while they read, and use [`Store::read_blocking`]. Each read sees a
+//! snapshot of the database.
+//!
+//! Functions return an error when the database cannot be read or written. An `# Errors` section is present only where
+//! another error is possible.
+//!
+//! Calls `domain` only. No function here reads the clock: instants are arguments. A bound limit is written
+//! `LIMIT ?1 + 0`: with a bare `?1` SQLite uses the value to plan the query, and so plans it again in every call (50 µs).
 
 pub mod accounts;
 pub mod billing;
@@ -34,57 +51,57 @@ use crate::store::db::writer::Writer;
 use crate::store::db::{meta, readers};
 use crate::store::maintenance::{migrations, quick_check, schema_check};
 
-/// How many threads read. Two saturate two cores; each more costs a page cache of 2 MB.
+/// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
 
-/// Connections for looks on the calling thread: one for each thread of HTTP, one for the engine.
+/// Connections for reads on the calling thread: one for each of the two HTTP threads and one for the engine, so that a
+/// read rarely finds them all in use. One that does runs on a reader thread.
 const INLINE_CONNECTIONS: usize = 3;
 
 /// The open database file.
 pub struct Store {
     path: PathBuf,
-    lanes: Option<StoreThreads>,
-    damage: CorruptionFlag,
-    // Held until the store is gone: its lock keeps a second server out.
+    threads: Option<StoreThreads>,
+    corruption: CorruptionFlag,
+    // Dropped last: no second server can start until everything is closed.
     _lock: Option<ServerLock>,
 }
 
 struct StoreThreads {
     writer: Writer,
-    looks: ConnectionPool,
+    inline: ConnectionPool,
     readers: ReaderThreads,
-    patient: ReaderThreads,
+    slow_readers: ReaderThreads,
     writer_thread: JoinHandle<Connection>,
     reader_threads: Vec<JoinHandle<()>>,
 }
 
 impl Store {
-    /// Opens `path` for a server: takes the lock, creates the schema in a new file or brings an earlier one up to date,
-    /// starts the lanes.
-    /// `ring` is called after each commit that asked for it.
+    /// Opens `path` for a server: acquires the lock, creates the schema in a new file or upgrades an earlier one, and
+    /// starts the threads. `wake` is called after each successful commit.
     ///
     /// # Errors
-    /// [`OpenError`] says what the file is and what to do; a refused file is left as it was.
+    /// [`OpenError`] says what is wrong with the file and what to do. A refused file is unchanged.
     pub fn open(
         path: &Path,
-        ring: Arc<dyn Fn(WakeSet) + Send + Sync>,
+        wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
     ) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
-        let lock = ServerLock::take(path)?;
+        let lock = ServerLock::acquire(path)?;
         quick_check::check(path)?;
         if is_earlier(version) {
-            migrations::bring_up_to_date(path)?;
+            migrations::upgrade(path)?;
         } else if version != 0 {
             schema_check::check(path)?;
-            migrations::settle_copies(path, version);
+            migrations::resolve_pending_copies(path, version);
         }
-        Self::start(path, ring, Some(lock))
+        Self::start(path, wake, Some(lock))
     }
 
-    /// Opens `path` beside a server that may be running, for the administration commands.
+    /// Opens `path` while a server may be using it, for the administration commands.
     ///
     /// # Errors
-    /// As [`Store::open`], but for the lock; and a file of an earlier version is refused.
+    /// As [`Store::open`], except [`OpenError::InUse`]. A file of an earlier version is refused as well.
     pub fn open_shared(path: &Path) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         if is_earlier(version) {
@@ -95,26 +112,33 @@ impl Store {
 
     fn start(
         path: &Path,
-        ring: Arc<dyn Fn(WakeSet) + Send + Sync>,
+        wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
-        let damage = CorruptionFlag::default();
+        let corruption = CorruptionFlag::default();
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READER_THREADS + 1)?;
-        let looks = open::open_readers(path, INLINE_CONNECTIONS)?;
-        let (writer, writer_thread) = Writer::start(connection, damage.clone(), ring)?;
-        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &damage)?;
-        let (patient, patient_threads) = ReaderThreads::start(&pool, 1, &damage)?;
-        reader_threads.extend(patient_threads);
+        let inline = open::open_readers(path, INLINE_CONNECTIONS)?;
+        let (writer, writer_thread) = Writer::start(connection, corruption.clone(), wake)?;
+        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &corruption)?;
+        let (slow_readers, slow_threads) = ReaderThreads::start(&pool, 1, &corruption)?;
+        reader_threads.extend(slow_threads);
         Ok(Self {
             path: path.to_owned(),
-            lanes: Some(StoreThreads { writer, looks, readers, patient, writer_thread, reader_threads }),
-            damage,
+            threads: Some(StoreThreads {
+                writer,
+                inline,
+                readers,
+                slow_readers,
+                writer_thread,
+                reader_threads,
+            }),
+            corruption,
             _lock: lock,
         })
     }
 
-    /// Queues a write. Its answer comes when it is on the disk.
+    /// Queues a write. Its result arrives when the commit is on the disk.
     ///
     /// ```
     /// use cued::error::Error;
@@ -151,52 +175,49 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.lanes {
-            Some(lanes) => lanes.writer.submit(job),
+        match &self.threads {
+            Some(threads) => threads.writer.submit(job),
             None => Pending::closed(),
         }
     }
 
-    /// Whether the newest commit that was to change anything succeeded: false on a full or failing disk, until such
-    /// a write goes through again.
+    /// Returns false after a commit failed, as on a full disk, until one that changes something succeeds.
     pub fn is_writable(&self) -> bool {
-        self.lanes.as_ref().is_some_and(|lanes| lanes.writer.works())
+        self.threads.as_ref().is_some_and(|threads| threads.writer.is_writable())
     }
 
-    /// Whether damage was met in the file since the start.
+    /// True if a read or write has found the file corrupt since the start.
     pub fn is_corrupt(&self) -> bool {
-        self.damage.was_met()
+        self.corruption.is_set()
     }
 
-    /// Whether the disk takes writes. If it did not take the newest one, it is asked again, by a write of a page: it
-    /// may be that nobody else writes for hours. While all is well nothing is written. Blocks the calling thread.
+    /// Returns whether the file is writable. If the last write failed, writes a page to find out, because the next
+    /// request that writes may be hours away. Otherwise writes nothing. Blocks the calling thread.
     pub fn probe_disk(&self) -> bool {
-        // What it says is in the log, as of every write.
+        // The writer logs the error, as of every failed commit.
         self.is_writable() || self.write(meta::touch).wait().is_ok()
     }
 
-    /// Puts what is in the write-ahead log into the file, which is then as short as it can be. No lane waits for it.
-    ///
-    /// # Errors
-    /// When the file cannot be written; nothing is lost.
+    /// Moves the write-ahead log into the file, which frees the disk space of released pages. The store's threads do not
+    /// wait for it. If it fails, nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(open::checkpoint_beside(&self.path)?)
+        Ok(open::checkpoint_shared(&self.path)?)
     }
 
-    /// Waits until the writer takes up a write that changes nothing; whether there is a writer that does. Blocks the
-    /// calling thread, for good if the writer hangs.
+    /// Runs an empty write and returns whether the writer thread is alive. Blocks the calling thread; forever, if the
+    /// writer hangs.
     pub fn writer_responds(&self) -> bool {
-        // That the disk fails is an answer too.
+        // An error of the disk is a response too.
         drop(self.write(|_| Ok(())).wait());
-        self.lanes.as_ref().is_some_and(|lanes| !lanes.writer_thread.is_finished())
+        self.threads.as_ref().is_some_and(|threads| !threads.writer_thread.is_finished())
     }
 
-    /// What was written since the start; none of a store that is being closed.
+    /// Counts of committed writes since the start, or `None` while the store is being closed.
     pub fn write_stats(&self) -> Option<&WriteStats> {
-        self.lanes.as_ref().map(|lanes| lanes.writer.write_stats())
+        self.threads.as_ref().map(|threads| threads.writer.write_stats())
     }
 
-    /// Queues a read on a consistent picture of the file.
+    /// Queues a read for the reader threads.
     ///
     /// ```
     /// use cued::store::Store;
@@ -215,38 +236,35 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.lanes {
-            Some(lanes) => lanes.readers.submit(job),
+        match &self.threads {
+            Some(threads) => threads.readers.submit(job),
             None => Pending::closed(),
         }
     }
 
-    /// As [`Store::read`], on a lane of its own, for what may walk a long history: requests that look at a row or two
-    /// never wait behind it.
+    /// As [`Store::read`], on a thread of its own, for a read that may scan a long history: reads of a row or two never
+    /// wait behind it.
     pub fn read_slow<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.lanes {
-            Some(lanes) => lanes.patient.submit(job),
+        match &self.threads {
+            Some(threads) => threads.slow_readers.submit(job),
             None => Pending::closed(),
         }
     }
 
-    /// Reads at once, on the calling thread: for the engine's threads, which have nothing else to do meanwhile and never
-    /// wait behind a caller's long list.
-    ///
-    /// # Errors
-    /// What the job answers, and when the file cannot be read.
+    /// Runs `job` on the calling thread, and waits for a connection if none is free. For the engine's threads, which
+    /// have nothing else to do meanwhile and must not wait behind the lists of callers.
     pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
-        match &self.lanes {
-            Some(lanes) => self.damage.noted(readers::read(&lanes.looks, job)),
-            None => Err(readers::ended()),
+        match &self.threads {
+            Some(threads) => self.corruption.observe(readers::read(&threads.inline, job)),
+            None => Err(readers::store_closed()),
         }
     }
 
-    /// As [`Store::read_inline`], for a single statement, which sees one picture of the file without a transaction.
+    /// As [`Store::read_inline`], for a single statement: it sees one snapshot even without a transaction.
     pub fn read_inline_single<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -255,9 +273,8 @@ impl Store {
         self.run_inline(job, |connection, job| job(&ReadTx::new(connection)))
     }
 
-    /// As [`Store::read`], for what touches a few rows by their keys and is asked with almost every request. It is done
-    /// on the calling thread where a connection is free: to hand it to another and back takes several times as long as
-    /// the look itself.
+    /// As [`Store::read`], for a read of a few rows by key, as almost every request has one. Runs on the calling thread
+    /// if a connection is free, because passing it to another thread and back takes several times as long as the read.
     pub fn read_inline<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -266,18 +283,18 @@ impl Store {
         self.run_inline(job, |connection, job| readers::read_on(connection, job))
     }
 
-    /// Has `job` done by `on` on a free connection here and now, or on a lane where none is free.
-    fn run_inline<T, F>(&self, job: F, on: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
+    /// Runs `job` on the calling thread through `run` if a connection is free, otherwise on a reader thread.
+    fn run_inline<T, F>(&self, job: F, run: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.lanes {
-            Some(lanes) => match lanes.looks.try_get() {
+        match &self.threads {
+            Some(threads) => match threads.inline.try_get() {
                 Some(connection) => {
-                    Pending::done(self.damage.noted(panics::catch("a read", || on(&connection, job))))
+                    Pending::ready(self.corruption.observe(panics::catch("a read", || run(&connection, job))))
                 }
-                None => lanes.readers.submit(job),
+                None => threads.readers.submit(job),
             },
             None => Pending::closed(),
         }
@@ -289,18 +306,18 @@ fn is_earlier(version: i64) -> bool {
 }
 
 impl Drop for Store {
-    /// Ends the lanes after what they still hold, and puts the write-ahead log back into the file.
+    /// Ends the threads after their queued jobs, and moves the write-ahead log into the file.
     fn drop(&mut self) {
-        let Some(StoreThreads { writer, looks, readers, patient, writer_thread, reader_threads }) =
-            self.lanes.take()
+        let Some(StoreThreads { writer, inline, readers, slow_readers, writer_thread, reader_threads }) =
+            self.threads.take()
         else {
             return;
         };
-        drop((writer, looks, readers, patient));
+        drop((writer, inline, readers, slow_readers));
         for thread in reader_threads {
-            // The last owner of a store may be a job on one of its own lanes, which cannot wait for itself.
+            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("a reader thread ended by a panic");
+                tracing::error!("reader thread ended by a panic");
             }
         }
         if writer_thread.thread().id() == std::thread::current().id() {
@@ -308,7 +325,7 @@ impl Drop for Store {
         }
         match writer_thread.join() {
             Ok(connection) => open::checkpoint(connection),
-            Err(_) => tracing::error!("the writer thread ended by a panic"),
+            Err(_) => tracing::error!("writer thread ended by a panic"),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Dispatcher {
         };
         // A retry helps after a disk error, not after a fault: record the others one by one, so that a result that can
         // never be recorded holds up nothing.
-        if matches!(claimed, Err(Error::Fault(_) | Error::Damaged(_))) {
+        if matches!(claimed, Err(Error::Fault(_) | Error::Corrupt(_))) {
             self.record_each(app)?;
         }
         self.slots.forget_idle();

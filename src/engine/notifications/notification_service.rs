@@ -185,7 +185,7 @@ impl NotificationDispatcher {
         let ended = self.unrecorded.clone();
         match app.store.write(move |tx| record_all(tx, &ended)).wait() {
             // A retry helps after a disk error, not after a fault: record the others one by one.
-            Err(Error::Fault(_) | Error::Damaged(_)) => return self.record_each(app),
+            Err(Error::Fault(_) | Error::Corrupt(_)) => return self.record_each(app),
             recorded => recorded?,
         }
         for (key, next) in self.unrecorded.drain(..) {

@@ -85,7 +85,7 @@ impl RetentionSweeper {
         self.start_round(now);
         match app.store.read_blocking(|read| self.find_work(read, retention, now))? {
             SweepStep::Erase(cue_key) => {
-                app.store.write(move |tx| cue_deletion::erase(tx, cue_key)).wait()?;
+                app.store.write(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
             }
             SweepStep::Trim(histories) => self.trimming = trim(app, retention, histories)?,
             SweepStep::Expire(oldest) => self.expired_up_to = delete(app, &oldest)?,
@@ -101,13 +101,13 @@ impl RetentionSweeper {
 
     /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not queued yet.
     fn begin(&mut self, app: &App, retention: Retention) -> Result<()> {
-        let before = app.store.read_blocking(retention::runs_kept)?;
+        let before = app.store.read_blocking(retention::retained_runs)?;
         let runs = retention.runs.map(i64::from);
         let keeps_less = runs.is_some_and(|runs| before.is_none_or(|before| runs < before));
         if keeps_less {
             self.marking = Some(0);
         } else if runs != before {
-            app.store.write(move |tx| retention::set_runs_kept(tx, runs)).wait()?;
+            app.store.write(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
         }
         self.has_begun = true;
         Ok(())
@@ -126,10 +126,10 @@ impl RetentionSweeper {
     fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
         let runs = retention.runs.map(i64::from);
         let is_last = app.store.write(move |tx| {
-            retention::mark_all(tx, after, after + CUE_BATCH, runs.unwrap_or(i64::MAX))?;
-            let is_last = retention::last_cue(tx)? <= after + CUE_BATCH;
+            retention::queue_cues(tx, after, after + CUE_BATCH, runs.unwrap_or(i64::MAX))?;
+            let is_last = retention::last_cue_key(tx)? <= after + CUE_BATCH;
             if is_last {
-                retention::set_runs_kept(tx, runs)?;
+                retention::set_retained_runs(tx, runs)?;
             }
             Ok(is_last)
         });
@@ -138,7 +138,7 @@ impl RetentionSweeper {
     }
 
     fn find_work(&self, read: &ReadTx<'_>, retention: Retention, now: Timestamp) -> Result<SweepStep> {
-        if let Some(cue_key) = cue_deletion::first(read)? {
+        if let Some(cue_key) = cue_deletion::first_pending(read)? {
             return Ok(SweepStep::Erase(cue_key));
         }
         let histories = self.queued_histories(read, retention)?;
@@ -146,12 +146,12 @@ impl RetentionSweeper {
             return Ok(SweepStep::Trim(histories));
         }
         let oldest = match retention.expired(now) {
-            Some(expired) => retention::by_age(read, self.expired_up_to, expired)?,
+            Some(expired) => retention::scan_expired(read, self.expired_up_to, expired)?,
             None => HistoryScan::default(),
         };
-        Ok(match oldest.up_to {
+        Ok(match oldest.last_key {
             Some(_) => SweepStep::Expire(oldest),
-            None => SweepStep::Idle(retention::space(read)?, oldest.young),
+            None => SweepStep::Idle(retention::page_usage(read)?, oldest.first_unexpired),
         })
     }
 
@@ -159,13 +159,17 @@ impl RetentionSweeper {
     /// behind the scheduler when few runs are kept of each cue.
     fn queued_histories(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
         let (mut histories, mut count) = (Vec::new(), 0);
-        for cue_key in retention::marked(read)? {
+        for cue_key in retention::queued_cues(read)? {
             let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
             let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
-            let scan = retention::of_cue(read, cue_key, after, surplus)?;
-            count += scan.over.len();
-            let history =
-                CueHistory { cue_key, deletable: scan.over, reached: scan.up_to.unwrap_or(after), surplus };
+            let scan = retention::scan_history(read, cue_key, after, surplus)?;
+            count += scan.deletable.len();
+            let history = CueHistory {
+                cue_key,
+                deletable: scan.deletable,
+                reached: scan.last_key.unwrap_or(after),
+                surplus,
+            };
             let is_last = !history.is_read() || count >= BATCH;
             histories.push(history);
             if is_last {
@@ -182,7 +186,7 @@ impl RetentionSweeper {
         self.is_shrinking =
             !self.cannot_shrink && usage.free > if was_shrinking { reserve } else { 2 * reserve };
         if self.is_shrinking {
-            self.cannot_shrink = app.store.write(retention::give_back).wait()? <= 0;
+            self.cannot_shrink = app.store.write(retention::release_free_pages).wait()? <= 0;
         } else if was_shrinking && let Err(error) = app.store.checkpoint() {
             tracing::warn!(%error, "cannot shorten the database file yet; a later checkpoint does");
         }
@@ -208,8 +212,8 @@ fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<O
                 return Ok(Some((history.cue_key, next - 1)));
             }
             done -= history.deletable.len();
-            let is_done =
-                history.is_read() && retention::unmark(tx, history.cue_key, history.reached, retention.runs)?;
+            let is_done = history.is_read()
+                && retention::remove_from_queue(tx, history.cue_key, history.reached, retention.runs)?;
             if !is_done {
                 return Ok(Some((history.cue_key, history.reached)));
             }
@@ -221,7 +225,7 @@ fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<O
 
 /// Deletes the executions found in `scan`. Returns the key up to which that is done.
 fn delete(app: &App, scan: &HistoryScan) -> Result<i64> {
-    let (keys, up_to) = (scan.over.clone(), scan.up_to.unwrap_or(0));
+    let (keys, up_to) = (scan.deletable.clone(), scan.last_key.unwrap_or(0));
     if keys.is_empty() {
         return Ok(up_to);
     }

@@ -19,7 +19,7 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     fields.finish()?;
     // `finish` has returned an error if one of them is missing.
     let (worker_id, handlers) = (worker_id.unwrap_or_default(), handlers.unwrap_or_default());
-    let server_time = actions::beat(&request.app, caller.user_key, worker_id, handlers).await?;
+    let server_time = actions::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::device_login::{DeviceLogin, LoginState};
 use crate::error::Result;
-use crate::store::db::columns::{instant, millis, read_instant, word};
+use crate::store::db::columns::{instant, millis, parse_word, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
 const CODE_TIMES: &str = "SELECT created_at FROM device_logins
@@ -132,7 +132,7 @@ fn read_times(
 
 fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
     Ok(DeviceLogin {
-        state: word(row, "state", LoginState::parse)?,
+        state: parse_word(row, "state", LoginState::parse)?,
         created_at: instant(row, "created_at")?,
         email: row.get("email")?,
         token_hash: row.get("token_hash")?,

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::billing::offer::{Offer, RequestStatus};
 use crate::error::Result;
-use crate::store::db::columns::{broken, instant, maybe_instant, millis, word};
+use crate::store::db::columns::{instant, invalid_column, maybe_instant, millis, parse_word};
 use crate::store::{ReadTx, WriteTx};
 
 /// Valid links per user and kind. A new link replaces the oldest. A user follows a link within minutes of requesting
@@ -188,7 +188,7 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<BillingRequest> {
         email: row.get("email")?,
         current_plan: row.get("current_plan")?,
         offer: read_offer(row)?,
-        status: word(row, "status", RequestStatus::parse)?,
+        status: parse_word(row, "status", RequestStatus::parse)?,
         link_expires_at: instant(row, "link_expires_at")?,
         requested_at: maybe_instant(row, "requested_at")?,
         decided_at: maybe_instant(row, "decided_at")?,
@@ -202,5 +202,5 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<BillingRequest> {
 pub(in crate::store) fn read_offer(row: &Row<'_>) -> rusqlite::Result<Offer> {
     let (plan, interval) = (row.get_ref("plan")?.as_str()?, row.get_ref("plan_interval")?.as_str()?);
     Offer::parse(plan, interval)
-        .ok_or_else(|| broken(&format!("unknown offer: plan {plan}, interval {interval}")))
+        .ok_or_else(|| invalid_column(&format!("unknown offer: plan {plan}, interval {interval}")))
 }

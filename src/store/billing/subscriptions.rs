@@ -7,7 +7,7 @@ use crate::domain::billing::subscription::{Subscription, SubscriptionState};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::billing::requests::read_offer;
-use crate::store::db::columns::{millis, word};
+use crate::store::db::columns::{millis, parse_word};
 use crate::store::{ReadTx, WriteTx};
 
 /// Time for which the ids of processed events are stored. The provider retries an event for a few days only.
@@ -103,7 +103,7 @@ fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
         id: row.get("id")?,
         customer: row.get("customer_id")?,
         offer: read_offer(row)?,
-        state: word(row, "state", SubscriptionState::parse)?,
+        state: parse_word(row, "state", SubscriptionState::parse)?,
         last_event_secs: row.get("last_event_secs")?,
     })
 }

@@ -124,7 +124,7 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
         .query_row(params![cue_key, reason, millis(now)], |row| row.get(0))
         .optional()?;
     if let Some(user_key) = user_key {
-        tx.tally().active_cues(user_key, -1);
+        tx.counters().add_active_cues(user_key, -1);
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
-    RowReader, broken, callback, maybe_json, millis, read_instant, read_schedule, retry,
+    RowReader, invalid_column, maybe_json, millis, parse_callback, parse_retry_policy, read_instant,
+    read_schedule,
 };
 use crate::store::{ReadTx, WriteTx};
 
@@ -76,7 +77,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result
         millis(cue.updated_at),
     ])?;
     cue.key = tx.last_insert_rowid();
-    tx.tally().active_cues(cue.user_key, i64::from(cue.status == CueStatus::Active));
+    tx.counters().add_active_cues(cue.user_key, i64::from(cue.status == CueStatus::Active));
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;
     }
@@ -88,7 +89,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     let was_active =
         tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
     let is_active = cue.status == CueStatus::Active;
-    tx.tally().active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
+    tx.counters().add_active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
     tx.prepare_cached(
         "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
                 catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
@@ -212,7 +213,7 @@ pub fn end_once(
     status: CueStatus,
     now: Timestamp,
 ) -> Result<()> {
-    tx.tally().active_cues(cue.user_key, -i64::from(cue.is_active));
+    tx.counters().add_active_cues(cue.user_key, -i64::from(cue.is_active));
     tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
         cue_key,
         status.as_str(),
@@ -230,18 +231,19 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
         user_key: columns.get()?,
         name: columns.get()?,
         description: columns.get()?,
-        status: columns.word(CueStatus::parse)?,
+        status: columns.parse_word(CueStatus::parse)?,
         next_run: columns.maybe_instant()?,
         last_run: columns.maybe_instant()?,
         run_count: columns.get()?,
         missed_count: columns.get()?,
         schedule: read_schedule(&mut columns)?,
-        transport: columns.word(Transport::parse)?,
+        transport: columns.parse_word(Transport::parse)?,
         callback: read_callback(&mut columns)?,
         payload_key: columns.get()?,
-        retry: retry(columns.get()?, columns.text()?)?,
-        on_failure: serde_json::from_str(columns.text()?).map_err(|error| broken(&error.to_string()))?,
-        verification: columns.word(VerificationMode::parse)?,
+        retry: parse_retry_policy(columns.get()?, columns.text()?)?,
+        on_failure: serde_json::from_str(columns.text()?)
+            .map_err(|error| invalid_column(&error.to_string()))?,
+        verification: columns.parse_word(VerificationMode::parse)?,
         warning: columns.get()?,
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
@@ -250,7 +252,7 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
 
 fn read_callback(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Option<Callback>> {
     let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
-    url.map(|url| callback(url, method, headers)).transpose()
+    url.map(|url| parse_callback(url, method, headers)).transpose()
 }
 
 fn cron(cue: &Cue) -> Option<&str> {

@@ -14,7 +14,7 @@ const ABOVE_LIMIT: &str =
 
 /// Pauses `cue`, which holds its state before the pause.
 pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
-    tx.tally().active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
+    tx.counters().add_active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue.key, millis(now)])?;
     Ok(())
@@ -36,7 +36,7 @@ pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Times
             "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3 WHERE key IN ({ABOVE_LIMIT})"
         ))?
         .execute(params![user_key, limit, millis(now)])?;
-    tx.tally().active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
+    tx.counters().add_active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
     Ok(paused)
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
-use crate::store::db::batch::{BATCH, delete_found};
+use crate::store::db::batch::{BATCH, delete_matching};
 use crate::store::db::columns::maybe_json;
 use crate::store::{ReadTx, WriteTx};
 
@@ -109,12 +109,12 @@ pub fn delete_superseded(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
         SharedPayload::None => current_payload_key(tx, cue_key)?.unwrap_or(i64::MAX),
         SharedPayload::Unknown => return Ok(true),
     };
-    delete_found(tx, SUPERSEDED, [cue_key, BATCH, oldest_in_use], |key| delete(tx, key))
+    delete_matching(tx, SUPERSEDED, [cue_key, BATCH, oldest_in_use], |key| delete(tx, key))
 }
 
 /// Deletes a batch of the payloads of a deleted cue. Returns `true` if none is left.
 pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
-    delete_found(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
+    delete_matching(tx, ALL, [cue_key, BATCH], |key| delete(tx, key))
 }
 
 /// Queues a cue for the retention sweeper, because its history may exceed the retention limit.

@@ -1,32 +1,33 @@
-//! Whether damage was met in the file: in a large one it shows only where it is read.
+//! The record of corruption found at run time. A start checks only a small file completely; in a larger one corruption
+//! shows when the affected page is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What all lanes know of it. It does not pass: only a start looks at the file anew.
+/// Set once any read or write has found the file corrupt; shared by all threads of the store. It is never cleared, since
+/// only the next start checks the file again.
 #[derive(Debug, Clone, Default)]
 pub struct CorruptionFlag(Arc<AtomicBool>);
 
 impl CorruptionFlag {
-    /// Notes what an answer tells of the file, and hands it on.
-    pub fn noted<T>(&self, answer: Result<T>) -> Result<T> {
-        if let Err(error) = &answer {
-            self.note(error);
+    /// Records the error of `result`, if it has one, and returns `result`.
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.record(error);
         }
-        answer
+        result
     }
 
-    /// Notes what an error tells of the file.
-    pub fn note(&self, error: &Error) {
-        if matches!(error, Error::Damaged(_)) {
+    /// Sets the flag if `error` reports corruption.
+    pub fn record(&self, error: &Error) {
+        if matches!(error, Error::Corrupt(_)) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether any was met since the start.
-    pub fn was_met(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,6 +1,6 @@
-//! Counters that a write moves: what waits in the queue, and how many cues of a user are active. They are kept while
-//! the write runs and stored once at its end: a herd moves them by hundreds in one write, and a trigger would cost each
-//! of its statements more than the change itself. Deletions are counted by the triggers of `schema.sql`.
+//! Stored counters: queued executions, and active cues of each user. A write collects its changes in [`CounterDeltas`]
+//! and stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and a
+//! trigger would cost each statement more than the change itself. Deletions are counted by the triggers of `schema.sql`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,65 +12,59 @@ use crate::error::Result;
 use crate::store::WriteTx;
 
 word_enum! {
-    /// What an execution may wait for, of which health shows how many there are.
+    /// A queue whose length is stored in the table `backlog`, for health and metrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum QueueName {
-        /// For a delivery thread.
+        /// Executions due for a delivery thread.
         Send = "send",
-        /// For a worker.
+        /// Executions that a worker can claim.
         Claim = "claim",
-        /// For another attempt.
+        /// Executions whose next attempt is not due yet.
         Retry = "retry",
     }
 }
 
-/// By how much a write has moved the counters so far.
+/// The changes of the present write to the counters, not yet stored.
 #[derive(Debug, Default)]
 pub struct CounterDeltas {
-    waiting: RefCell<BTreeMap<QueueName, i64>>,
+    queued: RefCell<BTreeMap<QueueName, i64>>,
     active_cues: RefCell<BTreeMap<i64, i64>>,
 }
 
 impl CounterDeltas {
-    /// Counts `more` executions that wait, or fewer where it is negative.
-    pub fn waiting(&self, what: QueueName, more: i64) {
-        *self.waiting.borrow_mut().entry(what).or_default() += more;
+    /// Changes the number of executions in `queue` by `delta`.
+    pub fn add_queued(&self, queue: QueueName, delta: i64) {
+        *self.queued.borrow_mut().entry(queue).or_default() += delta;
     }
 
-    /// Counts `more` active cues of a user, or fewer where it is negative.
-    pub fn active_cues(&self, user_key: i64, more: i64) {
-        *self.active_cues.borrow_mut().entry(user_key).or_default() += more;
+    /// Changes the number of active cues of a user by `delta`.
+    pub fn add_active_cues(&self, user_key: i64, delta: i64) {
+        *self.active_cues.borrow_mut().entry(user_key).or_default() += delta;
     }
 }
 
-/// Stores what was counted since the last time.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Stores the changes since the last flush.
 pub fn flush(tx: &WriteTx<'_>) -> Result<()> {
-    for (what, more) in tx.tally().waiting.take() {
-        if more != 0 {
+    for (queue, delta) in tx.counters().queued.take() {
+        if delta != 0 {
             tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
-                .execute(params![what.as_str(), more])?;
+                .execute(params![queue.as_str(), delta])?;
         }
     }
-    for (user_key, more) in tx.tally().active_cues.take() {
-        if more != 0 {
+    for (user_key, delta) in tx.counters().active_cues.take() {
+        if delta != 0 {
             tx.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
-                .execute([user_key, more])?;
+                .execute([user_key, delta])?;
         }
     }
     Ok(())
 }
 
-/// What is wrong with the counters, one line for each, found by counting all that they stand for; and with what hangs
-/// together without a constraint that says so. Not for a server: everything is read.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Recounts everything and returns a message for each wrong counter, and for each reference to a missing row that no
+/// foreign key covers. Reads the whole file, so it is not for a running server.
 pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
-    let mut wrong = file.prepare(
-        "SELECT 'backlog ' || name || ' says ' || count || ' and ' || counted || ' are there'
+    let mut query = file.prepare(
+        "SELECT 'backlog ' || name || ' is ' || count || ' but should be ' || counted
            FROM (SELECT name, count,
                         (SELECT count(*) FROM executions
                           WHERE CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying'
@@ -78,29 +72,29 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
                    FROM backlog)
           WHERE count <> counted
          UNION ALL
-         SELECT 'user ' || email || ' is said to have ' || active_cues || ' active cues and has ' || counted
+         SELECT 'active_cues of user ' || email || ' is ' || active_cues || ' but should be ' || counted
            FROM (SELECT email, active_cues,
                         (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
                    FROM users)
           WHERE active_cues <> counted
          UNION ALL
-         SELECT what || ' ' || key || ' is of cue ' || cue_key || ', which is not there'
-           FROM (SELECT 'execution' AS what, key, cue_key FROM executions
+         SELECT kind || ' ' || key || ' refers to cue ' || cue_key || ', which does not exist'
+           FROM (SELECT 'execution' AS kind, key, cue_key FROM executions
                  UNION ALL SELECT 'payload', key, cue_key FROM payloads
-                 UNION ALL SELECT 'missed row', key, cue_key FROM missed_runs)
+                 UNION ALL SELECT 'missed run', key, cue_key FROM missed_runs)
           WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
             AND NOT EXISTS (SELECT 1 FROM deleted_cues WHERE deleted_cues.cue_key = cue_key)
          UNION ALL
-         SELECT 'execution ' || executions.key || ' has no payload ' || payload_key
+         SELECT 'execution ' || executions.key || ' refers to payload ' || payload_key || ', which does not exist'
            FROM executions LEFT JOIN payloads ON payloads.key = payload_key
           WHERE payload_key IS NOT NULL AND body IS NULL
             AND executions.cue_key NOT IN (SELECT cue_key FROM deleted_cues)
          UNION ALL
-         SELECT 'cue ' || cues.key || ' has no payload ' || payload_key
+         SELECT 'cue ' || cues.key || ' refers to payload ' || payload_key || ', which does not exist'
            FROM cues LEFT JOIN payloads ON payloads.key = payload_key
           WHERE payload_key IS NOT NULL AND body IS NULL
          LIMIT 1000",
     )?;
-    let wrong = wrong.query_map([], |row| row.get(0))?;
-    Ok(wrong.collect::<rusqlite::Result<Vec<String>>>()?)
+    let messages = query.query_map([], |row| row.get(0))?;
+    Ok(messages.collect::<rusqlite::Result<Vec<String>>>()?)
 }

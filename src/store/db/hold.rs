@@ -1,5 +1,5 @@
-//! Whether this file is a copy that holds still: it shows everything, and nothing is fired, sent or claimed from it
-//! until its operator promotes it. So nobody is called twice because a backup was tried out.
+//! The hold of a restored copy: its data can be read, but nothing is fired, sent or claimed until the operator promotes
+//! it. A trial restore therefore never delivers anything twice.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
@@ -8,25 +8,22 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
-/// How much there is to do for a file that is held.
+/// Overdue work, which starts when a file on hold is promoted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OverdueCounts {
-    /// Cues that were due and have not fired.
+    /// Active cues past their next run.
     pub cues: i64,
-    /// Executions that are due or ready: to be sent, to be claimed, to be tried again.
+    /// Executions that are ready to be sent or claimed, or due for another attempt.
     pub executions: i64,
 }
 
-// Under one name each of the three queues: what waits for an instant counts once that has come.
+// Executions that wait for an instant count once it is past. The others are in `backlog`, which avoids counting rows.
 const OVERDUE: &str = "SELECT
     (SELECT count(*) FROM cues WHERE status = 'active' AND next_run <= ?1),
     (SELECT sum(count) FROM backlog WHERE name = 'send' OR name = 'claim')
         + (SELECT count(*) FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1)";
 
-/// When the copy was made that is held; none where the file is not held.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The time of the copy if the file is on hold, otherwise `None`.
 pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let since: Option<i64> = read
         .prepare_cached("SELECT value FROM meta WHERE name = 'held_since'")?
@@ -35,18 +32,12 @@ pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(since.map(read_instant).transpose()?)
 }
 
-/// Whether the file is held. In a write nothing can come between this look and what is done after it.
-///
-/// # Errors
-/// When the file cannot be read.
+/// True if the file is on hold. Within a write the result stays valid until the commit.
 pub fn is_held(read: &ReadTx<'_>) -> Result<bool> {
     Ok(held_since(read)?.is_some())
 }
 
-/// Lets the file go: what is due from now on happens. Answers since when it was held, and none where it was not.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Releases the hold. Returns when it began, or `None` if there was none.
 pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
     let since = held_since(tx)?;
     if since.is_some() {
@@ -55,10 +46,6 @@ pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
     Ok(since)
 }
 
-/// What is overdue at `now`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
     Ok(read.prepare_cached(OVERDUE)?.query_row(params![millis(now)], |row| {
         Ok(OverdueCounts { cues: row.get(0)?, executions: row.get(1)? })

@@ -1,4 +1,4 @@
-//! Single figures about the file.
+//! The table `meta`: single values about the whole file.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
@@ -7,10 +7,7 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
-/// The newest instant that the file has seen: the scheduler's last firing, or the newest row.
-///
-/// # Errors
-/// When the file cannot be read.
+/// The latest instant recorded in the file: the scheduler's last pass that fired, or the newest row.
 pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let newest: Option<i64> = read
         .prepare_cached(
@@ -26,11 +23,8 @@ pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(newest.map(read_instant).transpose()?)
 }
 
-/// Notes that the scheduler fired at `now`.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn saw(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
+/// Records that the scheduler fired at `now`.
+pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
         "INSERT INTO meta (name, value) VALUES ('last_seen', ?1)
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -39,12 +33,9 @@ pub fn saw(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Writes a page as it was: what reaches the disk, and leaves nothing behind.
-///
-/// # Errors
-/// When the file cannot be written.
+/// Makes a change that reaches the disk and leaves the data as it was.
 pub fn touch(tx: &WriteTx<'_>) -> Result<()> {
-    // A row that is set to what it is changes no page, and SQLite then writes none.
+    // An UPDATE to the same value would change no page, and SQLite would write nothing.
     tx.prepare_cached("INSERT INTO meta (name, value) VALUES ('touch', 0)")?.execute([])?;
     tx.prepare_cached("DELETE FROM meta WHERE name = 'touch'")?.execute([])?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The database file: opening and locking, the writer thread, the reader threads, counters, deletions in batches.
+//! The database file: opening and locking, the writer thread, the reader threads, stored counters, batched deletion.
 
 pub mod batch;
 pub mod columns;

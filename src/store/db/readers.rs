@@ -1,6 +1,6 @@
-//! Two reader threads, each on a read-only connection of the pool, and the answer that a caller waits for.
+//! The reader threads, which share a pool of read-only connections, and [`Pending`], the result that a caller waits for.
 //!
-//! A job runs to its end on its lane's thread: a request that waits costs no thread.
+//! A waiting request occupies no thread: its job runs on a reader thread while its task is suspended.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
 
-/// A transaction that only reads: one consistent picture of the file.
+/// A read transaction: all its statements see the same snapshot of the database.
 pub struct ReadTx<'a>(&'a Connection);
 
 impl<'a> ReadTx<'a> {
@@ -36,43 +36,44 @@ impl Deref for ReadTx<'_> {
     }
 }
 
-/// The answer to a job: awaited by a handler, waited for by a thread.
-#[must_use = "a write is only known to be on the disk once its answer has come"]
+/// The future result of a job. A handler awaits it; a thread calls [`Pending::wait`].
+#[must_use = "a write is known to be on the disk only once its result has arrived"]
 pub struct Pending<T>(PendingState<T>);
 
 enum PendingState<T> {
-    /// It is there, and nobody has taken it yet.
-    Done(Option<Result<T>>),
-    /// It comes from a lane.
-    Coming(oneshot::Receiver<Result<T>>),
+    /// The result, until `poll` has returned it.
+    Ready(Option<Result<T>>),
+    /// The job runs on another thread.
+    Waiting(oneshot::Receiver<Result<T>>),
 }
 
-// Nothing in it is pinned: an answer that is there is moved out of it.
+// Nothing in it is pinned: `poll` moves a ready result out.
 impl<T> Unpin for Pending<T> {}
 
 impl<T> Pending<T> {
     pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
-        Self(PendingState::Coming(receiver))
+        Self(PendingState::Waiting(receiver))
     }
 
-    /// An answer that is there.
-    pub(in crate::store) fn done(answer: Result<T>) -> Self {
-        Self(PendingState::Done(Some(answer)))
+    pub(in crate::store) fn ready(result: Result<T>) -> Self {
+        Self(PendingState::Ready(Some(result)))
     }
 
-    /// The answer of a store that has been closed.
+    /// The result of any job after the store was closed.
     pub(in crate::store) fn closed() -> Self {
-        Self::done(Err(ended()))
+        Self::ready(Err(store_closed()))
     }
 
-    /// Blocks the calling thread until the answer is there. Not for use in a task.
+    /// Blocks the calling thread until the result arrives. Not for use in an async task.
     ///
     /// # Errors
-    /// What the job answered, or [`Error::Storage`] when its change could not be made durable.
+    /// The error of the job, or [`Error::Storage`] if the commit failed or the store is closed.
     pub fn wait(self) -> Result<T> {
         match self.0 {
-            PendingState::Done(answer) => answer.unwrap_or_else(|| Err(ended())),
-            PendingState::Coming(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(ended())),
+            PendingState::Ready(result) => result.unwrap_or_else(|| Err(store_closed())),
+            PendingState::Waiting(receiver) => {
+                receiver.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
+            }
         }
     }
 }
@@ -82,28 +83,27 @@ impl<T> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            PendingState::Done(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Err(ended()))),
-            PendingState::Coming(receiver) => {
-                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+            PendingState::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed()))),
+            PendingState::Waiting(receiver) => {
+                Pin::new(receiver).poll(context).map(|result| result.unwrap_or_else(|_| Err(store_closed())))
             }
         }
     }
 }
 
-pub(in crate::store) fn ended() -> Error {
+pub(in crate::store) fn store_closed() -> Error {
     Error::storage("the store has been closed")
 }
 
-/// The pool of read-only connections.
 pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
 
 type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
 
-/// Hands jobs to the reader threads; they end when the last handle is dropped.
+/// A handle to the reader threads, which end when its last clone is dropped.
 #[derive(Clone)]
 pub struct ReaderThreads {
     jobs: Sender<ReadJob>,
-    damage: CorruptionFlag,
+    corruption: CorruptionFlag,
 }
 
 impl ReaderThreads {
@@ -111,7 +111,7 @@ impl ReaderThreads {
     pub fn start(
         pool: &ConnectionPool,
         count: usize,
-        damage: &CorruptionFlag,
+        corruption: &CorruptionFlag,
     ) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
         let (jobs, waiting) = channel::<ReadJob>();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -121,22 +121,23 @@ impl ReaderThreads {
                 std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok((Self { jobs, damage: damage.clone() }, threads))
+        Ok((Self { jobs, corruption: corruption.clone() }, threads))
     }
 
-    /// Queues `job` for the next free reader.
+    /// Queues `job` for the next free thread.
     pub fn submit<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        let (answer, pending) = oneshot::channel();
-        let damage = self.damage.clone();
+        let (sender, pending) = oneshot::channel();
+        let corruption = self.corruption.clone();
         let job = move |pool: &ConnectionPool| {
-            // Nobody waits any more when the caller hung up.
-            drop(answer.send(damage.noted(panics::catch("a read", || read(pool, job)))));
+            // Sending fails if the caller no longer waits.
+            drop(sender.send(corruption.observe(panics::catch("a read", || read(pool, job)))));
         };
-        // A send fails only when the readers have ended; the dropped answer tells the caller.
+        // Sending fails only after the readers have ended. The result's sender is then dropped, and `Pending` returns an
+        // error.
         drop(self.jobs.send(Box::new(job)));
         Pending::new(pending)
     }
@@ -161,8 +162,8 @@ pub(in crate::store) fn read<T>(
     read_on(&connection, job)
 }
 
-/// Runs `job` in a transaction of its own. Its two statements are kept prepared: they are asked for as often as the
-/// rows that they enclose.
+/// Runs `job` in a transaction of its own. BEGIN and ROLLBACK are prepared once and cached: they run as often as the
+/// queries between them.
 pub(in crate::store) fn read_on<T>(
     connection: &Connection,
     job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
@@ -171,12 +172,12 @@ pub(in crate::store) fn read_on<T>(
     job(&ReadTx::new(snapshot.0))
 }
 
-/// A transaction that ends, by a panic too, when it is dropped.
+/// A transaction that ends when it is dropped, also by a panic.
 struct Snapshot<'a>(&'a Connection);
 
 impl<'a> Snapshot<'a> {
     fn begin(connection: &'a Connection) -> Result<Self> {
-        // One that could not be ended would otherwise refuse every later one.
+        // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
         if !connection.is_autocommit() {
             execute(connection, "ROLLBACK")?;
         }
@@ -187,12 +188,12 @@ impl<'a> Snapshot<'a> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        // It changed nothing, and the next one looks whether it has ended.
+        // It has no changes to lose, and `begin` repeats a rollback that failed.
         drop(execute(self.0, "ROLLBACK"));
     }
 }
 
-/// Runs a statement that answers nothing.
+/// Runs a statement that returns no rows, prepared once and cached.
 pub(in crate::store) fn execute(connection: &Connection, sql: &str) -> Result<()> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())

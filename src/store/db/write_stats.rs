@@ -1,5 +1,5 @@
-//! What writes have done since the start, for metrics: counted once it is on the disk, and not at all if it was rolled
-//! back. And how the writer's commits went.
+//! Counts of committed writes for the metrics, and the size, duration and failures of commits. Events count once they
+//! are on the disk; those of a rolled-back write never do.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,48 +8,47 @@ use crate::domain::execution::Trigger;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
 
-/// What a write may do that is counted.
+/// An effect of a write that the metrics count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteEvent {
-    /// Executions were made.
-    Made(Trigger),
-    /// Executions were recorded as failed, since the quota was used up.
+    /// Executions were created.
+    Created(Trigger),
+    /// Executions were recorded as failed because the user's quota was used up.
     OverQuota,
-    /// Executions were given to workers.
+    /// Workers claimed executions.
     Claimed,
-    /// Executions were taken back from workers that lost them.
-    LostClaim,
-    /// Runs were missed.
+    /// Claims expired without an outcome.
+    ClaimExpired,
+    /// Runs were recorded as missed.
     Missed(MissReason),
 }
 
-/// How many places they have.
-const KINDS: usize = 8;
+/// The number of counters: the cases of [`WriteEvent::index`].
+const EVENT_KINDS: usize = 8;
 
 impl WriteEvent {
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
-            Self::Made(Trigger::Schedule) => 0,
-            Self::Made(Trigger::ManualFire) => 1,
-            Self::Made(Trigger::Replay) => 2,
+            Self::Created(Trigger::Schedule) => 0,
+            Self::Created(Trigger::ManualFire) => 1,
+            Self::Created(Trigger::Replay) => 2,
             Self::OverQuota => 3,
             Self::Claimed => 4,
-            Self::LostClaim => 5,
+            Self::ClaimExpired => 5,
             Self::Missed(MissReason::Downtime) => 6,
             Self::Missed(MissReason::Clock) => 7,
         }
     }
 }
 
-/// What the writes of a transaction have done so far.
+/// The events of the writes of a transaction.
 #[derive(Debug, Default, Clone)]
-pub struct EventCounts(Cell<[u64; KINDS]>);
+pub struct EventCounts(Cell<[u64; EVENT_KINDS]>);
 
 impl EventCounts {
-    /// Counts `deed` so many times more.
-    pub fn add(&self, deed: WriteEvent, times: u64) {
+    pub fn add(&self, event: WriteEvent, times: u64) {
         let mut counted = self.0.get();
-        counted[deed.place()] = counted[deed.place()].saturating_add(times);
+        counted[event.index()] = counted[event.index()].saturating_add(times);
         self.0.set(counted);
     }
 
@@ -62,15 +61,15 @@ impl EventCounts {
     }
 }
 
-/// The figures of a store since its start.
+/// Totals since the start of the store.
 #[derive(Debug)]
 pub struct WriteStats {
-    counters: [Counter; KINDS],
-    /// Writes that share a commit.
+    counters: [Counter; EVENT_KINDS],
+    /// Writes per commit.
     pub batches: Histogram,
-    /// How long commits take, the writes themselves included.
+    /// The duration of commits, including the writes themselves.
     pub commits: Histogram,
-    /// Commits that failed: nothing of them is on the disk.
+    /// Commits that failed, with all their writes.
     pub failed_commits: Counter,
 }
 
@@ -86,21 +85,20 @@ impl Default for WriteStats {
 }
 
 impl WriteStats {
-    /// How often `deed` was done.
-    pub fn count(&self, deed: WriteEvent) -> u64 {
-        self.counters[deed.place()].get()
+    pub fn count(&self, event: WriteEvent) -> u64 {
+        self.counters[event.index()].get()
     }
 
-    pub(in crate::store) fn add(&self, count: &EventCounts) {
-        for (counter, more) in self.counters.iter().zip(count.0.get()) {
-            // Most writes do one thing or none.
+    pub(in crate::store) fn add(&self, events: &EventCounts) {
+        for (counter, more) in self.counters.iter().zip(events.0.get()) {
+            // Most writes have one event or none, and an atomic addition costs more than a comparison.
             if more > 0 {
                 counter.add(more);
             }
         }
     }
 
-    pub(in crate::store) fn committed(&self, writes: usize, took: Duration) {
+    pub(in crate::store) fn record_commit(&self, writes: usize, took: Duration) {
         self.batches.observe(u64::try_from(writes).unwrap_or(u64::MAX));
         self.commits.observe_duration(took);
     }

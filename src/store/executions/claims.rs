@@ -127,7 +127,7 @@ pub fn claim(
 ) -> Result<bool> {
     let claimed =
         tx.prepare_cached(CLAIM)?.execute(params![key, worker_id, millis(now), millis(lease_expires_at)])?;
-    tx.tally().waiting(QueueName::Claim, -i64::from(claimed == 1));
+    tx.counters().add_queued(QueueName::Claim, -i64::from(claimed == 1));
     tx.count(WriteEvent::Claimed, u64::from(claimed == 1));
     Ok(claimed == 1)
 }
@@ -226,8 +226,9 @@ pub fn release(
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
         .execute(params![key, status.as_str(), reason, millis(now)])?;
-    tx.tally().waiting(QueueName::Claim, i64::from(released == 1 && status == ExecutionStatus::Pending));
-    tx.count(WriteEvent::LostClaim, u64::from(released == 1));
+    tx.counters()
+        .add_queued(QueueName::Claim, i64::from(released == 1 && status == ExecutionStatus::Pending));
+    tx.count(WriteEvent::ClaimExpired, u64::from(released == 1));
     Ok(released == 1)
 }
 

@@ -13,7 +13,7 @@ use crate::domain::execution::{NextStep, RetryPolicy};
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::db::columns::{broken, callback, millis, read_instant, retry};
+use crate::store::db::columns::{invalid_column, millis, parse_callback, parse_retry_policy, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::{ReadTx, WakeSet, WriteTx};
@@ -129,8 +129,8 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
     let mut rows = promote.query(params![millis(now), limit])?;
     while let Some(row) = rows.next()? {
         let (is_worker, is_retry): (bool, bool) = (row.get(0)?, row.get(1)?);
-        tx.tally().waiting(QueueName::Retry, -i64::from(is_retry));
-        tx.tally().waiting(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
+        tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
+        tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
         tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
         promoted += 1;
     }
@@ -180,7 +180,7 @@ pub fn claim_batch(
             rest.push_back((destination, keys));
         }
     }
-    tx.tally().waiting(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
+    tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
     Ok(claimed)
 }
 
@@ -205,7 +205,7 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
         millis(now),
     ])?;
     if changed == 1 {
-        tx.tally().waiting(QueueName::Retry, i64::from(due_at.is_some()));
+        tx.counters().add_queued(QueueName::Retry, i64::from(due_at.is_some()));
         tx.wake(WakeSet { schedule: due_at, ..WakeSet::default() });
     }
     Ok(changed == 1)
@@ -214,11 +214,11 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
 /// Fails all executions of a user that are in a queue or held by a worker.
 pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
-    tx.tally().waiting(QueueName::Retry, -retries);
+    tx.counters().add_queued(QueueName::Retry, -retries);
     for (sql, queue_name) in FAIL_ALL {
         let failed = tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
         if let Some(queue_name) = queue_name {
-            tx.tally().waiting(queue_name, -i64::try_from(failed).unwrap_or(i64::MAX));
+            tx.counters().add_queued(queue_name, -i64::try_from(failed).unwrap_or(i64::MAX));
         }
     }
     Ok(())
@@ -229,7 +229,7 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 /// a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     let requeued = tx.prepare_cached(REQUEUE)?.execute([millis(now)])?;
-    tx.tally().waiting(QueueName::Send, i64::try_from(requeued).unwrap_or(i64::MAX));
+    tx.counters().add_queued(QueueName::Send, i64::try_from(requeued).unwrap_or(i64::MAX));
     tx.wake(WakeSet { send: requeued > 0, ..WakeSet::default() });
     Ok(requeued)
 }
@@ -280,7 +280,7 @@ fn claim_first(
     let claimed = tx.prepare_cached(FIND_DELIVERY)?.query_row([key], |row| {
         let spec = match row.get::<_, Option<i64>>(7)? {
             None => read_spec(row)
-                .and_then(|spec| Ok((spec, retry(row.get(12)?, row.get_ref(13)?.as_str()?)?)))
+                .and_then(|spec| Ok((spec, parse_retry_policy(row.get(12)?, row.get_ref(13)?.as_str()?)?)))
                 .map_err(|error| error.to_string()),
             // Disabling an account fails its queued executions. This one was in flight then, and its attempt failed
             // since.
@@ -306,10 +306,10 @@ fn read_attempt_ref(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
 
 fn read_spec(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
     let url: Option<String> = row.get(9)?;
-    let url = url.ok_or_else(|| broken("the cue has no callback"))?;
+    let url = url.ok_or_else(|| invalid_column("the cue has no callback"))?;
     Ok(DeliverySpec {
         cue_id: row.get(8)?,
-        callback: callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
+        callback: parse_callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
         payload: row.get(14)?,
         secret: row.get(15)?,
         previous_webhook_secret: row.get(16)?,

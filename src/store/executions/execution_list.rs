@@ -49,7 +49,7 @@ pub fn list(
             found => found,
         },
     };
-    let has_deleted_cues = cue_deletion::any_of(read, user_key)?;
+    let has_deleted_cues = cue_deletion::has_pending(read, user_key)?;
     let filter = ResolvedFilter { user_key, cue_key, has_deleted_cues, filter };
     let mut total = 0;
     for scan in filter.disjoint_scans() {

@@ -14,7 +14,7 @@ use crate::domain::execution::verification::{OutcomeState, VerificationMode};
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, maybe_word, millis, word};
+use crate::store::db::columns::{instant, maybe_instant, millis, parse_maybe_word, parse_word};
 use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
@@ -45,7 +45,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
         (false, true) => "claim",
         (false, false) => "send",
     };
-    tx.count(WriteEvent::Made(new.triggered_by), 1);
+    tx.count(WriteEvent::Created(new.triggered_by), 1);
     insert_row(tx, new, ExecutionStatus::Pending, Some(queue_name), None)
 }
 
@@ -86,8 +86,8 @@ fn insert_row(
         millis(new.now),
     ])?;
     match queue_name {
-        Some("send") => tx.tally().waiting(QueueName::Send, 1),
-        Some("claim") => tx.tally().waiting(QueueName::Claim, 1),
+        Some("send") => tx.counters().add_queued(QueueName::Send, 1),
+        Some("claim") => tx.counters().add_queued(QueueName::Claim, 1),
         // An execution that waits for its `send_at` is not a retry, and the backlog does not count it.
         _ => {}
     }
@@ -122,14 +122,14 @@ fn read_details(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
-        verification: word(row, "verification", VerificationMode::parse)?,
+        verification: parse_word(row, "verification", VerificationMode::parse)?,
         outcome: outcomes::read_outcome(row)?,
     })
 }
 
 /// Reads an execution from a row with `COLUMNS`.
 pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
-    let status = word(row, "status", ExecutionStatus::parse)?;
+    let status = parse_word(row, "status", ExecutionStatus::parse)?;
     let due_at = maybe_instant(row, "due_at")?;
     Ok(Execution {
         key: row.get("key")?,
@@ -139,7 +139,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         is_worker: row.get("is_worker")?,
         status,
         scheduled_for: instant(row, "scheduled_for")?,
-        triggered_by: word(row, "triggered_by", Trigger::parse)?,
+        triggered_by: parse_word(row, "triggered_by", Trigger::parse)?,
         payload_key: row.get("payload_key")?,
         task: row.get("task")?,
         agent: row.get("agent")?,
@@ -155,7 +155,7 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         claimed_by_worker: row.get("claimed_by_worker")?,
         claimed_at: maybe_instant(row, "claimed_at")?,
         lease_expires_at: maybe_instant(row, "lease_expires_at")?,
-        outcome_state: maybe_word(row, "outcome_state", OutcomeState::parse)?,
+        outcome_state: parse_maybe_word(row, "outcome_state", OutcomeState::parse)?,
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,
     })

@@ -10,7 +10,7 @@ use crate::domain::execution::outcome::{Outcome, OutcomeReport, compact_object};
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::error::Result;
 use crate::store::WriteTx;
-use crate::store::db::columns::{broken, instant, maybe_instant, maybe_json, millis};
+use crate::store::db::columns::{instant, invalid_column, maybe_instant, maybe_json, millis};
 use crate::store::db::counters::QueueName;
 
 /// Inserts the outcome of an execution. Returns `false` if it has one already.
@@ -45,7 +45,7 @@ pub fn complete_execution(
     let is_queued = tx
         .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'")?
         .exists([execution_key])?;
-    tx.tally().waiting(QueueName::Claim, -i64::from(is_queued));
+    tx.counters().add_queued(QueueName::Claim, -i64::from(is_queued));
     tx.prepare_cached(
         "UPDATE executions
             SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = NULL,
@@ -108,6 +108,6 @@ fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String
     match maybe_json(row, name)? {
         None => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
-        Some(_) => Err(broken(&format!("column {name} holds JSON that is not an object"))),
+        Some(_) => Err(invalid_column(&format!("column {name} holds JSON that is not an object"))),
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 
 use crate::domain::execution::worker::Worker;
 use crate::error::Result;
-use crate::store::db::columns::{broken, instant, millis};
+use crate::store::db::columns::{instant, invalid_column, millis};
 use crate::store::{ReadTx, WriteTx};
 
 /// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
@@ -57,7 +57,7 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> 
 
 fn read_worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
     let handlers = serde_json::from_str(row.get_ref("handlers")?.as_str()?)
-        .map_err(|error| broken(&error.to_string()))?;
+        .map_err(|error| invalid_column(&error.to_string()))?;
     Ok(Worker {
         worker_id: row.get("worker_id")?,
         handlers,

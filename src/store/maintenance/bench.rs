@@ -1,4 +1,4 @@
-//! What SQLite does by itself with the rows of this program, for `cued bench`: no writer thread, no group.
+//! The baseline of `cued bench`: the rows of this program written by SQLite alone, without writer thread and batches.
 
 use std::path::Path;
 
@@ -8,13 +8,10 @@ use crate::domain::cue::Cue;
 use crate::error::{Error, Result};
 use crate::store::cues;
 use crate::store::db::open;
-use crate::store::db::writer::commit_alone;
+use crate::store::db::writer::commit_single;
 
-/// Commits cues and the payload of each, one at a time, until `next` has no more; answers how many. The file is this
-/// program's, and nobody else has it open.
-///
-/// # Errors
-/// When the file cannot be opened or written, and what `next` answers.
+/// Commits the cues that `next` returns, each with `payload` in a transaction of its own, until `next` returns `None`.
+/// Returns their number. No other process may have the file open.
 pub fn single_commits(
     path: &Path,
     payload: &Value,
@@ -22,10 +19,10 @@ pub fn single_commits(
 ) -> Result<u32> {
     let connection = open::open_writer(path)
         .map_err(|error| Error::storage_from("the database file cannot be used now", error))?;
-    let mut done = 0;
+    let mut count = 0;
     while let Some(cue) = next()? {
-        commit_alone(&connection, |tx| cues::insert(tx, cue, Some(payload)))?;
-        done += 1;
+        commit_single(&connection, |tx| cues::insert(tx, cue, Some(payload)))?;
+        count += 1;
     }
-    Ok(done)
+    Ok(count)
 }

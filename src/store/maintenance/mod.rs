@@ -1,4 +1,4 @@
-//! Operations on the file as a whole: migrations, retention, the deletion of cues, backup, checks, figures of its queues.
+//! Operations on the file as a whole: migrations, retention, deletion of cues, backup, checks, queue statistics.
 
 pub mod backup;
 pub mod bench;

@@ -1,4 +1,4 @@
-//! Figures for health and for a test clock that waits for the engine to come to rest.
+//! Queue statistics for health and metrics, and for the test clock, which waits until the engine is idle.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
@@ -9,28 +9,28 @@ use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::millis;
 
-/// How long an execution may be under way before health calls it stale (contract §8).
+/// Age of an attempt from which health reports the execution as stale (contract §8).
 const STALE_AFTER: SignedDuration = SignedDuration::from_secs(300);
 
-/// What waits and what is under way.
+/// Lengths of the queues, and executions and workers in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Due webhook executions that no delivery thread has taken up.
+    /// Due webhook executions that no delivery thread has claimed.
     pub pending_outbox: i64,
     /// Executions in `delivering` for over 300 s.
     pub stale_executions: i64,
-    /// Executions that wait for another attempt.
+    /// Executions whose next attempt is not due yet.
     pub pending_retries: i64,
-    /// Executions that wait for a worker.
+    /// Executions that a worker can claim.
     pub pending_worker_claims: i64,
-    /// Workers whose last heartbeat is recent.
+    /// Workers with a recent heartbeat.
     pub active_workers: i64,
-    /// Whether any worker ever sent a heartbeat.
+    /// True if any worker has ever sent a heartbeat.
     pub any_workers: bool,
 }
 
-// What may be a backlog of millions has a figure in `backlog`. The rest is counted: no more is under way for long than
-// there are delivery threads and workers.
+// Queues that can hold millions of executions have a stored counter in `backlog`. Executions in progress are counted: the
+// numbers of delivery threads and workers limit them.
 const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
         (SELECT count(*) FROM executions WHERE status = 'delivering' AND last_attempt_at < ?1),
         (SELECT count FROM backlog WHERE name = 'retry'),
@@ -38,10 +38,6 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
         (SELECT count(*) FROM workers WHERE last_heartbeat > ?2),
         EXISTS (SELECT 1 FROM workers)";
 
-/// The figures of the queue at `now`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
     let before = |age| millis(saturating_sub(now, age));
     Ok(read.prepare_cached(QUEUE)?.query_row(params![before(STALE_AFTER), before(ACTIVE_FOR)], |row| {
@@ -56,10 +52,7 @@ pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
     })?)
 }
 
-/// Whether a delivery is due or under way: an execution that waits for a thread, or that one has taken.
-///
-/// # Errors
-/// When the file cannot be read.
+/// True if a webhook delivery is queued for a thread or in progress.
 pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read
         .prepare_cached(
@@ -86,7 +79,7 @@ mod tests {
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat>?)",
-                // Stops at the first.
+                // EXISTS ends the scan at the first row.
                 "SCAN workers USING COVERING INDEX workers_by_heartbeat",
             ]
         );

@@ -1,31 +1,33 @@
-//! Whether a file is sound, asked before a server goes on with what a disk may have spoilt.
+//! The check for corruption before a server uses a file.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::open_to_look;
+use crate::store::db::open::open_read_only;
 
-/// Bytes of a file that is read whole at a start: under a second on most disks.
-const READ_WHOLE: i64 = 64 << 20;
+/// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a larger
+/// file, corruption shows when the affected page is read (see [`CorruptionFlag`]).
+const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
 
-/// Reads a file of up to 64 MB whole and makes sure that it is undamaged. Larger ones take too long: in them damage
-/// shows where it is met.
+/// Checks the whole file for corruption if it has at most 64 MiB.
 ///
 /// # Errors
-/// [`OpenError::Damaged`], among others; the file stays untouched.
+/// [`OpenError::Corrupt`], among others. The file is unchanged.
 pub fn check(path: &Path) -> Result<(), OpenError> {
-    match look(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
+    match run(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
         "ok" => Ok(()),
-        damage => Err(OpenError::Damaged { path: path.to_owned(), source: damage.replace('\n', " ").into() }),
+        problem => {
+            Err(OpenError::Corrupt { path: path.to_owned(), source: problem.replace('\n', " ").into() })
+        }
     }
 }
 
-/// SQLite's verdict.
-fn look(file: &Connection) -> rusqlite::Result<String> {
-    let figure = |pragma: &str| file.query_row(pragma, [], |row| row.get::<_, i64>(0));
-    if figure("PRAGMA page_count")? * figure("PRAGMA page_size")? > READ_WHOLE {
+/// The first problem that SQLite finds, or `ok`.
+fn run(file: &Connection) -> rusqlite::Result<String> {
+    let query = |pragma: &str| file.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    if query("PRAGMA page_count")? * query("PRAGMA page_size")? > MAX_FULL_CHECK_BYTES {
         return Ok("ok".to_owned());
     }
     file.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))

@@ -1,4 +1,5 @@
-//! Whether the tables of a file are those that this program writes, whatever its version says.
+//! The comparison of a file's schema with the one that this program writes. The version alone does not prove that they
+//! are equal: another build may have used the same number.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +8,11 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::open_to_look;
+use crate::store::db::open::open_read_only;
 use crate::store::db::open::schema::SCHEMA;
 
-// By what can be asked of a schema, not by its text: a comment, or a column that a later step added, makes no difference.
+// One line for each part of the schema. The SQL text itself is not compared: it contains comments, and differs when a
+// migration added a column.
 const PARTS: &str = "
     SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'
     UNION ALL
@@ -24,14 +26,14 @@ const PARTS: &str = "
       FROM sqlite_schema i, pragma_index_xinfo(i.name) c
      WHERE i.type = 'index' AND c.key AND i.name NOT LIKE 'sqlite_%'";
 
-/// Makes sure, before a server goes on with a file of the present version, that it has all that the schema has. What
-/// there is beside it harms nobody (other programs keep their notes in a table of their own), but for a column that we
-/// would not fill. It takes a millisecond or two, for the schema is made in memory and no row is read.
+/// Checks, before a server uses a file of the present version, that no part of the schema is missing. Additional parts
+/// are harmless (other programs may store notes in a table of their own), except a column that rejects the rows of this
+/// program. Takes one or two milliseconds: the expected schema is created in memory, and no row is read.
 ///
 /// # Errors
-/// [`OpenError::SchemaMismatch`], among others; the file stays untouched.
+/// [`OpenError::SchemaMismatch`], among others. The file is unchanged.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
-    match mismatch(&open_to_look(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
+    match mismatch(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
         Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),
         None => Ok(()),
     }
@@ -39,44 +41,44 @@ pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
 
 /// The first difference for which a server refuses the file.
 pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
-    let (there, wanted) = (parts(file)?, wanted()?);
-    let lacking = wanted.difference(&there).next().map(|part| lacks(part));
-    let asking = || there.difference(&wanted).find(|part| asks_more(part, &wanted)).map(|part| is_more(part));
-    Ok(lacking.or_else(asking))
+    let (actual, expected) = (parts(file)?, expected_parts()?);
+    let missing = expected.difference(&actual).next().map(|part| missing_message(part));
+    let unexpected = || {
+        let mut unexpected = actual.difference(&expected);
+        unexpected.find(|part| is_required_column(part, &expected)).map(|part| unexpected_message(part))
+    };
+    Ok(missing.or_else(unexpected))
 }
 
-/// Whether a part is a column of one of our tables that every new row would have to fill.
-fn asks_more(part: &str, wanted: &BTreeSet<String>) -> bool {
+/// True if `part` is a column of an expected table, and is NOT NULL without a default: an INSERT that omits it fails.
+fn is_required_column(part: &str, expected: &BTreeSet<String>) -> bool {
     let table = part.strip_prefix("column ").and_then(|column| column.split_once('.'));
     table.is_some_and(|(table, column)| {
-        wanted.contains(&format!("table {table}"))
+        expected.contains(&format!("table {table}"))
             && column.contains(" NOT NULL")
             && !column.contains(" DEFAULT ")
     })
 }
 
-/// What the schema lacks, and what there is beside it.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Messages for all missing parts, then for all unexpected ones.
 pub fn differences(file: &Connection) -> Result<Vec<String>> {
-    let (there, wanted) = (parts(file)?, wanted()?);
-    let more = there.difference(&wanted).map(|part| is_more(part));
-    Ok(wanted.difference(&there).map(|part| lacks(part)).chain(more).collect())
+    let (actual, expected) = (parts(file)?, expected_parts()?);
+    let unexpected = actual.difference(&expected).map(|part| unexpected_message(part));
+    Ok(expected.difference(&actual).map(|part| missing_message(part)).chain(unexpected).collect())
 }
 
-fn lacks(part: &str) -> String {
-    format!("there is no {part}")
+fn missing_message(part: &str) -> String {
+    format!("missing {part}")
 }
 
-fn is_more(part: &str) -> String {
-    format!("{part} is none of cued's")
+fn unexpected_message(part: &str) -> String {
+    format!("unexpected {part}")
 }
 
-fn wanted() -> rusqlite::Result<BTreeSet<String>> {
-    let ours = Connection::open_in_memory()?;
-    ours.execute_batch(SCHEMA)?;
-    parts(&ours)
+fn expected_parts() -> rusqlite::Result<BTreeSet<String>> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(SCHEMA)?;
+    parts(&connection)
 }
 
 fn parts(file: &Connection) -> rusqlite::Result<BTreeSet<String>> {

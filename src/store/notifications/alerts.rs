@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::error::Result;
-use crate::store::db::columns::{instant, json, millis, word};
+use crate::store::db::columns::{instant, json, millis, parse_word};
 use crate::store::{ReadTx, WriteTx};
 
 /// The user, cue and execution that an alert is about.
@@ -130,7 +130,7 @@ pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<AlertSub
 fn read_alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
     Ok(Alert {
         id: row.get("id")?,
-        alert_type: word(row, "alert_type", AlertType::parse)?,
+        alert_type: parse_word(row, "alert_type", AlertType::parse)?,
         cue_id: row.get("cue_id")?,
         execution_id: ExecutionId::from_bytes(row.get("execution_id")?),
         message: row.get("message")?,

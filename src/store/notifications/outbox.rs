@@ -11,7 +11,7 @@ use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis, read_instant, word};
+use crate::store::db::columns::{instant, maybe_instant, millis, parse_word, read_instant};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 #[derive(Debug, Clone)]
@@ -216,7 +216,7 @@ fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
     Ok(Notification {
         key: row.get("key")?,
         id: row.get("id")?,
-        kind: word(row, "kind", NotificationKind::parse)?,
+        kind: parse_word(row, "kind", NotificationKind::parse)?,
         url: row.get("url")?,
         destination: row.get("destination_hash")?,
         body: row.get("body")?,

@@ -59,7 +59,7 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
     let mut dispatcher = Dispatcher::new(64);
     let webhook_client = RecordingClient::with([response(500)]);
     let returned = fixture.attempt(&webhook_client, &fixture.claim_deliveries(&mut dispatcher)[0]);
-    assert!(fixture.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
+    assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
     let other = fixture.due(fixture.webhook_cue("https://example.org/"));
     assert_eq!(
         fixture.field::<i64>(other, "key"),

@@ -68,13 +68,13 @@ fn a_file_with_another_schema_is_refused_whatever_its_version() {
     let (folder, sound) = (TempDir::new().unwrap(), whole_file());
     let db = folder.path().join("cued.db");
     for (change, difference) in [
-        ("ALTER TABLE users DROP COLUMN alert_webhook_url", "there is no column users.alert_webhook_url TEXT"),
-        ("ALTER TABLE users RENAME COLUMN plan TO tariff", "there is no column users.plan TEXT NOT NULL"),
-        ("DROP INDEX executions_by_cue", "there is no column 1 of index executions_by_cue"),
+        ("ALTER TABLE users DROP COLUMN alert_webhook_url", "missing column users.alert_webhook_url TEXT"),
+        ("ALTER TABLE users RENAME COLUMN plan TO tariff", "missing column users.plan TEXT NOT NULL"),
+        ("DROP INDEX executions_by_cue", "missing column 1 of index executions_by_cue"),
         (
             "DROP TABLE meta; CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL, why TEXT NOT NULL)
                               STRICT, WITHOUT ROWID",
-            "column meta.why TEXT NOT NULL is none of cued's",
+            "unexpected column meta.why TEXT NOT NULL",
         ),
     ] {
         fs::write(&db, &sound).unwrap();

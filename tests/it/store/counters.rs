@@ -115,7 +115,7 @@ fn a_wrong_counter_is_found_and_named() {
     let wrong = "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
     file.execute_batch(wrong).unwrap();
     let found = counters::discrepancies(&file).unwrap().join("\n");
-    assert!(found.contains("backlog claim says 7 and 0 are there"), "{found}");
-    assert!(found.contains("is said to have 5 active cues and has 1"), "{found}");
+    assert!(found.contains("backlog claim is 7 but should be 0"), "{found}");
+    assert!(found.contains(" is 5 but should be 1"), "{found}");
     file.execute_batch("UPDATE backlog SET count = 0; UPDATE users SET active_cues = 1").unwrap();
 }

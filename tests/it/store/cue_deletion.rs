@@ -26,7 +26,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let left = fixture.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
     let kept = fixture.run(&other, json!({"task": "t"}));
     let id = doomed.id.clone();
-    assert!(fixture.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap());
+    assert!(fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap());
 
     // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
     let next = fixture.worker_cue(user, |_| ()).key;
@@ -76,7 +76,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     claim(&fixture.app, user, held, "w".to_owned()).wait().unwrap();
     fixture.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
-    fixture.app.store.write(move |tx| cue_deletion::remove(tx, user, &id)).wait().unwrap();
+    fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap();
     assert_eq!(fixture.app.store.read(claims::next_expiry).wait().unwrap(), None);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
@@ -108,7 +108,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     let cue = fixture.webhook_cue("https://example.com/");
     fixture.sql("UPDATE users SET active_cues = 1");
     fixture.due_times(cue, 300);
-    assert!(fixture.write(|tx| cue_deletion::remove(tx, 1, "cue_100000000000").unwrap()));
+    assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
     let webhook_client = delivery_fixture::RecordingClient::default();
     assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
     assert_eq!(webhook_client.requests(), []);

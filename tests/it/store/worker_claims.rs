@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 use cued::actions::executions::{claim, claim_next, extend, report};
-use cued::actions::workers::{beat, remove};
+use cued::actions::workers::{record_heartbeat, remove};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
@@ -210,7 +210,7 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
     let user = fixture.user("ada");
     fixture.heartbeat(user, "w1");
     fixture.advance(60);
-    beat(&fixture.app, user, "w1".to_owned(), vec![]).wait().unwrap();
+    record_heartbeat(&fixture.app, user, "w1".to_owned(), vec![]).wait().unwrap();
     let list = || fixture.app.store.read(move |read| workers::list(read, user)).wait().unwrap();
     let workers = list();
     assert_eq!(workers.len(), 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cued::actions::executions::{claim, report};
-use cued::actions::workers::beat;
+use cued::actions::workers;
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
@@ -213,7 +213,9 @@ impl Fixture {
     }
 
     pub fn heartbeat(&self, user: i64, worker: &str) {
-        beat(&self.app, user, worker.to_owned(), vec!["resize".to_owned()]).wait().unwrap();
+        workers::record_heartbeat(&self.app, user, worker.to_owned(), vec!["resize".to_owned()])
+            .wait()
+            .unwrap();
     }
 }
 

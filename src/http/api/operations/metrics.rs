@@ -95,7 +95,7 @@ fn encode_deliveries(page: &mut TextEncoder, app: &App) {
 
 fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
     let created = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
-        .map(|trigger| (trigger.as_str(), write_stats.count(WriteEvent::Made(trigger))));
+        .map(|trigger| (trigger.as_str(), write_stats.count(WriteEvent::Created(trigger))));
     page.counters("cued_executions_created_total", "Created executions.", "triggered_by", &created);
     page.counter(
         "cued_executions_over_quota_total",
@@ -113,7 +113,7 @@ fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
     page.counter(
         "cued_claims_expired_total",
         "Claims that expired because the worker stopped sending heartbeats.",
-        write_stats.count(WriteEvent::LostClaim),
+        write_stats.count(WriteEvent::ClaimExpired),
     );
 }
 

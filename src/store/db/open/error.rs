@@ -7,18 +7,18 @@ use thiserror::Error;
 
 use crate::store::db::open::schema::SCHEMA_VERSION;
 
-/// The cause of an error that several libraries can raise.
+/// The cause of an error, whichever library returned it.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A database file was not opened. It is unchanged.
+/// The reason for which a database file was not opened. The file is unchanged.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Another server uses the file; `process` is known if its lock file could be read.
-    #[error("{path} is in use by another cued{}: stop it first, or give another --db", process_id(*process))]
+    #[error("{path} is in use by another cued{}: stop it first, or use another --db", process_id(*process))]
     InUse { path: PathBuf, process: Option<u32> },
     #[error(
         "{path} has schema version {version}, written by a newer cued; this one supports up to {SCHEMA_VERSION}: upgrade \
-         this program, or give another --db"
+         this program, or use another --db"
     )]
     Newer { path: PathBuf, version: i64 },
     /// The schema is of an earlier version, and only `cued serve` upgrades it.
@@ -35,7 +35,7 @@ pub enum OpenError {
     /// The file states the present schema version but has different tables; `difference` is the first one.
     #[error(
         "{path} does not have the tables of schema version {SCHEMA_VERSION}, which it claims to have: {difference}. It was \
-         created by another build of cued: use that one, or give another --db; `cued check` lists all differences"
+         created by another build of cued: use that one, or another --db; `cued check` lists all differences"
     )]
     SchemaMismatch { path: PathBuf, difference: String },
     #[error(
@@ -43,20 +43,20 @@ pub enum OpenError {
          other link (`find / -xdev -samefile {path}`) or copy the file. Symbolic links are fine"
     )]
     HardLinked { path: PathBuf },
-    /// There is no database, or an empty one, beside the write-ahead log of another.
+    /// The database is missing or empty, but its write-ahead log exists and has content.
     #[error(
-        "{log} holds writes of a database that is no longer at {path}: put that database back, or move the log away"
+        "{log} contains writes of a database that is no longer at {path}: put that database back, or move the log away"
     )]
     OrphanedWal { path: PathBuf, log: PathBuf },
     #[error("{path} does not exist")]
     Missing { path: PathBuf },
     #[error("{path} is damaged: {source}. Replace it with a backup (`cued restore`)")]
-    Damaged { path: PathBuf, source: Cause },
+    Corrupt { path: PathBuf, source: Cause },
     #[error(
         "{path} cannot be used now: {source}. Its disk is full or failing: free some space, or see the system log"
     )]
     Disk { path: PathBuf, source: rusqlite::Error },
-    #[error("{path} is not a cued database: give the path of one, or of a file that does not exist yet")]
+    #[error("{path} is not a cued database: use the path of one, or of a file that does not exist yet")]
     NotOurDatabase { path: PathBuf },
     #[error("{path} cannot be used: {source}. The file and its folder must be readable and writable")]
     Unusable { path: PathBuf, source: Cause },
@@ -74,13 +74,13 @@ impl OpenError {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotOurDatabase { path },
-            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, source: error.into() },
+            Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, source: error.into() },
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Disk { path, source: error },
             _ => Self::Unusable { path, source: error.into() },
         }
     }
 
-    /// The operating system denies access to the file or to one beside it.
+    /// The error for a file, or one of its companion files, to which the operating system denies access.
     pub(in crate::store) fn unusable(path: &Path, error: impl Into<Cause>) -> Self {
         Self::Unusable { path: path.to_owned(), source: error.into() }
     }

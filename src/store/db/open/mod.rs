@@ -1,4 +1,4 @@
-//! The database file itself: what may be opened, pragmas, schema and its version.
+//! Opening the database file: the checks before it is opened, pragmas, schema and schema version.
 
 pub mod error;
 pub(in crate::store) mod paths;
@@ -19,30 +19,33 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::{beside, resolved};
+use crate::store::db::open::paths::{resolved, sibling_path};
 use crate::store::db::open::schema::SCHEMA;
 use crate::store::db::readers::ConnectionPool;
 
-/// The size of a page. At 4,096 a lone delivery writes twice as much, at 512 rows no longer fit.
+/// With pages of 4,096 bytes a single delivery writes twice as much; with 512 bytes a row no longer fits into a page.
 const PAGE_BYTES: i64 = 1_024;
 
-/// The write-ahead log is put back into the file when it has grown to this.
+/// Size of the write-ahead log at which SQLite moves it into the file: about SQLite's default of 1,000 pages of 4 KiB. A
+/// larger log means fewer checkpoints and a longer recovery after a crash.
 const CHECKPOINT_BYTES: i64 = 4 << 20;
 
-/// `PRAGMA application_id`: marks the file as ours ("cued").
+/// `PRAGMA application_id` of a cued database: "cued" in ASCII.
 const APPLICATION_ID: i64 = 0x6375_6564;
 
-/// How long a write waits for another process (an administration command) to end its own.
+/// Limit on the wait of a write for that of another process, such as an administration command. Those take milliseconds;
+/// after 5 s the caller gets an error instead of a request that hangs.
 pub(in crate::store) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a new file is waited for, while other processes open it too, before it counts as unusable.
-const WAL_TURNS: u32 = 100;
+/// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one waits
+/// for the others to finish, so one or two are enough; the limit only prevents an endless loop.
+const MAX_WAL_ATTEMPTS: u32 = 100;
 
-/// Makes sure that `path` is a file of ours, or a new and empty one that only its owner may read; answers its schema
-/// version, 0 for a new one. A file of two names is refused: each would have a log and a lock of its own.
+/// Checks that `path` is a cued database, or creates an empty file with access for its owner only. Returns the schema
+/// version, 0 for an empty file. A file with two hard links is refused: each name would have its own log and lock.
 ///
 /// # Errors
-/// See [`OpenError`]; a file that is refused stays untouched.
+/// See [`OpenError`]. A refused file is unchanged.
 pub fn check(path: &Path) -> Result<i64, OpenError> {
     refuse_orphaned_log(path)?;
     create_if_absent(path)?;
@@ -51,59 +54,62 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
         return Err(OpenError::unusable(path, error));
     }
     let failed = |error: std::io::Error| OpenError::unusable(path, error);
-    let there = std::fs::metadata(path).map_err(failed)?;
-    if there.is_file() && there.nlink() > 1 {
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if metadata.is_file() && metadata.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
     }
-    let version = match open_to_look(path).and_then(|file| version(path, &file)) {
+    let version = match open_read_only(path).and_then(|file| version(path, &file)) {
         Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => version_after_rollback(path)?,
         version => version?,
     };
-    // A file that was empty when it was found may be anybody's to read, and so would be the log beside it.
-    if version == 0 && there.is_file() && there.mode() & 0o077 != 0 {
+    // An existing empty file may be readable by others. The log, which gets the same mode, would be as well.
+    if version == 0 && metadata.is_file() && metadata.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     }
     Ok(version)
 }
 
-/// Opens a file of ours to read all of it, beside a server that may be running; leaves it, and the folder, as they are.
-/// The folder may be one that nobody can write.
+/// Opens a cued database to read all of it, possibly while a server is using it. Changes neither the file nor its
+/// folder, which may be read-only.
 ///
 /// # Errors
-/// See [`OpenError`]; an empty file is none of ours.
-pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+/// See [`OpenError`]. An empty file is not a cued database.
+pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {
             std::io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
             _ => OpenError::unusable(path, error),
         });
     }
-    let log = beside(&resolved(path), "-wal");
-    // A connection that may write clears up behind itself. Where a write-ahead log was left behind, clearing up is to put
-    // it into the file: that is not for a reader to do.
-    let was_cut_short = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
-    let access =
-        if was_cut_short { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-    match open_ours(path, path, access) {
-        // SQLite reads a file with a log by means of two files beside it, even where the log is empty. Where they are not
-        // there and cannot be made, nobody is writing, and the file is all there is.
-        Err(OpenError::Unusable { .. }) if !was_cut_short && !beside(&resolved(path), "-shm").exists() => {
-            open_ours(path, &unchanging(path), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+    let log = sibling_path(&resolved(path), "-wal");
+    // A connection with write access removes the log and its index when it is closed. If a crash left a log with content,
+    // it would first move that into the file, which a read must not change.
+    let has_log = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
+    let access = if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    match open_with_version(path, path, access) {
+        // In WAL mode SQLite needs a log and an index file next to the database even to read it. If they do not exist and
+        // cannot be created, no other process has the database open, and the file alone is complete.
+        Err(OpenError::Unusable { .. }) if !has_log && !sibling_path(&resolved(path), "-shm").exists() => {
+            open_with_version(
+                path,
+                &immutable_uri(path),
+                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+            )
         }
         opened => opened,
     }
 }
 
-/// Whether a database of ours has a rollback journal beside it. A restored file has one while it is first written.
+/// True if `path` is a cued database with a rollback journal. A restored file has one during its first write.
 fn has_rollback_journal(path: &Path) -> bool {
     let mut header = [0; 72];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
     read.is_ok()
         && header[68..] == APPLICATION_ID.to_be_bytes()[4..]
-        && beside(&resolved(path), "-journal").exists()
+        && sibling_path(&resolved(path), "-journal").exists()
 }
 
-/// The version of a file whose last writer was killed: only a connection that may write can apply the journal.
+/// The version of a file whose last writer was killed. Only a connection with write access can apply the journal.
 fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
@@ -111,7 +117,8 @@ fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
     version(path, &connection)
 }
 
-fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
+/// Opens the file by `name`, which may be a URI, and checks that it has a known schema version.
+fn open_with_version(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let connection =
         Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
@@ -122,18 +129,15 @@ fn open_ours(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, 
     }
 }
 
-/// The URI by which SQLite takes a file for one that nobody changes.
-fn unchanging(path: &Path) -> PathBuf {
+/// The URI that makes SQLite read a file without locks and without a log.
+fn immutable_uri(path: &Path) -> PathBuf {
     const SPECIAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
     let path = resolved(path);
     let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
     PathBuf::from(format!("file:{path}?immutable=1"))
 }
 
-/// Opens the connection that writes, and makes the schema in a new file.
-///
-/// # Errors
-/// See [`OpenError`].
+/// Opens the connection for writes, and creates the schema in a new file.
 pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     let connection = Connection::open_with_flags(
         path,
@@ -144,10 +148,7 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// A pool of `count` read-only connections.
-///
-/// # Errors
-/// See [`OpenError`].
+/// Opens a pool of `count` read-only connections.
 pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenError> {
     let manager = SqliteConnectionManager::file(path)
         .with_flags(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
@@ -165,63 +166,60 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .map_err(|error| OpenError::unusable(path, error))
 }
 
-/// How large the database is, in bytes; nothing where it cannot be seen.
+/// The disk usage of a database in bytes; `None` for a file that does not exist or is not accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// The file.
     pub file: Option<u64>,
-    /// The write-ahead log beside it.
+    /// The write-ahead log.
     pub wal: Option<u64>,
 }
 
-/// How large the database at `path` is.
-#[must_use]
 pub fn sizes(path: &Path) -> Sizes {
     let size = |path: &Path| std::fs::metadata(path).map(|it| it.len()).ok();
-    Sizes { file: size(path), wal: size(&beside(&resolved(path), "-wal")) }
+    Sizes { file: size(path), wal: size(&sibling_path(&resolved(path), "-wal")) }
 }
 
-/// Puts the write-ahead log back into the file, so that a stopped server leaves a single file.
+/// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file.
 pub fn checkpoint(connection: Connection) {
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
-        tracing::warn!(
-            "the write-ahead log could not be put back into the file; the next start does it: {error}"
-        );
+        tracing::warn!(error = %error, "write-ahead log not moved into the database file; the next start does it");
     }
     if let Err((_, error)) = connection.close() {
-        tracing::warn!("the database file was not closed cleanly: {error}");
+        tracing::warn!(error = %error, "database file not closed cleanly");
     }
 }
 
-/// Puts the write-ahead log back into the file while others use both, so that pages that were given back leave the disk.
-/// What somebody is reading or writing just now stays for the next time.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn checkpoint_beside(path: &Path) -> rusqlite::Result<()> {
+/// Moves the write-ahead log into the file while other connections use both, so that the file shrinks by its released
+/// pages. Parts of the log that are being read or written stay until the next checkpoint.
+pub fn checkpoint_shared(path: &Path) -> rusqlite::Result<()> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, access)?;
     connection.busy_timeout(Duration::ZERO)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // The first keeps nobody waiting, so that the second has next to nothing left to do.
-    for how in ["PASSIVE", "TRUNCATE"] {
-        connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
+    // PASSIVE blocks no other connection and does most of the work. TRUNCATE blocks writers, but has little left to do.
+    for mode in ["PASSIVE", "TRUNCATE"] {
+        connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))?;
     }
     connection.close().map_err(|(_, error)| error)
 }
 
-/// SQLite throws away a log whose database is gone or empty, with every write in it that was acknowledged. A new
-/// database has its first page in the file before it has a log.
+/// Refuses a missing or empty database whose write-ahead log has content: SQLite would delete the log with all
+/// acknowledged writes in it.
+///
+/// The log is checked before the database. Another process may create both at the same time, and a new database has its
+/// first page in the file before its log has content; a file that has pages never becomes empty again. So if the log had
+/// content, the database has too unless it was removed. In the opposite order, the database could be checked before the
+/// other process creates it and the log after.
 fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
     let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
-    let log = beside(&resolved(path), "-wal");
-    if !has_bytes(path) && has_bytes(&log) {
+    let log = sibling_path(&resolved(path), "-wal");
+    if has_bytes(&log) && !has_bytes(path) {
         return Err(OpenError::OrphanedWal { path: path.to_owned(), log });
     }
     Ok(())
 }
 
-/// Makes an empty file that only its owner may read: it will hold secrets.
+/// Creates an empty file with access for its owner only: it will contain secrets.
 fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
@@ -230,9 +228,9 @@ fn create_if_absent(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The schema version of a file that we know, 0 for an empty one.
+/// The schema version of a file, 0 for an empty one. A file of another program or a newer version is refused.
 fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
-    match marks(connection).map_err(|error| OpenError::from_sqlite(path, error))? {
+    match read_identity(connection).map_err(|error| OpenError::from_sqlite(path, error))? {
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version @ 1..=SCHEMA_VERSION, _) => Ok(version),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
@@ -242,25 +240,26 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
     }
 }
 
-/// Opens a file of whatever kind to look at it: one that is refused then stays untouched.
-pub(in crate::store) fn open_to_look(path: &Path) -> Result<Connection, OpenError> {
-    let look = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, look).map_err(|error| OpenError::from_sqlite(path, error))
+/// Opens a file of any kind without write access, so that a file that is refused stays unchanged.
+pub(in crate::store) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
+    let access = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))
 }
 
-/// Application, schema version and number of tables: of one moment, for another process may be making the schema.
-fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
+/// Application id, schema version and number of tables, from one snapshot: another process may be creating the schema.
+fn read_identity(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
     let snapshot = connection.unchecked_transaction()?;
-    let figure = |sql: &str| snapshot.query_row(sql, [], |row| row.get(0));
-    // A read of a table opens the snapshot; the header's figures alone would not.
-    let tables = figure("SELECT count(*) FROM sqlite_schema")?;
-    Ok((figure("PRAGMA application_id")?, figure("PRAGMA user_version")?, tables))
+    let query = |sql: &str| snapshot.query_row(sql, [], |row| row.get(0));
+    // Only a read of a table opens the snapshot. The pragmas, which read the header, do not.
+    let tables = query("SELECT count(*) FROM sqlite_schema")?;
+    Ok((query("PRAGMA application_id")?, query("PRAGMA user_version")?, tables))
 }
 
-/// Puts the file into WAL mode. SQLite lets that switch fail where any other write would wait for its turn.
+/// Switches the file to WAL mode. This fails at once while another connection has a lock, where any other write would
+/// wait; so an empty exclusive transaction waits in its place.
 pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
     let switch = || connection.pragma_update(None, "journal_mode", "WAL");
-    for _ in 0..WAL_TURNS {
+    for _ in 0..MAX_WAL_ATTEMPTS {
         match switch() {
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
                 connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
@@ -274,9 +273,10 @@ pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<(
 fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(256);
-    // Of a new file only. A lone delivery touches a page or two of each of ten indexes, and the log takes whole pages.
+    // Has an effect on a new file only. A single delivery changes one or two pages in each of ten indexes, and the log
+    // stores whole pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-    // Only a file that has nothing in it yet can learn to give pages back; the switch to WAL writes the first page.
+    // Can be set only while the file is empty, and the switch to WAL mode below writes the first page.
     let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
     if pages == 0 {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -286,9 +286,9 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // A herd may stretch the write-ahead log; afterwards the space is given back.
+    // The log may grow while many cues are due at once. The next checkpoint truncates it to this size.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // In one transaction: a crash in the midst of the first start leaves an empty file, not half a schema.
+    // In one transaction: a crash during the first start leaves an empty file, not half a schema.
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == 0 {

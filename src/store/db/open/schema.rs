@@ -3,5 +3,5 @@
 /// The statements that create every table, index and trigger.
 pub(in crate::store) const SCHEMA: &str = include_str!("../../../../schema.sql");
 
-/// `PRAGMA user_version` of a file that this program writes.
+/// The schema version that this program writes, stored as `PRAGMA user_version`.
 pub const SCHEMA_VERSION: i64 = 2;

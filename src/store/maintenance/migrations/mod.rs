@@ -6,8 +6,8 @@
 //! - `FILE.vN.pending` when it is complete, until the migration is committed;
 //! - `FILE.vN` from then on. A copy of this name is never removed or replaced: the next one is `FILE.vN-2`.
 //!
-//! If the process is killed, the next start (see [`settle_copies`]) deletes what is pending beside a file that still has
-//! version N, for that file is itself the original, and gives the final name to what is pending beside a later one.
+//! If the process is killed, the next start calls [`resolve_pending_copies`]. If the file still has version N, it is itself
+//! the original, and the pending copy is deleted. If the file has a later version, the pending copy gets its final name.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::store::ReadTx;
 use crate::store::db::meta;
 use crate::store::db::open::BUSY_TIMEOUT;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::beside;
+use crate::store::db::open::paths::sibling_path;
 use crate::store::db::open::schema::SCHEMA_VERSION;
 use crate::store::db::open::{checkpoint, enter_wal};
 use crate::store::maintenance::{backup, schema_check};
@@ -41,7 +41,7 @@ const STEPS: &[Migration] = &[Migration { to: 2, sql: include_str!("2.sql") }];
 ///
 /// # Errors
 /// [`OpenError::MigrationFailed`]; the data is then as it was.
-pub fn bring_up_to_date(path: &Path) -> std::result::Result<(), OpenError> {
+pub fn upgrade(path: &Path) -> std::result::Result<(), OpenError> {
     run(path, STEPS, SCHEMA_VERSION)
 }
 
@@ -50,7 +50,7 @@ fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(),
     let connection =
         Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
     let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
-    settle_copies(path, from);
+    resolve_pending_copies(path, from);
     if from == target {
         return Ok(());
     }
@@ -58,14 +58,14 @@ fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(),
     tracing::info!(path = %path.display(), from, to = target, "schema migration started");
     let failed = |reason: String| OpenError::MigrationFailed { path: path.to_owned(), version: from, reason };
     let pending = pending_copy(path, from);
-    copy(&connection, &pending)
-        .map_err(|error| failed(format!("the copy that is kept of it cannot be made: {error}")))?;
+    copy_to(&connection, &pending)
+        .map_err(|error| failed(format!("it cannot be copied before the upgrade: {error}")))?;
     if let Err(error) = apply(&connection, steps, from, target) {
-        remove(&pending);
+        remove_copy(&pending);
         return Err(failed(error.to_string()));
     }
     checkpoint(connection);
-    let copy = keep(path, from);
+    let copy = finalize_copy(path, from);
     tracing::info!(
         path = %path.display(),
         from,
@@ -77,10 +77,10 @@ fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(),
     Ok(())
 }
 
-/// Copies the connection's file. The copy is on hold since the last instant that the file has seen.
-fn copy(connection: &Connection, to: &Path) -> Result<()> {
-    let seen = meta::last_seen(&ReadTx::new(connection))?;
-    backup::snapshot(connection, to, seen.unwrap_or(Timestamp::UNIX_EPOCH))
+/// Copies the connection's file. The copy is on hold since the latest instant recorded in the file.
+fn copy_to(connection: &Connection, to: &Path) -> Result<()> {
+    let last_seen = meta::last_seen(&ReadTx::new(connection))?;
+    backup::snapshot(connection, to, last_seen.unwrap_or(Timestamp::UNIX_EPOCH))
         .map_err(|error| Error::fault(error.to_string()))
 }
 
@@ -88,18 +88,18 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
     prepare(connection)?;
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
-    let mut at = from;
+    let mut reached = from;
     for step in steps.iter().filter(|step| step.to > from) {
         transaction.execute_batch(step.sql)?;
-        at = step.to;
+        reached = step.to;
     }
-    if at != target {
+    if reached != target {
         return Err(Error::fault("a step is missing"));
     }
     if transaction.prepare("PRAGMA foreign_key_check")?.query([])?.next()?.is_some() {
         return Err(Error::fault("rows refer to rows that do not exist"));
     }
-    // The check of the next start: a file that it would refuse is refused while it can still be rolled back.
+    // The next start makes the same check. Here the migration can still be rolled back.
     if let Some(difference) = schema_check::mismatch(&transaction)? {
         return Err(Error::fault(format!("after the migration {difference}")));
     }
@@ -109,13 +109,14 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
 
 fn prepare(connection: &Connection) -> Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // A restored file has a rollback journal. In WAL mode a killed migration leaves the file itself as it was.
+    // A restored file is in rollback-journal mode. In WAL mode the file itself does not change before the commit, so that a
+    // killed migration leaves it as it was.
     enter_wal(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A step may replace a table; the foreign keys are checked at the end.
     connection.pragma_update(None, "foreign_keys", "OFF")?;
     // An index is sorted in files in the system's temporary folder. In memory the sort takes 57 MB per million
-    // executions, which is too much where a machine has 256 MB; in files it takes none to speak of.
+    // executions, too much for a machine with 256 MB; in files the sort needs almost no memory.
     connection.pragma_update(None, "temp_store", "FILE")?;
     Ok(())
 }
@@ -124,16 +125,16 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// The copy of a file of this version whose migration is not committed.
+/// The path of the copy while the migration from `version` is not committed.
 fn pending_copy(path: &Path, version: i64) -> PathBuf {
-    beside(path, &format!(".v{version}.pending"))
+    sibling_path(path, &format!(".v{version}.pending"))
 }
 
-/// Deletes or keeps the copies that killed migrations of the file at `path` left behind, by the version that the file
-/// has now. Called under the lock of the server: nobody else makes them.
-pub fn settle_copies(path: &Path, version: i64) {
+/// Deletes or renames the copies that killed migrations left, depending on whether the file at `path`, now of `version`, was
+/// migrated. The caller holds the server lock, so no migration is running.
+pub fn resolve_pending_copies(path: &Path, version: i64) {
     for earlier in (1..version).filter(|earlier| pending_copy(path, *earlier).exists()) {
-        keep(path, earlier);
+        finalize_copy(path, earlier);
     }
     let stale = pending_copy(path, version);
     let (Some(folder), Some(stale)) = (stale.parent(), stale.file_name()) else { return };
@@ -141,26 +142,26 @@ pub fn settle_copies(path: &Path, version: i64) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(stale.as_encoded_bytes()) {
-            remove(&entry.path());
+            remove_copy(&entry.path());
         }
     }
 }
 
-/// Gives the copy of a committed migration its final name and returns it.
-fn keep(path: &Path, version: i64) -> PathBuf {
+/// Renames the copy of a committed migration to its final name and returns its path.
+fn finalize_copy(path: &Path, version: i64) -> PathBuf {
     let pending = pending_copy(path, version);
-    match backup::rename_beside(&pending, path, &format!(".v{version}")) {
-        Ok(kept) => kept,
+    match backup::rename_to_sibling(&pending, path, &format!(".v{version}")) {
+        Ok(renamed) => renamed,
         Err(error) => {
-            tracing::warn!(path = %pending.display(), error = %error, "copy kept by a migration not renamed");
+            tracing::warn!(path = %pending.display(), error = %error, "copy of a migrated file not renamed");
             pending
         }
     }
 }
 
-fn remove(copy: &Path) {
+fn remove_copy(copy: &Path) {
     if let Err(error) = std::fs::remove_file(copy) {
-        tracing::warn!(path = %copy.display(), error = %error, "copy made by a migration not removed");
+        tracing::warn!(path = %copy.display(), error = %error, "copy of a file to migrate not removed");
     }
 }
 
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::store::db::open;
 
-    /// Two steps beyond the present version.
+    /// Two steps after the present version.
     const NEXT: [Migration; 2] = [
         Migration {
             to: SCHEMA_VERSION + 1,
@@ -184,7 +185,7 @@ mod tests {
     ];
 
     /// A closed file of the present version with one user.
-    fn earlier() -> (tempfile::TempDir, PathBuf) {
+    fn new_file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cued.db");
         open::check(&path).unwrap();
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_step_is_applied_and_a_copy_of_the_file_is_kept() {
-        let (folder, path) = earlier();
+        let (folder, path) = new_file();
         run(&path, &NEXT, SCHEMA_VERSION + 2).unwrap();
         let file = Connection::open(&path).unwrap();
         assert_eq!(version(&file).unwrap(), SCHEMA_VERSION + 2);
@@ -233,7 +234,7 @@ mod tests {
         let kept = folder.path().join(copy_name(""));
         assert_eq!(plan_of(&kept), "free");
         assert_eq!(version(&Connection::open(&kept).unwrap()).unwrap(), SCHEMA_VERSION);
-        // Going back to it is going back in time.
+        // A server on the copy would repeat deliveries, so the copy is on hold.
         let held: i64 = Connection::open(&kept)
             .unwrap()
             .query_row("SELECT value FROM meta WHERE name = 'held_since'", [], |row| row.get(0))
@@ -243,16 +244,16 @@ mod tests {
 
     #[test]
     fn a_file_that_is_up_to_date_does_not_change() {
-        let (folder, path) = earlier();
+        let (folder, path) = new_file();
         let before = std::fs::read(&path).unwrap();
-        bring_up_to_date(&path).unwrap();
+        upgrade(&path).unwrap();
         assert!(std::fs::read(&path).unwrap() == before);
         assert_eq!(names(&folder), ["cued.db"]);
     }
 
     #[test]
     fn a_step_that_fails_leaves_the_file_unchanged() {
-        let (folder, path) = earlier();
+        let (folder, path) = new_file();
         let before = std::fs::read(&path).unwrap();
         let orphan = "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at)
                       VALUES ('k', 77, 'n', 'p', x'00', 0)";
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_commit_that_fails_leaves_the_file_unchanged() {
-        let (_folder, path) = earlier();
+        let (_folder, path) = new_file();
         let connection = Connection::open(&path).unwrap();
         connection.commit_hook(Some(|| true)).unwrap();
         assert!(apply(&connection, &NEXT, SCHEMA_VERSION, SCHEMA_VERSION + 2).is_err());
@@ -318,20 +319,20 @@ mod tests {
 
     #[test]
     fn copies_of_killed_migrations_are_deleted_before_the_commit_and_kept_after_it() {
-        let (folder, path) = earlier();
+        let (folder, path) = new_file();
         for suffix in ["", ".partial", ".partial-2", ".partial-journal"] {
             std::fs::write(folder.path().join(copy_name(&format!(".pending{suffix}"))), "stale").unwrap();
         }
         for other in [copy_name(""), copy_name(".partial"), "cued.db.v77.pending".to_owned()] {
-            std::fs::write(folder.path().join(other), "of somebody else").unwrap();
+            std::fs::write(folder.path().join(other), "not from this migration").unwrap();
         }
-        settle_copies(&path, SCHEMA_VERSION);
+        resolve_pending_copies(&path, SCHEMA_VERSION);
         let others =
             ["cued.db".to_owned(), copy_name(""), copy_name(".partial"), "cued.db.v77.pending".to_owned()];
         assert_eq!(names(&folder), others);
 
         std::fs::write(folder.path().join(copy_name(".pending")), "complete").unwrap();
-        settle_copies(&path, SCHEMA_VERSION + 2);
+        resolve_pending_copies(&path, SCHEMA_VERSION + 2);
         let kept = std::fs::read(folder.path().join(copy_name("-2"))).unwrap();
         assert_eq!((kept.as_slice(), names(&folder).len()), (&b"complete"[..], 5));
     }

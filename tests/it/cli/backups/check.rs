@@ -144,12 +144,12 @@ fn check_names_inconsistencies() {
     server.stop();
     let sound = fs::read(server.db()).unwrap();
     for (spoil, word) in [
-        ("UPDATE backlog SET count = 7 WHERE name = 'claim'", "backlog claim says 7 and 1 are there"),
-        ("UPDATE users SET active_cues = 3", "3 active cues and has 1"),
-        ("DELETE FROM cues", "which is not there"),
-        ("UPDATE cues SET payload_key = 77", "has no payload 77"),
-        ("DROP INDEX executions_by_cue", "there is no index executions_by_cue"),
-        ("CREATE TABLE theirs (x)", "table theirs is none of cued's"),
+        ("UPDATE backlog SET count = 7 WHERE name = 'claim'", "backlog claim is 7 but should be 1"),
+        ("UPDATE users SET active_cues = 3", " is 3 but should be 1"),
+        ("DELETE FROM cues", "refers to cue 1, which does not exist"),
+        ("UPDATE cues SET payload_key = 77", "refers to payload 77, which does not exist"),
+        ("DROP INDEX executions_by_cue", "missing index executions_by_cue"),
+        ("CREATE TABLE theirs (x)", "unexpected table theirs"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM users", "refers to a row of users"),
     ] {
         server.sqlite().execute_batch(spoil).unwrap();

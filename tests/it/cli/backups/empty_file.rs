@@ -56,7 +56,7 @@ fn a_wal_without_its_database_is_kept() {
     let before = fs::read(&log).unwrap();
     for empty in [false, true] {
         let text = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
-        assert!(text.contains("-wal holds writes of a database that is no longer at"), "{text}");
+        assert!(text.contains("-wal contains writes of a database that is no longer at"), "{text}");
         assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal holds writes"));
         assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
         fs::write(&db, b"").unwrap();
