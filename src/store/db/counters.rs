@@ -9,7 +9,6 @@ use rusqlite::{Connection, params};
 
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
-use crate::store::WriteTx;
 
 word_enum! {
     /// What an execution may wait for, of which health shows how many there are.
@@ -41,26 +40,23 @@ impl CounterDeltas {
     pub fn active_cues(&self, user_key: i64, more: i64) {
         *self.active_cues.borrow_mut().entry(user_key).or_default() += more;
     }
-}
 
-/// Stores what was counted since the last time.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn flush(tx: &WriteTx<'_>) -> Result<()> {
-    for (what, more) in tx.tally().waiting.take() {
-        if more != 0 {
-            tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
-                .execute(params![what.as_str(), more])?;
+    /// Stores the deltas and resets them. `file` is in the transaction of the write that they belong to.
+    pub fn flush(&self, file: &Connection) -> Result<()> {
+        for (name, delta) in self.waiting.take() {
+            if delta != 0 {
+                file.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
+                    .execute(params![name.as_str(), delta])?;
+            }
         }
-    }
-    for (user_key, more) in tx.tally().active_cues.take() {
-        if more != 0 {
-            tx.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
-                .execute([user_key, more])?;
+        for (user_key, delta) in self.active_cues.take() {
+            if delta != 0 {
+                file.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
+                    .execute([user_key, delta])?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What is wrong with the counters, one line for each, found by counting all that they stand for; and with what hangs

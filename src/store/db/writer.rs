@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
-use crate::store::db::counters;
 use crate::store::db::counters::CounterDeltas;
 use crate::store::db::readers::{Pending, ReadTx, execute};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
@@ -330,7 +329,7 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
             return Err(Error::storage("the transaction was ended by a fault of the disk"));
         }
         if keep {
-            counters::flush(&tx)?;
+            tx.tally().flush(&tx)?;
             done.rings = done.rings.and(tx.rings.get());
             done.count.add_all(&tx.count);
             done.on_commit.append(&mut tx.on_commit.take());
@@ -352,7 +351,7 @@ pub(in crate::store) fn commit_alone<T>(
 ) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
     let tx = WriteTx::on(connection);
-    let done = job(&tx).and_then(|done| counters::flush(&tx).map(|()| done));
+    let done = job(&tx).and_then(|done| tx.tally().flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     if done.is_ok() {
         run_hooks(tx.on_commit.take());
