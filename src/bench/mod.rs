@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 
+use crate::bench::report::BenchReport;
 use crate::clock::Clock;
 use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
 use crate::store::OpenError;
-use report::BenchReport;
 
 #[derive(Debug, Clone)]
 pub struct BenchOptions {

@@ -6,12 +6,12 @@ pub mod stripe;
 
 use jiff::Timestamp;
 
+use crate::billing::stripe::Stripe;
 use crate::domain::account::user::User;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{FREE, Offer};
 use crate::error::Result;
 use crate::store::Store;
-use stripe::Stripe;
 
 /// The billing provider of a server.
 #[derive(Debug)]

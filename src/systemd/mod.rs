@@ -13,9 +13,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use watchdog::Watchdog;
-
 use crate::app::App;
+use crate::systemd::watchdog::Watchdog;
 
 /// The connection to systemd for the lifetime of a server.
 #[derive(Debug)]

@@ -1,16 +1,24 @@
 //! The rules of the architecture, checked on the source text: which module may use which, import cycles, banned text,
 //! sizes of files, functions and folders.
 
+mod imports;
+mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-const LONGEST_FILE: usize = 400;
-const LONGEST_FUNCTION: usize = 70;
-/// Files and folders beside a folder's `mod.rs`.
-const MOST_ENTRIES: usize = 12;
+use crate::architecture::imports::{ModuleTree, cycles, sibling, used_modules};
+use crate::architecture::sources::{functions, read, sources};
 
-/// The modules that each module may import besides itself. `server` and `cli` assemble the program and may use all.
+const MAX_FILE_LINES: usize = 400;
+const MAX_FUNCTION_LINES: usize = 70;
+/// Files and folders beside a folder's `mod.rs`.
+const MAX_ENTRIES: usize = 12;
+
+/// They assemble the program and may use every module.
+const MAY_USE_ALL: [&str; 4] = ["cli", "lib", "main", "server"];
+
+/// The modules that each other module may import besides itself.
 const MAY_USE: [(&str, &[&str]); 18] = [
     ("domain", &[]),
     ("error", &["domain"]),
@@ -50,34 +58,53 @@ const ONLY_IN: [(&str, &[&str]); 13] = [
     ("ureq::", &["billing/stripe.rs", "engine/webhook_client/"]),
 ];
 
-// Imports name modules from the crate root: `super::` would hide them from the search for cycles.
-const NOWHERE: [&str; 9] =
-    [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME", "super::"];
-
-struct Source {
-    /// Below `src`, with `/` as the separator.
-    path: String,
-    text: String,
-    /// Without tests and comments.
-    code: String,
-}
-
-impl Source {
-    fn room(&self) -> &str {
-        let first = self.path.split('/').next().unwrap();
-        first.strip_suffix(".rs").unwrap_or(first)
-    }
-}
+// Imports name modules from the crate root: `super::` and `self::` would hide them from the search for cycles.
+const NOWHERE: [&str; 10] = [
+    ".unwrap()",
+    ".expect(",
+    "panic!(",
+    "todo!(",
+    "unimplemented!(",
+    "dbg!(",
+    "TODO",
+    "FIXME",
+    "super::",
+    "self::",
+];
 
 #[test]
 fn modules_import_only_allowed_modules() {
     let sources = sources();
-    for (room, allowed) in MAY_USE {
-        assert!(sources.iter().any(|source| source.room() == room), "there is no room {room}");
-        for source in sources.iter().filter(|source| source.room() == room) {
-            for used in used_rooms(&source.code) {
-                assert!(used == room || allowed.contains(&used), "{} uses {used}", source.path);
+    for (module, allowed) in MAY_USE {
+        assert!(sources.iter().any(|source| source.module() == module), "there is no module {module}");
+        for source in sources.iter().filter(|source| source.module() == module) {
+            for used in used_modules(&source.code) {
+                assert!(used == module || allowed.contains(&used), "{} uses {used}", source.path);
             }
+        }
+    }
+}
+
+#[test]
+fn every_top_level_module_has_its_allowed_imports() {
+    for source in sources() {
+        let module = source.module();
+        let is_listed = MAY_USE.iter().any(|(listed, _)| *listed == module);
+        assert!(
+            is_listed != MAY_USE_ALL.contains(&module),
+            "{module} must be in one of MAY_USE and MAY_USE_ALL"
+        );
+    }
+}
+
+/// A path that begins with a child module would hide the import from the search for cycles.
+#[test]
+fn imports_name_modules_from_the_crate_root() {
+    for source in sources() {
+        let lines = source.code.lines().filter_map(|line| line.trim().strip_suffix(';'));
+        let children = lines.filter_map(|line| line.rsplit_once("mod ")).map(|(_, name)| name);
+        for child in children {
+            assert!(!source.code.contains(&format!("use {child}::")), "{} has `use {child}::`", source.path);
         }
     }
 }
@@ -100,12 +127,13 @@ fn restricted_texts_appear_only_in_their_modules() {
 #[test]
 fn no_siblings_of_a_folder_import_each_other_in_a_circle() {
     let sources = sources();
-    let paths: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
+    let tree = ModuleTree::new(&sources);
     let imports: Vec<(&str, &str)> = sources
         .iter()
-        .flat_map(|source| imports(&source.code, &paths).into_iter().map(|used| (source.path.as_str(), used)))
+        .flat_map(|source| tree.imports(&source.code).into_iter().map(|used| (source.path.as_str(), used)))
         .collect();
-    let folders: BTreeSet<&str> = paths
+    let folders: BTreeSet<&str> = tree
+        .files
         .iter()
         .flat_map(|path| Path::new(path).ancestors().skip(1))
         .map(|it| it.to_str().unwrap())
@@ -131,7 +159,7 @@ fn nothing_is_logged_inside_a_transaction() {
     let machinery = ["store/mod.rs", "store/db/", "store/maintenance/"];
     for source in sources() {
         let calls = source.code.matches("tracing::").count();
-        match source.room() {
+        match source.module() {
             "store" if !machinery.iter().any(|place| source.path.starts_with(place)) => {
                 assert_eq!(calls, 0, "{} logs", source.path);
             }
@@ -141,7 +169,34 @@ fn nothing_is_logged_inside_a_transaction() {
             }
             _ => {}
         }
+        for function in functions(&source.code) {
+            if function.signature().contains("WriteTx") {
+                let logs = without_calls(&function.text, "on_commit(").contains("tracing::");
+                assert!(!logs, "{}: {} logs before the commit", source.path, function.name());
+            }
+        }
     }
+}
+
+/// `code` without the arguments of each `call`, which ends with its opening parenthesis.
+fn without_calls(code: &str, call: &str) -> String {
+    let mut parts = code.split(call);
+    let mut kept = parts.next().unwrap().to_owned();
+    for part in parts {
+        let mut depth = 1;
+        let end = part.find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        kept.push_str(&part[end.unwrap()..]);
+    }
+    kept
+}
+
+#[test]
+fn the_arguments_of_a_call_are_left_out_to_its_closing_parenthesis() {
+    let code = "a(1); tx.on_commit(move || b(2, c())); d(); tx.on_commit(e); f()";
+    assert_eq!(without_calls(code, "on_commit("), "a(1); tx.); d(); tx.); f()");
 }
 
 #[test]
@@ -158,7 +213,7 @@ fn a_folder_fits_one_screen() {
     }
     entries.remove(Path::new(""));
     for (folder, entries) in entries {
-        assert!(entries.len() <= MOST_ENTRIES, "src/{} has {} entries", folder.display(), entries.len());
+        assert!(entries.len() <= MAX_ENTRIES, "src/{} has {} entries", folder.display(), entries.len());
     }
 }
 
@@ -166,13 +221,20 @@ fn a_folder_fits_one_screen() {
 fn files_and_functions_can_be_read_at_one_sitting() {
     let mut too_long = Vec::new();
     for source in sources() {
-        let lines = source.text.lines().count();
-        if lines > LONGEST_FILE {
-            too_long.push(format!("{} has {lines} lines", source.path));
+        let long = functions(&source.text).into_iter().map(|function| {
+            let lines = function.text.lines().count();
+            (lines > MAX_FUNCTION_LINES)
+                .then(|| format!("src/{}: {} has {lines} lines", source.path, function.name()))
+        });
+        too_long.extend(long.flatten());
+    }
+    for folder in ["src", "tests/it"] {
+        for file in read(folder) {
+            let lines = file.text.lines().count();
+            if lines > MAX_FILE_LINES {
+                too_long.push(format!("{folder}/{} has {lines} lines", file.path));
+            }
         }
-        let functions = functions(&source.text).into_iter();
-        let long = functions.filter(|(_, length)| *length > LONGEST_FUNCTION);
-        too_long.extend(long.map(|(name, length)| format!("{}: {name} has {length} lines", source.path)));
     }
     assert!(too_long.is_empty(), "{}", too_long.join("\n"));
 }
@@ -183,172 +245,12 @@ fn lib_rs_names_every_top_level_module_and_no_other() {
     let lib = &sources.iter().find(|source| source.path == "lib.rs").unwrap().text;
     let page: String = lib.lines().filter(|line| line.starts_with("//!")).collect();
     for source in &sources {
-        let room = source.room();
+        let module = source.module();
         assert!(
-            room == "lib" || page.contains(&format!("`{room}`")) || page.contains(&format!("`{room}.rs`")),
-            "{room}"
+            module == "lib"
+                || page.contains(&format!("`{module}`"))
+                || page.contains(&format!("`{module}.rs`")),
+            "{module}"
         );
     }
-}
-
-/// Each `crate::module`: in a `use`, a path or an attribute.
-fn used_rooms(code: &str) -> BTreeSet<&str> {
-    let name_of = |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-    code.match_indices("crate::")
-        .map(|(at, found)| &code[at + found.len()..])
-        .map(|rest| &rest[..name_of(rest)])
-        .filter(|name| !name.is_empty() && *name != "routes")
-        .collect()
-}
-
-/// The files that the `crate::` paths of `code` lead to.
-fn imports<'a>(code: &str, files: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
-    let paths = code.match_indices("crate::").flat_map(|(at, found)| expand(&code[at + found.len()..]));
-    paths.filter_map(|path| resolve(&path, files)).collect()
-}
-
-/// The paths at the beginning of `text`, each as its segments: `a::{b, c::d};` is `a::b` and `a::c::d`.
-fn expand(text: &str) -> Vec<Vec<&str>> {
-    let (mut paths, mut path, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-    let mut rest = text;
-    while let Some(next) = rest.chars().next() {
-        let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        if name > 0 {
-            path.push(&rest[..name]);
-            rest = &rest[name..];
-            if groups.is_empty() && !rest.starts_with("::") {
-                break;
-            }
-            continue;
-        }
-        match next {
-            '{' => groups.push(path.len()),
-            ',' | '}' if !groups.is_empty() => {
-                paths.push(path.clone());
-                path.truncate(*groups.last().unwrap());
-                if next == '}' {
-                    groups.pop();
-                    if groups.is_empty() {
-                        return paths;
-                    }
-                }
-            }
-            ':' => {}
-            space if space.is_whitespace() && !groups.is_empty() => {}
-            _ => break,
-        }
-        rest = &rest[1..];
-    }
-    paths.push(path);
-    paths
-}
-
-/// The file that holds the item at `path`: that of its innermost module.
-fn resolve<'a>(path: &[&str], files: &BTreeSet<&'a str>) -> Option<&'a str> {
-    (1..=path.len()).rev().find_map(|length| {
-        let module = path[..length].join("/");
-        [format!("{module}.rs"), format!("{module}/mod.rs")]
-            .iter()
-            .find_map(|file| files.get(file.as_str()).copied())
-    })
-}
-
-/// The file or folder directly in `folder` that `path` belongs to; none if it is elsewhere, or the folder's own `mod.rs`.
-fn sibling<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
-    let below = Path::new(path).strip_prefix(folder).ok()?;
-    let first = below.iter().next()?.to_str()?;
-    let at = path.len() - below.to_str()?.len();
-    (!["mod.rs", "lib.rs", "main.rs"].contains(&first)).then(|| &path[at..at + first.len()])
-}
-
-/// The sets of siblings in `folder` that import each other in a circle.
-fn cycles<'a>(folder: &str, imports: &[(&'a str, &'a str)]) -> BTreeSet<BTreeSet<&'a str>> {
-    let mut uses = BTreeMap::<&str, BTreeSet<&str>>::new();
-    for (user, used) in imports {
-        if let (Some(user), Some(used)) = (sibling(folder, user), sibling(folder, used))
-            && user != used
-        {
-            uses.entry(user).or_default().insert(used);
-        }
-    }
-    let reached = |from: &'a str| {
-        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(at) = next.pop() {
-            let new = uses.get(at).into_iter().flatten().filter(|used| reached.insert(**used));
-            next.extend(new);
-        }
-        reached
-    };
-    let reached: BTreeMap<&str, BTreeSet<&str>> = uses.keys().map(|it| (*it, reached(it))).collect();
-    let circle = |at: &&'a str| -> BTreeSet<&'a str> {
-        reached[at]
-            .iter()
-            .copied()
-            .filter(|it| reached.get(it).is_some_and(|back| back.contains(at)))
-            .collect()
-    };
-    uses.keys().map(circle).filter(|circle| !circle.is_empty()).collect()
-}
-
-/// Names and lengths of functions: from the line with `fn` to the first closing brace as far in.
-fn functions(text: &str) -> Vec<(String, usize)> {
-    let lines: Vec<&str> = text.lines().collect();
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let is_function = |line: &str| {
-        let words: Vec<&str> = line.trim_start().split([' ', '(']).collect();
-        words.iter().take(4).any(|word| *word == "fn") && !line.trim_start().starts_with("//")
-    };
-    let starts = lines.iter().enumerate().filter(|(_, line)| is_function(line));
-    starts
-        .map(|(start, line)| {
-            let mut has_body = false;
-            let end = lines[start..].iter().position(|later| {
-                has_body |= later.ends_with('{') || later.ends_with('}');
-                // A declaration without a body ends with its semicolon.
-                (!has_body && later.ends_with(';'))
-                    || (indent(later) == indent(line)
-                        && (later.trim().starts_with('}') || later.ends_with('}')))
-            });
-            let end = end.unwrap_or(0);
-            (line.trim().to_owned(), end + 1)
-        })
-        .collect()
-}
-
-fn sources() -> Vec<Source> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    collect(&src, &mut files);
-    assert!(files.len() > 50, "the source was not found");
-    files
-        .into_iter()
-        .filter(|path| !is_test_code(path))
-        .map(|path| {
-            let text = fs::read_to_string(&path).unwrap();
-            let path = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
-            Source { path, code: production(&text), text }
-        })
-        .collect()
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-}
-
-/// The text without comments and without the tests at the end of the file.
-fn production(text: &str) -> String {
-    let body = text.split("#[cfg(test)]\nmod ").next().unwrap();
-    body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
-}
-
-/// Files that are compiled into tests only.
-fn is_test_code(path: &Path) -> bool {
-    path.ends_with("test_support.rs") || path.to_string_lossy().ends_with("_tests.rs")
 }

@@ -16,8 +16,8 @@ use crate::domain::schedule::Schedule;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::Callback;
 
-pub use self::on_failure::OnFailure;
-pub use self::stored_schedule::{ScheduleSpec, StoredSchedule};
+pub use crate::domain::cue::on_failure::OnFailure;
+pub use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

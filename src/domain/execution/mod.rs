@@ -16,7 +16,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
 
-pub use self::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
+pub use crate::domain::execution::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 
 /// The lease of a claim: the time without a sign of life after which it may be lost (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);

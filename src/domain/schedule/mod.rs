@@ -15,7 +15,7 @@ use crate::domain::schedule::cron::{CronError, CronExpr};
 use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
 use crate::domain::text::word_enum::word_enum;
 
-pub use self::instant::parse_instant;
+pub use crate::domain::schedule::instant::parse_instant;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {

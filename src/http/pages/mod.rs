@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{self, HeaderValue};
 use hyper::{StatusCode, http::uri::PathAndQuery};
 
-pub use form::{Form, FormField, FormFieldKind};
+pub use crate::http::pages::form::{Form, FormField, FormFieldKind};
 
 use crate::domain::account::credentials::sha256;
 use crate::error::Error;

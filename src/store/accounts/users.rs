@@ -7,7 +7,6 @@ use crate::domain::account::user::User;
 use crate::domain::billing::offer::Interval;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis};
-use crate::store::db::counters::flush;
 use crate::store::{ReadTx, WriteTx};
 
 const COLUMNS: &str =
@@ -80,7 +79,7 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
 
 /// The number of the user's active cues, including changes of this transaction; `None` if the user is disabled.
 pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
-    flush(tx)?;
+    tx.counters().flush(tx)?;
     Ok(tx
         .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
         .query_row([user_key], |row| row.get(0))

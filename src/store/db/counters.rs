@@ -9,7 +9,6 @@ use rusqlite::{Connection, params};
 
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
-use crate::store::WriteTx;
 
 word_enum! {
     /// A queue whose length is stored in the table `backlog`, for health and metrics.
@@ -41,23 +40,23 @@ impl CounterDeltas {
     pub fn add_active_cues(&self, user_key: i64, delta: i64) {
         *self.active_cues.borrow_mut().entry(user_key).or_default() += delta;
     }
-}
 
-/// Stores the changes since the last flush.
-pub fn flush(tx: &WriteTx<'_>) -> Result<()> {
-    for (queue, delta) in tx.counters().queued.take() {
-        if delta != 0 {
-            tx.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
-                .execute(params![queue.as_str(), delta])?;
+    /// Stores the deltas and resets them. `file` is in the transaction of the write that they belong to.
+    pub fn flush(&self, file: &Connection) -> Result<()> {
+        for (queue, delta) in self.queued.take() {
+            if delta != 0 {
+                file.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
+                    .execute(params![queue.as_str(), delta])?;
+            }
         }
-    }
-    for (user_key, delta) in tx.counters().active_cues.take() {
-        if delta != 0 {
-            tx.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
-                .execute([user_key, delta])?;
+        for (user_key, delta) in self.active_cues.take() {
+            if delta != 0 {
+                file.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
+                    .execute([user_key, delta])?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Recounts everything and returns a message for each wrong counter, and for each reference to a missing row that no

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
-use crate::store::db::counters;
 use crate::store::db::counters::CounterDeltas;
 use crate::store::db::readers::{Pending, ReadTx, execute};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
@@ -336,7 +335,7 @@ fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result
             return Err(Error::storage("a disk error rolled the transaction back"));
         }
         if has_succeeded {
-            counters::flush(&tx)?;
+            tx.counters().flush(&tx)?;
             done.wake = done.wake.merge(tx.wake.get());
             done.events.add_all(&tx.events);
             done.on_commit.append(&mut tx.on_commit.take());
@@ -358,7 +357,7 @@ pub(in crate::store) fn commit_single<T>(
 ) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
     let tx = WriteTx::new(connection);
-    let done = job(&tx).and_then(|done| counters::flush(&tx).map(|()| done));
+    let done = job(&tx).and_then(|done| tx.counters().flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     if done.is_ok() {
         run_hooks(tx.on_commit.take());
