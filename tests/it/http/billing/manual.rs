@@ -198,7 +198,7 @@ fn a_checkout_link_works_once_within_a_day() {
     shows(&see(&server, "/billing/checkout", &second), 200, &["Request this plan"]);
     user.advance("PT1S");
     for response in [see(&server, "/billing/checkout", &second), confirm(&server, &second)] {
-        shows(&response, 404, &["too old"]);
+        shows(&response, 404, &["expired"]);
     }
     assert_eq!(waiting(&server).len(), 0);
 }
@@ -213,7 +213,7 @@ fn a_link_to_the_plan_lasts_a_day() {
     user.advance("P1D");
     let form = format!("token={token}&confirmed=yes");
     for response in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
-        shows(&response, 404, &["too old"]);
+        shows(&response, 404, &["expired"]);
     }
     assert_eq!(plan(&user), "scale");
 }
@@ -229,9 +229,9 @@ fn billing_tokens_are_random_and_not_stored() {
     assert_eq!(stored, sha256(token.as_bytes()));
     let near = token.replace(&token[..1], if token.starts_with('0') { "1" } else { "0" });
     for wrong in ["", "x", &near, "%00", "a&token="] {
-        shows(&see(&server, "/billing/checkout", wrong), 404, &["This link is not known"]);
-        shows(&see(&server, "/billing/portal", wrong), 404, &["This link is not known"]);
-        shows(&confirm(&server, wrong), 404, &["This link is not known"]);
+        shows(&see(&server, "/billing/checkout", wrong), 404, &["This link is unknown"]);
+        shows(&see(&server, "/billing/portal", wrong), 404, &["This link is unknown"]);
+        shows(&confirm(&server, wrong), 404, &["This link is unknown"]);
     }
     // A link to one kind of page is invalid for the others.
     shows(&see(&server, "/billing/portal", &token), 404, &[]);
