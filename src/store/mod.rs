@@ -3,8 +3,8 @@
 //!
 //! A caller passes a closure to `Store`, and the closure calls the functions with its transaction:
 //!
-//! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The result
-//!   arrives when the commit is on the disk.
+//! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The
+//!   result arrives when the commit is on the disk.
 //! - [`Store::read_inline_single`], for one statement that reads a few rows by key: runs on the calling thread, without
 //!   a transaction.
 //! - [`Store::read_inline`], for several such statements: the same, in a transaction.
@@ -18,8 +18,8 @@
 //! Functions return an error when the database cannot be read or written. An `# Errors` section is present only where
 //! another error is possible.
 //!
-//! Calls `domain` only. No function here reads the clock: instants are arguments. A bound limit is written
-//! `LIMIT ?1 + 0`: with a bare `?1` SQLite uses the value to plan the query, and so plans it again in every call (50 µs).
+//! Calls `domain` only. No function here reads the clock: instants are arguments. A bound limit is written `LIMIT ?1 +
+//! 0`: with a bare `?1` SQLite uses the value to plan the query, and so plans it again in every call (50 µs).
 
 pub mod accounts;
 pub mod billing;
@@ -198,8 +198,8 @@ impl Store {
         self.is_writable() || self.write(meta::touch).wait().is_ok()
     }
 
-    /// Moves the write-ahead log into the file, which frees the disk space of released pages. The store's threads do not
-    /// wait for it. If it fails, nothing is lost.
+    /// Moves the write-ahead log into the file, which frees the disk space of released pages. The store's threads do
+    /// not wait for it. If it fails, nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(open::checkpoint_shared(&self.path)?)
     }

@@ -1,4 +1,5 @@
-//! Deletions in batches. Each batch occupies the writer for a few milliseconds at most, however much there is to delete.
+//! Deletions in batches. Each batch occupies the writer for a few milliseconds at most, however much there is to
+//! delete.
 
 use rusqlite::Params;
 
@@ -14,8 +15,8 @@ pub const BATCH: i64 = 200;
 /// it.
 const MAX_BYTES: i64 = 4 << 20;
 
-/// Calls `delete` with the keys that the query `find` returns, which limits itself to [`BATCH`] rows. Returns whether no
-/// rows are left.
+/// Calls `delete` with the keys that the query `find` returns, which limits itself to [`BATCH`] rows. Returns whether
+/// no rows are left.
 pub(in crate::store) fn delete_matching(
     tx: &WriteTx<'_>,
     find: &str,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// Set once any read or write has found the file corrupt; shared by all threads of the store. It is never cleared, since
-/// only the next start checks the file again.
+/// Set once any read or write has found the file corrupt; shared by all threads of the store. It is never cleared,
+/// since only the next start checks the file again.
 #[derive(Debug, Clone, Default)]
 pub struct CorruptionFlag(Arc<AtomicBool>);
 

@@ -1,6 +1,7 @@
 //! Stored counters: queued executions, and active cues of each user. A write collects its changes in [`CounterDeltas`]
-//! and stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and a
-//! trigger would cost each statement more than the change itself. Deletions are counted by the triggers of `schema.sql`.
+//! and stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and
+//! a trigger would cost each statement more than the change itself. Deletions are counted by the triggers of
+//! `schema.sql`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The reader threads, which share a pool of read-only connections, and [`Pending`], the result that a caller waits for.
+//! The reader threads, which share a pool of read-only connections, and [`Pending`], the result that a caller waits
+//! for.
 //!
 //! A waiting request occupies no thread: its job runs on a reader thread while its task is suspended.
 
@@ -136,8 +137,8 @@ impl ReaderThreads {
             // Sending fails if the caller no longer waits.
             drop(sender.send(corruption.observe(panics::catch("a read", || read(pool, job)))));
         };
-        // Sending fails only after the readers have ended. The result's sender is then dropped, and `Pending` returns an
-        // error.
+        // Sending fails only after the readers have ended. The result's sender is then dropped, and `Pending` returns
+        // an error.
         drop(self.jobs.send(Box::new(job)));
         Pending::new(pending)
     }

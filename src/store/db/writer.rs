@@ -1,5 +1,5 @@
-//! The writer thread: receives all queued jobs as one batch, runs each in its own savepoint, commits once, then sends the
-//! results.
+//! The writer thread: receives all queued jobs as one batch, runs each in its own savepoint, commits once, then sends
+//! the results.
 //!
 //! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. Batches need no timer:
 //! an idle writer commits a single job at once, and while it commits, the jobs of the next batch queue up.
@@ -28,9 +28,9 @@ use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 /// more commits under load. Other values were not measured.
 const MAX_BATCH_JOBS: usize = 512;
 
-/// Duration for which the idle writer polls for a job before it sleeps. Waking a thread takes longer than half a commit on a fast
-/// disk. Measured with one client that creates cues: 2,700 creates a second without polling, 3,320 with it. The cost is
-/// up to 0.2 ms of processor time per isolated write, yielded to any thread that is ready to run.
+/// Duration for which the idle writer polls for a job before it sleeps. Waking a thread takes longer than half a commit
+/// on a fast disk. Measured with one client that creates cues: 2,700 creates a second without polling, 3,320 with it.
+/// The cost is up to 0.2 ms of processor time per isolated write, yielded to any thread that is ready to run.
 const LINGER: Duration = Duration::from_micros(200);
 
 /// The engine threads to wake after a commit.
@@ -249,8 +249,8 @@ fn run_hooks(hooks: Vec<CommitHook>) {
     }
 }
 
-/// Waits for the next job; returns `None` once all handles are dropped. A caller that has just got a result often writes
-/// again at once, so the writer polls for [`LINGER`] before it sleeps.
+/// Waits for the next job; returns `None` once all handles are dropped. A caller that has just got a result often
+/// writes again at once, so the writer polls for [`LINGER`] before it sleeps.
 fn next(waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < LINGER {
@@ -263,7 +263,8 @@ fn next(waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     waiting.recv().ok()
 }
 
-/// Commits and records the metrics before any result is sent, so that they include the write of the caller that reads them.
+/// Commits and records the metrics before any result is sent, so that they include the write of the caller that reads
+/// them.
 fn timed_commit(
     connection: &Connection,
     batch: &mut [Box<dyn WriteJob>],
@@ -321,7 +322,8 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<Co
 
 fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<CommitSummary> {
     let mut done = CommitSummary::default();
-    // A savepoint copies every page that the job changes first. A single job does without: it ends with its transaction.
+    // A savepoint copies every page that the job changes first. A single job does without: it ends with its
+    // transaction.
     let is_single = batch.len() == 1;
     for job in batch {
         let tx = WriteTx::new(connection);

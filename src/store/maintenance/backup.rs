@@ -17,8 +17,8 @@ use crate::store::db::open::open_for_reading;
 use crate::store::db::open::paths::sibling_path;
 use crate::store::db::open::server_lock::ServerLock;
 
-/// Instructions of SQLite's virtual machine between two progress reports: a few milliseconds. Each report reads the size
-/// of the copy from the file system, so a smaller number would slow the copy down, and a larger one the display.
+/// Instructions of SQLite's virtual machine between two progress reports: a few milliseconds. Each report reads the
+/// size of the copy from the file system, so a smaller number would slow the copy down, and a larger one the display.
 const PROGRESS_INTERVAL: i32 = 20_000;
 
 /// The suffixes of SQLite's companion files. SQLite applies them to whatever database has their name.
@@ -49,8 +49,8 @@ pub enum CopyError {
 /// Progress callback: bytes written so far, estimated total.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
-/// Copies the database at `from`, which a server may be writing, to `to`, which must not exist. The copy is on hold since
-/// `now`, or since an earlier instant if `from` is on hold. Returns its size in bytes.
+/// Copies the database at `from`, which a server may be writing, to `to`, which must not exist. The copy is on hold
+/// since `now`, or since an earlier instant if `from` is on hold. Returns its size in bytes.
 pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Result<u64, CopyError> {
     refuse_occupied(to)?;
     let source = open_for_reading(from)?;
@@ -95,8 +95,8 @@ pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp)
     Ok(())
 }
 
-/// Renames `from` to `path` with `suffix`, and with a number if that name is occupied, so that the name survives a power
-/// failure. Returns the new path.
+/// Renames `from` to `path` with `suffix`, and with a number if that name is occupied, so that the name survives a
+/// power failure. Returns the new path.
 pub(in crate::store) fn rename_to_sibling(from: &Path, path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let to = unused_name(path, suffix);
     std::fs::rename(from, &to)?;

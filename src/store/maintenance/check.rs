@@ -129,7 +129,8 @@ fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
         last_seen: meta::last_seen(read)?,
         users: read.query_row(users, [], |row| Ok((row.get(0)?, row.get(1)?)))?,
         cues: by_status(read, "SELECT status, count(*) FROM cues GROUP BY status")?,
-        // Without those of deleted cues: no reader sees them, although their rows remain until the sweeper deletes them.
+        // Without those of deleted cues: no reader sees them, although their rows remain until the sweeper deletes
+        // them.
         executions: by_status(
             read,
             "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT cue_key FROM deleted_cues)

@@ -1,5 +1,5 @@
-//! Deletion of cues. The cue disappears for every reader at once; its executions, payloads and missed runs are deleted in
-//! batches. A history of hundreds of thousands of rows in one transaction would block every other write for seconds.
+//! Deletion of cues. The cue disappears for every reader at once; its executions, payloads and missed runs are deleted
+//! in batches. A history of hundreds of thousands of rows in one transaction would block every other write for seconds.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};

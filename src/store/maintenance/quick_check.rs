@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::open_read_only;
 
-/// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a larger
-/// file, corruption shows when the affected page is read (see [`CorruptionFlag`]).
+/// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a
+/// larger file, corruption shows when the affected page is read (see `db::corruption`).
 const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
 
 /// Checks the whole file for corruption if it has at most 64 MiB.

@@ -67,9 +67,9 @@ pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
     Ok(query.query_map([BATCH], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Removes a cue from the queue once its history is trimmed: up to `scanned_up_to` everything deletable is deleted, and at
-/// most `runs` executions follow. Returns false, and leaves the cue in the queue, if the history has grown meanwhile or
-/// more superseded payloads remain.
+/// Removes a cue from the queue once its history is trimmed: up to `scanned_up_to` everything deletable is deleted, and
+/// at most `runs` executions follow. Returns false, and leaves the cue in the queue, if the history has grown meanwhile
+/// or more superseded payloads remain.
 pub fn remove_from_queue(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -119,8 +119,8 @@ pub fn scan_expired(read: &ReadTx<'_>, after: i64, expired: Timestamp) -> Result
     Ok(scan)
 }
 
-/// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch. Returns
-/// how many of `keys` it has processed: at least one. Unfinished executions stay.
+/// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch.
+/// Returns how many of `keys` it has processed: at least one. Unfinished executions stay.
 pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     delete_within_limit(keys, |key| {
         let mut query = tx.prepare_cached(DELETABLE)?;
@@ -181,7 +181,8 @@ pub fn page_usage(read: &ReadTx<'_>) -> Result<PageUsage> {
     Ok(PageUsage { pages: query("PRAGMA page_count")?, free: query("PRAGMA freelist_count")? })
 }
 
-/// Removes up to [`MAX_PAGES`] free pages from the file. Returns how many. The file itself shrinks at the next checkpoint.
+/// Removes up to `MAX_PAGES` free pages from the file. Returns how many. The file itself shrinks at the next
+/// checkpoint.
 pub fn release_free_pages(tx: &WriteTx<'_>) -> Result<i64> {
     let before = page_usage(tx)?.free;
     let mut vacuum = tx.prepare(&format!("PRAGMA incremental_vacuum({MAX_PAGES})"))?;

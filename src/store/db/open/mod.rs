@@ -26,19 +26,19 @@ use crate::store::db::readers::ConnectionPool;
 /// With pages of 4,096 bytes a single delivery writes twice as much; with 512 bytes a row no longer fits into a page.
 const PAGE_BYTES: i64 = 1_024;
 
-/// Size of the write-ahead log at which SQLite moves it into the file: about SQLite's default of 1,000 pages of 4 KiB. A
-/// larger log means fewer checkpoints and a longer recovery after a crash.
+/// Size of the write-ahead log at which SQLite moves it into the file: about SQLite's default of 1,000 pages of 4 KiB.
+/// A larger log means fewer checkpoints and a longer recovery after a crash.
 const CHECKPOINT_BYTES: i64 = 4 << 20;
 
 /// `PRAGMA application_id` of a cued database: "cued" in ASCII.
 const APPLICATION_ID: i64 = 0x6375_6564;
 
-/// Limit on the wait of a write for that of another process, such as an administration command. Those take milliseconds;
-/// after 5 s the caller gets an error instead of a request that hangs.
+/// Limit on the wait of a write for that of another process, such as an administration command. Those take
+/// milliseconds; after 5 s the caller gets an error instead of a request that hangs.
 pub(in crate::store) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one waits
-/// for the others to finish, so one or two are enough; the limit only prevents an endless loop.
+/// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one
+/// waits for the others to finish, so one or two are enough; the limit only prevents an endless loop.
 const MAX_WAL_ATTEMPTS: u32 = 100;
 
 /// Checks that `path` is a cued database, or creates an empty file with access for its owner only. Returns the schema
@@ -82,13 +82,13 @@ pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
         });
     }
     let log = sibling_path(&resolved(path), "-wal");
-    // A connection with write access removes the log and its index when it is closed. If a crash left a log with content,
-    // it would first move that into the file, which a read must not change.
+    // A connection with write access removes the log and its index when it is closed. If a crash left a log with
+    // content, it would first move that into the file, which a read must not change.
     let has_log = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
     let access = if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
     match open_with_version(path, path, access) {
-        // In WAL mode SQLite needs a log and an index file next to the database even to read it. If they do not exist and
-        // cannot be created, no other process has the database open, and the file alone is complete.
+        // In WAL mode SQLite needs a log and an index file next to the database even to read it. If they do not exist
+        // and cannot be created, no other process has the database open, and the file alone is complete.
         Err(OpenError::Unusable { .. }) if !has_log && !sibling_path(&resolved(path), "-shm").exists() => {
             open_with_version(
                 path,
@@ -207,9 +207,9 @@ pub fn checkpoint_shared(path: &Path) -> rusqlite::Result<()> {
 /// acknowledged writes in it.
 ///
 /// The log is checked before the database. Another process may create both at the same time, and a new database has its
-/// first page in the file before its log has content; a file that has pages never becomes empty again. So if the log had
-/// content, the database has too unless it was removed. In the opposite order, the database could be checked before the
-/// other process creates it and the log after.
+/// first page in the file before its log has content; a file that has pages never becomes empty again. So if the log
+/// had content, the database has too unless it was removed. In the opposite order, the database could be checked before
+/// the other process creates it and the log after.
 fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
     let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
     let log = sibling_path(&resolved(path), "-wal");

@@ -20,7 +20,8 @@ impl ServerLock {
     /// Acquires the lock of the database at `path`.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] with the process that has it, or [`OpenError::Unusable`] if the lock file cannot be created.
+    /// [`OpenError::InUse`] with the process that has it, or [`OpenError::Unusable`] if the lock file cannot be
+    /// created.
     pub fn acquire(path: &Path) -> Result<Self, OpenError> {
         let lock_path = sibling_path(&resolved(path), ".lock");
         let failed = |error: std::io::Error| OpenError::unusable(path, error);

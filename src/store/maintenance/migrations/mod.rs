@@ -6,8 +6,9 @@
 //! - `FILE.vN.pending` when it is complete, until the migration is committed;
 //! - `FILE.vN` from then on. A copy of this name is never removed or replaced: the next one is `FILE.vN-2`.
 //!
-//! If the process is killed, the next start calls [`resolve_pending_copies`]. If the file still has version N, it is itself
-//! the original, and the pending copy is deleted. If the file has a later version, the pending copy gets its final name.
+//! If the process is killed, the next start calls [`resolve_pending_copies`]. If the file still has version N, it is
+//! itself the original, and the pending copy is deleted. If the file has a later version, the pending copy gets its
+//! final name.
 
 use std::path::{Path, PathBuf};
 
@@ -109,8 +110,8 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
 
 fn prepare(connection: &Connection) -> Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // A restored file is in rollback-journal mode. In WAL mode the file itself does not change before the commit, so that a
-    // killed migration leaves it as it was.
+    // A restored file is in rollback-journal mode. In WAL mode the file itself does not change before the commit, so
+    // that a killed migration leaves it as it was.
     enter_wal(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A step may replace a table; the foreign keys are checked at the end.
@@ -130,8 +131,8 @@ fn pending_copy(path: &Path, version: i64) -> PathBuf {
     sibling_path(path, &format!(".v{version}.pending"))
 }
 
-/// Deletes or renames the copies that killed migrations left, depending on whether the file at `path`, now of `version`, was
-/// migrated. The caller holds the server lock, so no migration is running.
+/// Deletes or renames the copies that killed migrations left, depending on whether the file at `path`, now of
+/// `version`, was migrated. The caller holds the server lock, so no migration is running.
 pub fn resolve_pending_copies(path: &Path, version: i64) {
     for earlier in (1..version).filter(|earlier| pending_copy(path, *earlier).exists()) {
         finalize_copy(path, earlier);

@@ -57,7 +57,7 @@ fn a_wal_without_its_database_is_kept() {
     for empty in [false, true] {
         let text = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
         assert!(text.contains("-wal contains writes of a database that is no longer at"), "{text}");
-        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal holds writes"));
+        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal contains writes"));
         assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
         fs::write(&db, b"").unwrap();
     }

@@ -107,7 +107,7 @@ fn a_damaged_or_missing_backup_is_not_restored() {
     file.execute_batch("UPDATE users SET active_cues = 9").unwrap();
     drop(file);
     let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("9 active cues") && said.contains("failed the check"), "{said}");
+    assert!(said.contains("is 9 but should be 1") && said.contains("failed the check"), "{said}");
     fs::write(backup, "no backup").unwrap();
     let text = fails(&server.db(), &["restore", backup, "--replace"], 1);
     assert!(text.contains("not a cued database"), "{text}");
