@@ -1,12 +1,14 @@
-//! A small disk for a test, which can be full or read-only. Only root can mount one: other users skip these tests with
-//! a message.
+//! A small disk for a test, which can be full or read-only. Only root can mount one: for other users these tests are
+//! skipped with a message, and fail in a full run.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+
+use crate::support::server::is_full_run;
 
 /// A file system in memory, unmounted on drop.
 pub struct Disk {
@@ -15,6 +17,10 @@ pub struct Disk {
 
 impl Disk {
     /// A disk of this size, or `None` if this process may not mount one.
+    ///
+    /// # Panics
+    /// In a full run (`CUED_TEST_FULL=1`) a test must not be skipped.
+    #[track_caller]
     pub fn mount(size: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let options = format!("size={size},mode=700");
@@ -22,17 +28,16 @@ impl Disk {
             .args(["-t", "tmpfs", "-o", &options, "cued-test"])
             .arg(folder.path())
             .output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self { folder }),
-            Ok(output) => {
-                eprintln!("left out: no disk can be mounted: {}", String::from_utf8_lossy(&output.stderr));
-                None
-            }
-            Err(error) => {
-                eprintln!("left out: there is no mount: {error}");
-                None
-            }
-        }
+        let reason = match mounted {
+            Ok(output) if output.status.success() => return Some(Self { folder }),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => format!("mount: {error}"),
+        };
+        assert!(!is_full_run(), "no disk can be mounted: {reason}");
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        // Not `eprintln!`, whose text the test harness shows for failed tests only.
+        writeln!(io::stderr(), "skipped {test}: no disk can be mounted: {reason}").unwrap();
+        None
     }
 
     pub fn path(&self) -> &Path {
