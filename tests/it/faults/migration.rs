@@ -203,11 +203,8 @@ fn a_file_that_cannot_be_migrated_is_refused_and_left_unchanged() {
         let (folder, db) = version_1();
         self::change(&db, change);
         let before = contents(&db);
-        let complaint = refused_start(&db);
-        assert!(
-            complaint.contains("schema version 1") && complaint.contains(reason),
-            "{change}: {complaint}"
-        );
+        let stderr = refused_start(&db);
+        assert!(stderr.contains("schema version 1") && stderr.contains(reason), "{change}: {stderr}");
         assert_eq!(names(folder.path()), BTreeSet::from(["cued.db".to_owned()]), "{change}");
         assert_same(&contents(&db), &before);
     }
@@ -234,7 +231,7 @@ fn a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged() 
         fs::write(disk.db(), version_1_bytes()).unwrap();
         let before = contents(&disk.db());
         disk.fill_but(free * 1_024);
-        let complaint = match try_start(&disk.db()) {
+        let stderr = match try_start(&disk.db()) {
             Ok(()) => {
                 disk.free();
                 assert_eq!(version_of(&disk.db()), 2);
@@ -244,10 +241,10 @@ fn a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged() 
                 );
                 return;
             }
-            Err(complaint) => complaint,
+            Err(stderr) => stderr,
         };
-        assert!(complaint.contains("full"), "{free}: {complaint}");
-        if complaint.contains("cued.db.v1.pending needs about") {
+        assert!(stderr.contains("full"), "{free}: {stderr}");
+        if stderr.contains("cued.db.v1.pending needs about") {
             without_copy += 1;
         } else {
             without_log += 1;

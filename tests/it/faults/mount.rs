@@ -2,13 +2,13 @@
 //! skipped with a message, and fail in a full run.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::server::is_full_run;
+use crate::support::server::skip;
 
 /// A file system in memory, unmounted on drop.
 pub struct Disk {
@@ -17,9 +17,6 @@ pub struct Disk {
 
 impl Disk {
     /// A disk of this size, or `None` if this process may not mount one.
-    ///
-    /// # Panics
-    /// In a full run (`CUED_TEST_FULL=1`) a test must not be skipped.
     #[track_caller]
     pub fn mount(size: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
@@ -33,10 +30,7 @@ impl Disk {
             Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Err(error) => format!("mount: {error}"),
         };
-        assert!(!is_full_run(), "no disk can be mounted: {reason}");
-        let test = std::thread::current().name().unwrap_or_default().to_owned();
-        // Not `eprintln!`, whose text the test harness shows for failed tests only.
-        writeln!(io::stderr(), "skipped {test}: no disk can be mounted: {reason}").unwrap();
+        skip(&format!("no disk can be mounted: {reason}"));
         None
     }
 

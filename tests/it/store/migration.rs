@@ -263,8 +263,8 @@ fn the_other_commands_read_a_file_of_version_1_or_say_that_serve_migrates_it() {
         &["billing", "list"],
         &["promote"],
     ] {
-        let complaint = fails(&db, command, 1);
-        assert!(complaint.contains("schema version 1") && complaint.contains("`cued serve`"), "{complaint}");
+        let stderr = fails(&db, command, 1);
+        assert!(stderr.contains("schema version 1") && stderr.contains("`cued serve`"), "{stderr}");
     }
     let checked = run(&["check", db.to_str().unwrap()]);
     let printed = String::from_utf8(checked.stdout).unwrap();
