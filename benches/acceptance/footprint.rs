@@ -64,9 +64,18 @@ fn insert_cues(file: &Connection) {
         let url = format!("https://hooks{}.example.com/v1/tenants/{number}/cues", number % 200);
         let name = format!("Monthly statement for customer {number}");
         let description = "Collects the month's bookings and sends the statement";
-        let lane = i64::try_from(number % 200).unwrap();
-        cue.execute(params![format!("cue_{number:012}"), user, due, lane, url, name, description, now])
-            .unwrap();
+        let destination = i64::try_from(number % 200).unwrap();
+        cue.execute(params![
+            format!("cue_{number:012}"),
+            user,
+            due,
+            destination,
+            url,
+            name,
+            description,
+            now
+        ])
+        .unwrap();
         let key = file.last_insert_rowid();
         let body = format!(
             r#"{{"task":"statement","customer":{number},"format":"pdf","locale":"de-DE","copies":["archive","mail"]}}"#

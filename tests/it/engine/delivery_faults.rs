@@ -21,8 +21,8 @@ fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
     let (first, second) = (fixture.due(cue), fixture.due(cue));
     let key: i64 = fixture.field(second, "key");
     fixture.sql(&format!("UPDATE executions SET attempts = 2, started_at = 5 WHERE key = {key}"));
-    let taken = fixture.claim_deliveries(&mut Dispatcher::new(64));
-    assert_eq!(taken.len(), 2);
+    let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
+    assert_eq!(claimed.len(), 2);
     assert_eq!(fixture.state(first), ("delivering".to_owned(), 1));
     assert!(fixture.claim_deliveries(&mut Dispatcher::new(64)).is_empty(), "never two attempts at once");
 
@@ -93,8 +93,8 @@ fn an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile() {
 
     fails.store(false, Ordering::SeqCst);
     assert_eq!(fixture.state(later), ("pending".to_owned(), 0), "nothing was claimed");
-    let taken = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
-    assert_eq!(taken.len(), 1);
+    let claimed = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
+    assert_eq!(claimed.len(), 1);
     assert_eq!(fixture.state(id), ("success".to_owned(), 1));
     assert_eq!(fixture.app.engine_stats.delivered(), 1);
 }
@@ -110,8 +110,9 @@ fn an_unrecordable_result_does_not_block_the_others() {
          BEGIN SELECT raise(ABORT, 'poison'); END"
     ));
     let mut dispatcher = Dispatcher::new(64);
-    let taken = fixture.claim_deliveries(&mut dispatcher);
-    let returned = taken.iter().map(|taken| fixture.attempt(&RecordingClient::default(), taken)).collect();
+    let claimed = fixture.claim_deliveries(&mut dispatcher);
+    let returned =
+        claimed.iter().map(|delivery| fixture.attempt(&RecordingClient::default(), delivery)).collect();
     assert!(matches!(
         dispatcher.run_once(&fixture.app, returned, DispatcherMode::Running),
         Err(Error::Fault(_))
@@ -142,8 +143,8 @@ fn a_pass_without_work_waits_for_no_write() {
     std::thread::spawn(move || {
         done.send(Dispatcher::new(8).run_once(&app, Vec::new(), DispatcherMode::Running).unwrap().len())
     });
-    let taken = ended.recv_timeout(Duration::from_secs(10));
+    let claimed = ended.recv_timeout(Duration::from_secs(10));
     release.send(()).unwrap();
     assert!(held.wait().unwrap());
-    assert_eq!(taken, Ok(0));
+    assert_eq!(claimed, Ok(0));
 }

@@ -10,7 +10,7 @@ use crate::support::fixture::{BEGIN, Fixture};
 /// A server without a scheduler, and a user.
 fn behind() -> (Api, User) {
     // A manual system clock, not a test clock: time passed by a test clock is never a gap.
-    let api = Api::of(Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap())));
+    let api = Api::from_fixture(Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap())));
     let user = api.user("a");
     (api, user)
 }

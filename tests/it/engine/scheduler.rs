@@ -207,11 +207,11 @@ fn a_restart_fires_due_runs_and_records_why_others_were_missed() {
     let open =
         |now: &str| App::open(Clock::manual(at(now)), Config::new(folder.path().join("cued.db"))).unwrap();
     let key = {
-        let fixture = Fixture::of(open(NOON));
+        let fixture = Fixture::from_app(open(NOON));
         let user = fixture.user("u");
         fixture.worker_cue(user, |_| ()).key
     };
-    let fixture = Fixture::of(open("2026-03-01T15:30:00Z"));
+    let fixture = Fixture::from_app(open("2026-03-01T15:30:00Z"));
     Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
     assert_eq!(runs(&fixture, key), ["2026-03-01T15:00:00Z"]);
     let rows = missed(&fixture, key);

@@ -12,7 +12,8 @@ use cued::engine::webhook_client::{
     ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest, WebhookResponse,
 };
 
-use crate::support::receiver::{Delivery, Reaction, Receiver, drip};
+use crate::support::receiver::reaction::drip;
+use crate::support::receiver::{Delivery, Reaction, Receiver};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 

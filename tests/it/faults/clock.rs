@@ -34,7 +34,7 @@ impl Machine {
             ..Config::new(folder.path().join("cued.db"))
         };
         let app = App::open(clock, config).unwrap();
-        let api = Api::of(Fixture::of(app));
+        let api = Api::from_fixture(Fixture::from_app(app));
         let webhook_client = Arc::new(RecordingClient::default());
         let engine = Engine::start(&api.fixture.app, Arc::clone(&webhook_client) as _).unwrap();
         Self { api, engine, webhook_client }

@@ -140,20 +140,20 @@ impl Trial {
     fn deliver(&mut self) {
         let mut returned = Vec::new();
         loop {
-            let taken = self.insist(|trial| {
+            let claimed = self.insist(|trial| {
                 trial.dispatcher.run_once(
                     &trial.fixture.app,
                     std::mem::take(&mut returned),
                     DispatcherMode::Running,
                 )
             });
-            if taken.is_empty() && self.dispatcher.unfinished() == 0 {
+            if claimed.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
             }
             let now = self.fixture.now();
-            returned = taken
+            returned = claimed
                 .iter()
-                .map(|taken| classify(taken, send(&self.webhook_client, taken, now), now))
+                .map(|delivery| classify(delivery, send(&self.webhook_client, delivery, now), now))
                 .collect();
         }
     }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::mount::Disk;
-use crate::cli::administration::{complaint, fails, ok};
+use crate::cli::administration::{fails, ok, stderr};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::api::Api;
 use crate::support::client::Client;
@@ -171,11 +171,11 @@ pub fn refused_start(db: &Path) -> String {
     }
     let output = server.wait_with_output().unwrap();
     assert_eq!(stdout, b"", "the server has started");
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
-    assert!(complaint.contains(db.to_str().unwrap()), "the message names the file: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{stderr}");
+    assert!(stderr.contains(db.to_str().unwrap()), "the message names the file: {stderr}");
     assert!(fs::read(db).unwrap() == before, "the file was changed");
-    complaint
+    stderr
 }
 
 fn stopped_server_on(disk: &Disk) {
@@ -228,14 +228,14 @@ fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);
     disk.fill();
-    let complaint = refused_start(&disk.db());
-    assert!(complaint.contains("Its disk is full or failing"), "{complaint}");
+    let stderr = refused_start(&disk.db());
+    assert!(stderr.contains("Its disk is full or failing"), "{stderr}");
     disk.free();
     let mut server = Server::start_on(&disk.db(), DEV_UNLIMITED);
     assert_eq!(server.stop(), Some(0), "files of the refused start do no harm");
     disk.make_read_only();
-    let complaint = refused_start(&disk.db());
-    assert!(complaint.contains("Read-only file system"), "{complaint}");
+    let stderr = refused_start(&disk.db());
+    assert!(stderr.contains("Read-only file system"), "{stderr}");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_cleanly_closed_file_on_a_read_only_disk_can_be_checked_and_copied() {
     assert_eq!(server.stop(), Some(0));
     disk.make_read_only();
     let checked = run(&["check", db.to_str().unwrap()]);
-    assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
     assert!(String::from_utf8_lossy(&checked.stdout).contains("cues        1 active"));
     let folder = tempfile::TempDir::new().unwrap();
     let out = folder.path().join("out");

@@ -46,8 +46,8 @@ fn a_file_with_any_damaged_page_is_refused_and_left_unchanged() {
         let begin = if page == 0 { 100 } else { page * size };
         spoil(&mut bytes[begin..(page + 1) * size], &mut random);
         fs::write(&db, &bytes).unwrap();
-        let complaint = refused_start(&db);
-        assert!(complaint.contains("is damaged") && complaint.contains("backup"), "{page}: {complaint}");
+        let stderr = refused_start(&db);
+        assert!(stderr.contains("is damaged") && stderr.contains("backup"), "{page}: {stderr}");
     }
 }
 
@@ -58,8 +58,8 @@ fn a_truncated_file_is_refused_and_left_unchanged() {
     let page = page_size(&sound);
     for length in [50, 100, page, 2 * page, sound.len() / 2, sound.len() - page] {
         fs::write(&db, &sound[..length]).unwrap();
-        let complaint = refused_start(&db);
-        assert!(complaint.contains("is damaged") && complaint.contains("backup"), "{length}: {complaint}");
+        let stderr = refused_start(&db);
+        assert!(stderr.contains("is damaged") && stderr.contains("backup"), "{length}: {stderr}");
     }
 }
 
@@ -79,8 +79,8 @@ fn a_file_with_another_schema_is_refused_whatever_its_version() {
     ] {
         fs::write(&db, &sound).unwrap();
         Connection::open(&db).unwrap().execute_batch(&format!("{change}; VACUUM")).unwrap();
-        let complaint = refused_start(&db);
-        assert!(complaint.contains(difference) && complaint.contains("another build"), "{complaint}");
+        let stderr = refused_start(&db);
+        assert!(stderr.contains(difference) && stderr.contains("another build"), "{stderr}");
         let checked = run(&["check", db.to_str().unwrap()]);
         let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
         assert!(checked.status.code() == Some(1) && printed.contains(difference), "{printed}");
@@ -99,8 +99,8 @@ fn a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted() {
     server.user();
     let second = server.db().with_file_name("second.db");
     fs::hard_link(server.db(), &second).unwrap();
-    let complaint = refused_start(&second);
-    assert!(complaint.contains("hard link") && complaint.contains("find / -xdev -samefile"), "{complaint}");
+    let stderr = refused_start(&second);
+    assert!(stderr.contains("hard link") && stderr.contains("find / -xdev -samefile"), "{stderr}");
     let output = on(&second, &["user", "list"]);
     assert_eq!(output.status.code(), Some(1), "next to the log of the other name");
     assert!(!beside(&second, "-wal").exists());

@@ -1,5 +1,5 @@
-//! A small disk for a test, which can be full or read-only. Only root can mount one: other users skip these tests with
-//! a message.
+//! A small disk for a test, which can be full or read-only. Only root can mount one: for other users these tests are
+//! skipped with a message, and fail in a full run.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,6 +8,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::support::server::skip;
+
 /// A file system in memory, unmounted on drop.
 pub struct Disk {
     folder: TempDir,
@@ -15,6 +17,7 @@ pub struct Disk {
 
 impl Disk {
     /// A disk of this size, or `None` if this process may not mount one.
+    #[track_caller]
     pub fn mount(size: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let options = format!("size={size},mode=700");
@@ -22,17 +25,13 @@ impl Disk {
             .args(["-t", "tmpfs", "-o", &options, "cued-test"])
             .arg(folder.path())
             .output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self { folder }),
-            Ok(output) => {
-                eprintln!("left out: no disk can be mounted: {}", String::from_utf8_lossy(&output.stderr));
-                None
-            }
-            Err(error) => {
-                eprintln!("left out: there is no mount: {error}");
-                None
-            }
-        }
+        let reason = match mounted {
+            Ok(output) if output.status.success() => return Some(Self { folder }),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => format!("mount: {error}"),
+        };
+        skip(&format!("no disk can be mounted: {reason}"));
+        None
     }
 
     pub fn path(&self) -> &Path {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Receiver, drip};
+use crate::support::receiver::reaction::drip;
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Server, is_full_run, resident_mb};
 
 /// Writes a gigabyte, or as much as the client reads.

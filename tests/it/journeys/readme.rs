@@ -23,8 +23,8 @@ fn run(script: &str) -> String {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let bash = Command::new("bash").env("PATH", path).args(["-euo", "pipefail", "-c", script]).output();
     let Output { status, stdout, stderr } = bash.unwrap();
-    let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{text}{complaint}");
+    let (text, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{text}{stderr}");
     text.into_owned()
 }
 

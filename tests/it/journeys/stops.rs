@@ -97,9 +97,9 @@ fn dev_is_refused_on_a_non_loopback_address() {
     let db = dir.path().join("cued.db");
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let output = run(&["serve", "--dev", "--listen", listen, "--db", db.to_str().unwrap()]);
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(matches!(output.status.code(), Some(1 | 2)), "{listen}: {:?} {complaint}", output.status);
-        assert!(complaint.contains("--dev") && complaint.contains("127.0.0.1"), "{listen}: {complaint}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{listen}: {:?} {stderr}", output.status);
+        assert!(stderr.contains("--dev") && stderr.contains("127.0.0.1"), "{listen}: {stderr}");
         assert_eq!(output.stdout, b"");
     }
 }
@@ -125,9 +125,9 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
 
     for file in [&newer, &foreign, &text] {
         let before = fs::read(file).unwrap();
-        let complaint = start_on(file, &[]);
+        let stderr = start_on(file, &[]);
         let name = file.file_name().unwrap().to_str().unwrap();
-        assert!(complaint.contains(name), "the message names the file: {complaint}");
+        assert!(stderr.contains(name), "the message names the file: {stderr}");
         assert!(fs::read(file).unwrap() == before, "{name} was changed");
     }
     start_on(dir.path(), &[]);
@@ -168,8 +168,8 @@ fn wrong_flags_are_wrong_usage() {
 fn start_on(db: &Path, flags: &[&str]) -> String {
     let fixed = ["serve", "--listen", "127.0.0.1:0", "--db", db.to_str().unwrap()];
     let output = run(&[&fixed, flags].concat());
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{complaint}");
-    assert!(!complaint.is_empty());
-    complaint
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{stderr}");
+    assert!(!stderr.is_empty());
+    stderr
 }

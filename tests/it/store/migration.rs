@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cued::domain::account::credentials::sha256;
 use cued::store::Store;
 use cued::store::db::counters;
 use cued::store::db::open::SCHEMA_VERSION;
@@ -73,6 +74,13 @@ pub fn assert_same(found: &Contents, expected: &Contents) {
 /// Opens the file as a server does, and closes it.
 fn migrate(db: &Path) {
     drop(Store::open(db, Arc::new(|_| ())).unwrap());
+}
+
+/// Files of version 1 exist at users and no program writes new ones: nothing may replace this one.
+#[test]
+fn the_file_of_version_1_is_never_changed() {
+    let hash: String = sha256(&version_1_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hash, "ae7bf6076fbadbd19e618f914a3195933c7b4ddd77643daf7ae8f01db12fe4c7");
 }
 
 fn names(folder: &TempDir) -> Vec<String> {
@@ -255,8 +263,8 @@ fn the_other_commands_read_a_file_of_version_1_or_say_that_serve_migrates_it() {
         &["billing", "list"],
         &["promote"],
     ] {
-        let complaint = fails(&db, command, 1);
-        assert!(complaint.contains("schema version 1") && complaint.contains("`cued serve`"), "{complaint}");
+        let stderr = fails(&db, command, 1);
+        assert!(stderr.contains("schema version 1") && stderr.contains("`cued serve`"), "{stderr}");
     }
     let checked = run(&["check", db.to_str().unwrap()]);
     let printed = String::from_utf8(checked.stdout).unwrap();

@@ -168,7 +168,7 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let fixture = Fixture::of(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
+    let fixture = Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
     let (user, mut file) = (fixture.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
         insert_history(&mut file, &fixture.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");

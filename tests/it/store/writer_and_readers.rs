@@ -24,12 +24,12 @@ fn open() -> Opened {
 
 fn open_at(path: &Path, notified: &Arc<AtomicUsize>) -> Store {
     let notified = Arc::clone(notified);
-    let ring = move |rings: WakeSet| {
-        if rings.send {
+    let wake = move |targets: WakeSet| {
+        if targets.send {
             notified.fetch_add(1, Ordering::SeqCst);
         }
     };
-    Store::open(path, Arc::new(ring)).unwrap()
+    Store::open(path, Arc::new(wake)).unwrap()
 }
 
 fn note(tx: &WriteTx<'_>, name: &str) -> Result<()> {

@@ -30,10 +30,10 @@ pub struct PendingResponse(JoinHandle<Response>);
 
 impl Api {
     pub fn start() -> Self {
-        Self::of(Fixture::new())
+        Self::from_fixture(Fixture::new())
     }
 
-    pub fn of(fixture: Fixture) -> Self {
+    pub fn from_fixture(fixture: Fixture) -> Self {
         let server = HttpServer::start(Arc::clone(&fixture.app), ROUTES);
         Self { fixture, server }
     }

@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     /// A fixture on a file in a folder of the test.
-    pub fn of(app: App) -> Self {
+    pub fn from_app(app: App) -> Self {
         Self { app: Arc::new(app), folder: None, checks_counters: true }
     }
 

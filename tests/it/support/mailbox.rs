@@ -43,16 +43,16 @@ impl Mailbox {
     /// A mail server on an existing port: clients that connected earlier get their greeting now.
     pub fn on(listener: TcpListener) -> Self {
         let addr = listener.local_addr().unwrap();
-        let (taken, mails) = channel();
+        let (received, mails) = channel();
         let refusals = Refusals::default();
         let script = Arc::clone(&refusals);
         let hanging = Arc::<AtomicUsize>::default();
         let hung = Arc::clone(&hanging);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (taken, script, hung) = (taken.clone(), Arc::clone(&script), Arc::clone(&hung));
+                let (received, script, hung) = (received.clone(), Arc::clone(&script), Arc::clone(&hung));
                 // A client that disconnects early has sent no mail.
-                thread::spawn(move || drop(converse(stream, &taken, &script, &hung)));
+                thread::spawn(move || drop(converse(stream, &received, &script, &hung)));
             }
         });
         Self { addr, mails, refusals, hanging }
@@ -113,7 +113,7 @@ impl Received {
 
 fn converse(
     stream: TcpStream,
-    taken: &Sender<Received>,
+    received: &Sender<Received>,
     refusals: &Refusals,
     hanging: &AtomicUsize,
 ) -> io::Result<()> {
@@ -151,8 +151,8 @@ fn converse(
                 let mut refusals = refusals.lock().unwrap();
                 if refusals.is_empty() {
                     // The test may have ended.
-                    drop(taken.send(mail.clone()));
-                    write!(out, "250 taken\r\n")?;
+                    drop(received.send(mail.clone()));
+                    write!(out, "250 accepted\r\n")?;
                 } else {
                     // A server that repeats the message in its response is the worst case for the log of its client.
                     let text = mail.message.replace(['\r', '\n'], " ");

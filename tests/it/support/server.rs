@@ -1,7 +1,7 @@
 //! The built program as a process: started, called, killed and restarted.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -227,6 +227,18 @@ pub fn bounded<T: Send + 'static>(what: &str, job: impl FnOnce() -> T + Send + '
 /// Returns whether the long forms of the tests run (`CUED_TEST_FULL=1`).
 pub fn is_full_run() -> bool {
     std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
+}
+
+/// Reports that a test is skipped.
+///
+/// # Panics
+/// In a full run, where no test may be skipped.
+#[track_caller]
+pub fn skip(reason: &str) {
+    assert!(!is_full_run(), "{reason}");
+    let test = thread::current().name().unwrap_or_default().to_owned();
+    // Not `eprintln!`, whose text the test harness shows for failed tests only.
+    io::stderr().write_all(format!("skipped {test}: {reason}\n").as_bytes()).unwrap();
 }
 
 fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr, Option<SocketAddr>) {

@@ -10,7 +10,7 @@ use std::thread;
 use rusqlite::Connection;
 
 use super::{BEGIN, backup, contents, fire, insert_history, report, work};
-use crate::cli::administration::{complaint, fails, mode, ok, on};
+use crate::cli::administration::{fails, mode, ok, on, stderr};
 use crate::support::client::Client;
 use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
@@ -66,7 +66,7 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
         let there = cue_ids(path);
         assert!(before.is_subset(&there), "{:?} are missing", before.difference(&there));
         let checked = run(&["check", path.to_str().unwrap()]);
-        assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
+        assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
         let restored = path.with_extension("restored");
         ok(&restored, &["restore", path.to_str().unwrap()]);
         assert!(contents(&restored) == contents(path), "every row of every table");
@@ -111,21 +111,21 @@ fn a_backup_contains_the_wal_left_by_a_crash() {
 fn a_failed_backup_reports_why_and_keeps_existing_files() {
     let server = Server::with_test_clock(BEGIN);
     let db = server.db();
-    let taken = db.with_file_name("taken");
-    fs::write(&taken, "somebody's").unwrap();
-    let text = fails(&db, &["backup", taken.to_str().unwrap()], 1);
-    assert!(text.contains("taken exists already") && text.contains("another name"), "{text}");
-    assert_eq!(fs::read(&taken).unwrap(), b"somebody's");
+    let existing = db.with_file_name("existing");
+    fs::write(&existing, "somebody's").unwrap();
+    let text = fails(&db, &["backup", existing.to_str().unwrap()], 1);
+    assert!(text.contains("existing exists already") && text.contains("another name"), "{text}");
+    assert_eq!(fs::read(&existing).unwrap(), b"somebody's");
     let nowhere = db.with_file_name("no").join("such");
     let text = fails(&db, &["backup", nowhere.to_str().unwrap()], 1);
     assert!(text.contains("no/such") && text.contains("cannot be written"), "{text}");
     let missing = db.with_file_name("missing.db");
     let text = fails(&missing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
     assert!(text.contains("missing.db does not exist"), "{text}");
-    let text = fails(&taken, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
-    assert!(text.contains("taken is not a cued database"), "{text}");
+    let text = fails(&existing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
+    assert!(text.contains("existing is not a cued database"), "{text}");
     fails(&db, &["backup"], 2);
-    assert_eq!(files(&server), ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "taken"]);
+    assert_eq!(files(&server), ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "existing"]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_foreign_file_named_like_a_partial_backup_is_kept() {
     let left = files(&server).into_iter().filter(|name| name.starts_with("out"));
     assert_eq!(left.collect::<Vec<_>>(), ["out", "out.partial"]);
     let checked = run(&["check", out.to_str().unwrap()]);
-    assert_eq!(checked.status.code(), Some(0), "{}", complaint(&checked));
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_backup_of_a_backup_is_held_since_the_first_backup() {
     };
     let second = server.db().with_file_name("second");
     let output = on(&first, &["backup", second.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(held(&second), held(&first));
     let file = server.sqlite();
     assert!(!file.prepare("SELECT 1 FROM meta WHERE name = 'held_since'").unwrap().exists([]).unwrap());

@@ -8,14 +8,14 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use super::{BEGIN, fire, insert_history, report, work};
-use crate::cli::administration::{complaint, mode, new_file, ok};
+use crate::cli::administration::{mode, new_file, ok, stderr};
 use crate::support::server::{DEV_UNLIMITED, Server, cued, run};
 
 /// Output, error message and exit code of `cued check`.
 fn check(file: &Path) -> (String, String, Option<i32>) {
     let output = run(&["check", file.to_str().unwrap()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    (printed, complaint(&output), output.status.code())
+    (printed, stderr(&output), output.status.code())
 }
 
 /// Every file next to the database, with its bytes.
@@ -39,8 +39,8 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
     fire(&user, &cue);
     let looks_sound = |server: &Server| {
         let before = folder(&server.db());
-        let (printed, complaint, code) = check(&server.db());
-        assert_eq!((complaint.as_str(), code), ("", Some(0)), "{printed}");
+        let (printed, stderr, code) = check(&server.db());
+        assert_eq!((stderr.as_str(), code), ("", Some(0)), "{printed}");
         for line in [
             "schema      version 2",
             "users       1 (0 disabled)",
@@ -63,7 +63,7 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
     looks_sound(&server);
     assert_eq!(mode(&server.db()), 0o600);
     let by_variable = cued(&["check"]).env("CUED_DB", server.db()).output().unwrap();
-    assert_eq!(by_variable.status.code(), Some(0), "{}", complaint(&by_variable));
+    assert_eq!(by_variable.status.code(), Some(0), "{}", stderr(&by_variable));
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
     let (_folder, path) = new_file();
     let verdict = |bytes: &[u8], word: &str| {
         fs::write(&path, bytes).unwrap();
-        let (printed, complaint, code) = check(&path);
-        assert!(complaint.contains(word) && code == Some(1), "{word}: {printed}{complaint}");
+        let (printed, stderr, code) = check(&path);
+        assert!(stderr.contains(word) && code == Some(1), "{word}: {printed}{stderr}");
         assert!(fs::read(&path).unwrap() == bytes, "{word}");
         printed
     };
@@ -113,9 +113,9 @@ fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
     assert!(!printed.contains("stop cued"), "it may be a backup, which no server has: {printed}");
     assert!(!printed.contains("up to date"), "no server mends it: {printed}");
     assert!(printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000, "{printed}");
-    let (printed, complaint, code) = check(&path.with_file_name("no-such-file"));
+    let (printed, stderr, code) = check(&path.with_file_name("no-such-file"));
     assert_eq!((printed.as_str(), code), ("", Some(1)));
-    assert!(complaint.contains("no-such-file does not exist"), "{complaint}");
+    assert!(stderr.contains("no-such-file does not exist"), "{stderr}");
     assert!(!path.with_file_name("no-such-file").exists());
 }
 
@@ -124,15 +124,12 @@ fn check_identifies_foreign_and_newer_files() {
     let (folder, newer) = new_file();
     ok(&newer, &["user", "add", "ann@example.com"]);
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
-    let (_, complaint, code) = check(&newer);
-    assert!(
-        complaint.contains("version 1000") && complaint.contains("newer") && code == Some(1),
-        "{complaint}"
-    );
+    let (_, stderr, code) = check(&newer);
+    assert!(stderr.contains("version 1000") && stderr.contains("newer") && code == Some(1), "{stderr}");
     let foreign = folder.path().join("foreign.db");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
-    let (_, complaint, code) = check(&foreign);
-    assert!(complaint.contains("not a cued database") && code == Some(1), "{complaint}");
+    let (_, stderr, code) = check(&foreign);
+    assert!(stderr.contains("not a cued database") && code == Some(1), "{stderr}");
 }
 
 #[test]
@@ -153,11 +150,11 @@ fn check_names_inconsistencies() {
         ("PRAGMA foreign_keys = OFF; DELETE FROM users", "refers to a row of users"),
     ] {
         server.sqlite().execute_batch(spoil).unwrap();
-        let (printed, complaint, code) = check(&server.db());
-        assert!(printed.contains(word) && code == Some(1), "{word}: {printed}{complaint}");
+        let (printed, stderr, code) = check(&server.db());
+        assert!(printed.contains(word) && code == Some(1), "{word}: {printed}{stderr}");
         let problems = printed.matches("problem     ").count();
         let count = if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") };
-        assert!(complaint.trim_end().ends_with(&format!("failed the check: {count}")), "{complaint}");
+        assert!(stderr.trim_end().ends_with(&format!("failed the check: {count}")), "{stderr}");
         fs::write(server.db(), &sound).unwrap();
     }
     // No check finds a changed byte in the text of a row, but it does find a page of one table in another.

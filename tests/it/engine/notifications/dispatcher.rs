@@ -70,7 +70,7 @@ fn send_all(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
 
 #[test]
 fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fail(&fixture, cue, 1);
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 2, "a POST and a mail");
     // No notification was sent before the end of the process.
@@ -78,7 +78,7 @@ fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
     fixture.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
     let sent = send_all(&fixture);
     let [sent] = &sent[..] else { panic!("{} POSTs", sent.len()) };
-    assert_eq!(sent.url, "http://127.0.0.1:2/told");
+    assert_eq!(sent.url, "http://127.0.0.1:2/notify");
     let body: Value = serde_json::from_slice(sent.body.as_deref().unwrap()).unwrap();
     assert_eq!(body["event"], "cue.failed");
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 0);
@@ -86,7 +86,7 @@ fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
 
 #[test]
 fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     let other = fixture.webhook_cue("http://127.0.0.1:1/hook");
     fixture.sql(
         "UPDATE cues SET max_attempts = 1, on_failure = '{\"email\":false,\"webhook\":\"http://127.0.0.1:3/\",\"pause\":false}'
@@ -100,7 +100,7 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     assert_eq!(mails, 2);
     let mut urls: Vec<_> = first.iter().filter_map(|notification| notification.url.clone()).collect();
     urls.sort();
-    assert_eq!(urls, ["http://127.0.0.1:2/told", "http://127.0.0.1:3/"]);
+    assert_eq!(urls, ["http://127.0.0.1:2/notify", "http://127.0.0.1:3/"]);
     let again = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert!(again.iter().all(|notification| first.iter().all(|earlier| earlier.key != notification.key)));
     assert!(!dispatcher.is_clear());
@@ -112,7 +112,7 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
 
 #[test]
 fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fixture.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
          INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
@@ -132,7 +132,7 @@ fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
 fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
     for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
     {
-        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
         fail(&fixture, cue, 3);
         fixture.sql(change);
         assert_eq!(send_all(&fixture), [], "{change}");
@@ -142,7 +142,7 @@ fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
 
 #[test]
 fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fail(&fixture, cue, 2);
     let (webhook_client, mut dispatcher) = (RecordingClient::default(), NotificationDispatcher::new(4));
     let pass = |dispatcher: &mut NotificationDispatcher, finished| {
@@ -171,7 +171,7 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
         "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
         "CREATE TRIGGER poison BEFORE DELETE ON outbox WHEN old.key IN (1, 2) BEGIN SELECT raise(ABORT, 'x'); END",
     ] {
-        let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+        let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
         fail(&fixture, cue, 5);
         fixture.sql(poison);
         let (webhook_client, mut dispatcher, mut finished) =
@@ -210,7 +210,7 @@ fn a_pass_over_an_empty_outbox_writes_nothing() {
 
 #[test]
 fn at_most_two_mails_are_sent_at_a_time() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fixture.sql("UPDATE cues SET on_failure = '{\"email\":true,\"webhook\":null,\"pause\":false}'");
     fail(&fixture, cue, 5);
     let mut dispatcher = NotificationDispatcher::new(4);
@@ -224,7 +224,7 @@ fn at_most_two_mails_are_sent_at_a_time() {
 
 #[test]
 fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
-    let (fixture, cue) = failing_cue("http://127.0.0.1:2/told");
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fixture.sql("UPDATE users SET alert_webhook_url = 'http://127.0.0.1:4/alerts'");
     let id = fixture.due(cue);
     let raise = |reason: &'static str| {

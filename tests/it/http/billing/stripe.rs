@@ -24,7 +24,7 @@ struct Account {
 }
 
 impl Account {
-    fn of(server: &Server) -> Self {
+    fn new(server: &Server) -> Self {
         let client = server.user();
         let me = client.get("/v1/auth/me").expect(200);
         let text = |name: &str| me[name].as_str().unwrap().to_owned();
@@ -43,7 +43,7 @@ impl Account {
         send(&self.client, &event("evt_buy", COMPLETED, 0, &purchase(&self.id, plan, interval)));
     }
 
-    fn tell(&self, id: &str, created: i64, status: &str, price: &str) {
+    fn send_update(&self, id: &str, created: i64, status: &str, price: &str) {
         let kind = if status == "canceled" { DELETED } else { UPDATED };
         send(&self.client, &event(id, kind, created, &subscription(status, price)));
     }
@@ -62,7 +62,7 @@ fn cue(name: &str) -> Value {
 fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     let response = account.checkout("scale", "annual");
     assert_eq!(response, json!({"checkout_url": "https://pay.example.com/1"}));
     let call = provider.last_call();
@@ -96,7 +96,7 @@ fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
 fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     account.client.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     account.buy("pro", "monthly");
 
@@ -112,7 +112,7 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     assert_eq!((form["customer"].as_str(), form.contains_key("customer_email")), ("cus_1", false));
 
     // One payment is enough, and applies to its own account only.
-    account.tell("evt_end", 1, "canceled", "price_pm");
+    account.send_update("evt_end", 1, "canceled", "price_pm");
     assert_eq!(account.client.post("/v1/billing/portal", &json!({})).status, 200);
     server.user().post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
 }
@@ -121,7 +121,7 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
 fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     for number in 0..10 {
         account.client.create(&cue(&format!("cue {number}")));
     }
@@ -136,7 +136,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let (eleventh, twelfth) =
         (account.client.create(&cue("eleventh")), account.client.create(&cue("twelfth")));
 
-    account.tell("evt_end", 1, "canceled", "price_pa");
+    account.send_update("evt_end", 1, "canceled", "price_pa");
     let response = account.client.get("/v1/auth/me");
     assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
     let me = response.expect(200);
@@ -154,7 +154,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
 fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     account.buy("pro", "monthly");
     let steps = [
         ("active", "price_sa", "scale", Some("annual")),
@@ -167,7 +167,7 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
         ("active", "price_sm", "free", None),
     ];
     for (number, (status, price, plan, paid)) in (1..).zip(steps) {
-        account.tell(&format!("evt_{number}"), number, status, price);
+        account.send_update(&format!("evt_{number}"), number, status, price);
         let found = (account.plan(), interval(&server, &account));
         assert_eq!(found, (plan.to_owned(), paid.map(str::to_owned)), "{status} {price}");
     }
@@ -177,12 +177,12 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
 fn each_stripe_event_is_processed_once() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     account.buy("pro", "monthly");
-    account.tell("evt_1", 1, "active", "price_sa");
-    account.tell("evt_2", 2, "active", "price_pm");
+    account.send_update("evt_1", 1, "active", "price_sa");
+    account.send_update("evt_2", 2, "active", "price_pm");
     // The event claims to be newer but was processed before.
-    account.tell("evt_1", 3, "active", "price_sa");
+    account.send_update("evt_1", 3, "active", "price_sa");
     account.buy("scale", "annual");
     assert_eq!(account.plan(), "pro");
 }
@@ -191,18 +191,18 @@ fn each_stripe_event_is_processed_once() {
 fn stripe_events_are_accepted_in_any_order() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     // The data missing from the purchase is known when its event arrives.
-    account.tell("evt_3", 3, "active", "price_sa");
+    account.send_update("evt_3", 3, "active", "price_sa");
     assert_eq!(account.plan(), "free");
     account.buy("pro", "monthly");
     assert_eq!(account.plan(), "scale");
-    account.tell("evt_2", 2, "unpaid", "price_pm");
+    account.send_update("evt_2", 2, "unpaid", "price_pm");
     assert_eq!(account.plan(), "scale");
-    account.tell("evt_1", 1, "canceled", "price_sa");
+    account.send_update("evt_1", 1, "canceled", "price_sa");
     assert_eq!(account.plan(), "scale");
-    account.tell("evt_9", 9, "canceled", "price_sa");
-    account.tell("evt_8", 8, "active", "price_sa");
+    account.send_update("evt_9", 9, "canceled", "price_sa");
+    account.send_update("evt_8", 8, "active", "price_sa");
     assert_eq!(account.plan(), "free");
 }
 
@@ -210,8 +210,8 @@ fn stripe_events_are_accepted_in_any_order() {
 fn a_cancellation_received_before_the_purchase_counts() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
-    account.tell("evt_2", 2, "canceled", "price_sa");
+    let account = Account::new(&server);
+    account.send_update("evt_2", 2, "canceled", "price_sa");
     account.buy("scale", "annual");
     assert_eq!(account.plan(), "free");
 }
@@ -220,7 +220,7 @@ fn a_cancellation_received_before_the_purchase_counts() {
 fn a_subscription_is_matched_by_its_own_metadata() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     let mut object = subscription("active", "price_pm");
     object["metadata"] = json!({"user_id": account.id});
     send(&account.client, &event("evt_1", "customer.subscription.created", 1, &object));
@@ -231,7 +231,7 @@ fn a_subscription_is_matched_by_its_own_metadata() {
 fn the_second_subscription_remains_when_the_first_ends() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     account.buy("pro", "monthly");
     let mut second = subscription("active", "price_sm");
     second["id"] = json!("sub_2");
@@ -246,7 +246,7 @@ fn the_second_subscription_remains_when_the_first_ends() {
 fn unsigned_or_stale_stripe_events_are_refused() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     let event = event("evt_1", COMPLETED, 0, &purchase(&account.id, "scale", "annual"));
     let body = event.to_string();
     let good = signature(&body, WEBHOOK_SECRET, NOW_SECS);
@@ -274,7 +274,7 @@ fn unsigned_or_stale_stripe_events_are_refused() {
 fn stripe_events_without_effect_are_accepted_and_logged() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     let client = &account.client;
     send(client, &event("evt_1", "invoice.paid", 1, &json!({"customer": "cus_1"})));
     send(client, &event("evt_2", UPDATED, 2, &subscription("active", "price_of_a_mug")));
@@ -294,7 +294,7 @@ fn stripe_events_without_effect_are_accepted_and_logged() {
 fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
     let provider = StripeDouble::start();
     let server = provider.server();
-    let account = Account::of(&server);
+    let account = Account::new(&server);
     for mode in [Mode::Broken, Mode::NotJson, Mode::NoUrl] {
         provider.set(mode);
         let wanted = json!({"plan": "pro", "interval": "monthly"});
@@ -346,17 +346,17 @@ fn an_incomplete_stripe_configuration_refuses_to_start() {
     let all = flags("https://api.example.com");
     for left_out in (0..12).step_by(2) {
         let kept = [&all[..left_out], &all[left_out + 2..]].concat();
-        let (code, complaint) = serve(&kept);
-        assert_eq!(code, Some(2), "{complaint}");
-        assert!(complaint.contains(all[left_out]), "{complaint}");
-        assert!(!complaint.contains("Hidden"), "{complaint}");
+        let (code, stderr) = serve(&kept);
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains(all[left_out]), "{stderr}");
+        assert!(!stderr.contains("Hidden"), "{stderr}");
     }
-    let (code, complaint) = serve(&all[..2]);
-    assert!(code == Some(2) && complaint.contains("--stripe-price-scale-annual"), "{complaint}");
-    let (code, complaint) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
-    assert!(code == Some(2) && complaint.contains("same id"), "{complaint}");
-    let (code, complaint) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
-    assert!(code == Some(2) && complaint.contains("not an http"), "{complaint}");
+    let (code, stderr) = serve(&all[..2]);
+    assert!(code == Some(2) && stderr.contains("--stripe-price-scale-annual"), "{stderr}");
+    let (code, stderr) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
+    assert!(code == Some(2) && stderr.contains("same id"), "{stderr}");
+    let (code, stderr) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
+    assert!(code == Some(2) && stderr.contains("not an http"), "{stderr}");
 }
 
 #[test]

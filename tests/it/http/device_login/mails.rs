@@ -106,11 +106,11 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].clone();
     user.get("/v1/auth/me").expect(200);
     assert_eq!(server.stop(), Some(0));
-    let told = server.log() + &server.stdout();
-    assert!(told.contains("DEBUG mail sent"), "the level is not the most talkative: {told}");
+    let output = server.log() + &server.stdout();
+    assert!(output.contains("DEBUG mail sent"), "the log level is not the most detailed: {output}");
     let token = mail.token();
     for hidden in [token.as_str(), user.key(), secret.as_str().unwrap(), "/v1/auth/verify?", "hunter"] {
-        assert!(!told.contains(hidden), "{hidden} in {told}");
+        assert!(!output.contains(hidden), "{hidden} in {output}");
     }
 }
 
@@ -142,12 +142,12 @@ fn a_mail_server_requires_a_sender_and_its_password_is_never_shown() {
         let output = crate::support::server::cued(&["serve", "--ephemeral"]).args(flags).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, told) = serve(&["--smtp-url", "smtp://a:hunter2@h"]);
+    let (code, stderr) = serve(&["--smtp-url", "smtp://a:hunter2@h"]);
     assert_eq!(code, Some(2));
-    assert!(told.contains("--mail-from") && !told.contains("hunter2"), "{told}");
-    let (code, told) = serve(&["--smtp-url", "mail://a:hunter2@h", "--mail-from", "a@b.c"]);
+    assert!(stderr.contains("--mail-from") && !stderr.contains("hunter2"), "{stderr}");
+    let (code, stderr) = serve(&["--smtp-url", "mail://a:hunter2@h", "--mail-from", "a@b.c"]);
     assert_eq!(code, Some(2));
-    assert!(told.contains("smtp://") && !told.contains("hunter2"), "{told}");
+    assert!(stderr.contains("smtp://") && !stderr.contains("hunter2"), "{stderr}");
     let help = crate::support::server::cued(&["serve", "--help"])
         .env("CUED_SMTP_URL", "smtps://a:hunter2@h")
         .output();

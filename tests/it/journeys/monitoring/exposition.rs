@@ -75,8 +75,8 @@ fn check_name(name: &str, kind: &str) {
     assert!(["counter", "gauge", "histogram"].contains(&kind), "{name} is a {kind}");
     assert!(is_word(name) && (name.starts_with("cued_") || name.starts_with("process_")), "{name}");
     assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
-    for taken in ["_count", "_sum", "_bucket"] {
-        assert!(!name.ends_with(taken), "{name}");
+    for reserved in ["_count", "_sum", "_bucket"] {
+        assert!(!name.ends_with(reserved), "{name}");
     }
     // Base units only.
     let parts: Vec<&str> = name.split('_').collect();

@@ -256,10 +256,10 @@ fn metrics_remain_available_until_all_deliveries_end() {
 
 #[test]
 fn an_occupied_metrics_address_is_reported() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = taken.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
     let output = run(&["serve", "--ephemeral", "--metrics-listen", &addr]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains(&addr) && complaint.contains("--metrics-listen"), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&addr) && stderr.contains("--metrics-listen"), "{stderr}");
 }

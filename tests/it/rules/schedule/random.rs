@@ -107,16 +107,16 @@ fn walk(zone_name: &str, middle: Timestamp) -> Vec<Minute> {
             let mut reached = Vec::new();
             while time < reading {
                 time = time.checked_add(minute).unwrap();
-                reached.push(Time::of(time));
+                reached.push(Time::new(time));
             }
             furthest = Some(time);
-            Minute { at, reading: Time::of(reading), reached }
+            Minute { at, reading: Time::new(reading), reached }
         })
         .collect()
 }
 
 impl Time {
-    fn of(reading: jiff::civil::DateTime) -> Self {
+    fn new(reading: jiff::civil::DateTime) -> Self {
         let number = |value: i8| usize::try_from(value).unwrap();
         Self {
             minute: number(reading.minute()),

@@ -1,6 +1,6 @@
 //! A receiver of webhooks on a real socket: records requests, detects overlapping ones, and reacts as a test says.
 
-mod reaction;
+pub mod reaction;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use crate::support::receiver::reaction::{Delivery, Reaction, drip};
+pub use crate::support::receiver::reaction::{Delivery, Reaction};
 
 use crate::support::client::{header, read_head};
 use crate::support::receiver::reaction::{Script, respond};
