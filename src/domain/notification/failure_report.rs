@@ -178,6 +178,8 @@ mod tests {
     #[test]
     fn a_stored_mail_is_read_back() {
         let mail = mail(3, Some("2026-01-01T11:00:00Z"));
+        let stored: serde_json::Value = serde_json::from_str(&mail.body()).unwrap();
+        assert_eq!((&stored["held"], &stored["held_until"]), (&json!(3), &json!("2026-01-01T11:00:00Z")));
         assert_eq!(FailureMail::read(&mail.body()), Some(mail));
         assert_eq!(FailureMail::read("{}"), None);
     }
