@@ -40,8 +40,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_DB", value_name = "FILE", help_heading = STORAGE)]
     db: Option<PathBuf>,
 
-    /// History to keep: a maximum age and a maximum number of executions per cue, whichever keeps less; either can be
-    /// omitted (30d, 12h, 500), off keeps everything
+    /// History to keep: a maximum age of finished executions and a maximum number of executions per cue, whichever keeps
+    /// less; either can be omitted (30d, 12h, 500), off keeps everything
     #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
 

@@ -317,7 +317,7 @@ impl Drop for Store {
         for thread in reader_threads {
             // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("reader thread ended by a panic");
+                tracing::error!("reader thread panicked");
             }
         }
         if writer_thread.thread().id() == std::thread::current().id() {
@@ -325,7 +325,7 @@ impl Drop for Store {
         }
         match writer_thread.join() {
             Ok(connection) => open::checkpoint(connection),
-            Err(_) => tracing::error!("writer thread ended by a panic"),
+            Err(_) => tracing::error!("writer thread panicked"),
         }
     }
 }

@@ -184,9 +184,9 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     assert_eq!(server.stop(), Some(0));
     let log = server.log();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).expect(&log).to_owned();
-    assert!(line("schema migration started").contains("from=1 to=2"), "{log}");
+    assert!(line("schema migration started").contains("from_version=1 to_version=2"), "{log}");
     let finished = line("schema migration finished");
-    assert!(finished.contains("from=1 to=2 duration_ms="), "{log}");
+    assert!(finished.contains("from_version=1 to_version=2 duration_ms="), "{log}");
     assert!(finished.contains(&format!("copy={}.v1", db.display())), "{log}");
     assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
 

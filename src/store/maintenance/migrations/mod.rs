@@ -56,7 +56,7 @@ fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(),
         return Ok(());
     }
     let stopwatch = Stopwatch::start();
-    tracing::info!(path = %path.display(), from, to = target, "schema migration started");
+    tracing::info!(path = %path.display(), from_version = from, to_version = target, "schema migration started");
     let failed = |reason: String| OpenError::MigrationFailed { path: path.to_owned(), version: from, reason };
     let pending = pending_copy(path, from);
     copy_to(&connection, &pending)
@@ -69,8 +69,8 @@ fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(),
     let copy = finalize_copy(path, from);
     tracing::info!(
         path = %path.display(),
-        from,
-        to = target,
+        from_version = from,
+        to_version = target,
         duration_ms = milliseconds(stopwatch.elapsed()),
         copy = %copy.display(),
         "schema migration finished"
