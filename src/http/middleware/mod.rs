@@ -62,7 +62,7 @@ pub async fn handle(
         Err(error) => context.error_response(error),
     };
     let mut response = with_common_headers(response, &context);
-    // Where the next request begins is unknown until the rest of this body is read, which is not worth it.
+    // The next request begins after the rest of this body, which is not worth reading.
     let must_close = context.body_unread && [408, 413].contains(&response.status().as_u16());
     if must_close && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

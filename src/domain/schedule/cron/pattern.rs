@@ -49,7 +49,7 @@ impl Pattern {
 
     /// The canonical form that saffron reads as crontab(5) does: numbers only, Sunday as 1.
     ///
-    /// Where both day fields must match, it contains the day of month only; see `CronExpr::next_civil`.
+    /// If both day fields must match, it contains the day of month only; see `CronExpr::next_civil`.
     pub(super) fn canonical(&self) -> String {
         let star = || "*".to_owned();
         let (days, weekdays) = match (self.days, self.weekdays) {
