@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use crate::billing::Provider;
 use crate::billing::stripe::Stripe;
@@ -13,6 +12,7 @@ use crate::config::Config;
 use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
+use crate::locks::Mutex;
 use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};

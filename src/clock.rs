@@ -5,8 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::locks::{Condvar, Mutex};
+
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 /// The longest time that a thread waits before it reads the wall clock again. It bounds how late a run can be after the
@@ -155,9 +156,7 @@ impl Notifier {
     }
 
     fn wait(&self, seen: u64, timeout: Duration) {
-        let mut count = self.count.lock();
-        // The caller looks for work after a timeout as well, so the result is not needed.
-        self.changed.wait_while_for(&mut count, |count| *count == seen, timeout);
+        drop(self.changed.wait_timeout_while(self.count.lock(), timeout, |count| *count == seen));
     }
 }
 

@@ -22,6 +22,7 @@
 //! - `mail` sends mail over SMTP or writes it to the log; login mails have a queue.
 //! - `http` turns requests into actions and results into responses; `http/routes.rs` is the routing table.
 //! - `metrics` has the counters and histograms and writes them for Prometheus.
+//! - `locks` has the locks of the standard library, without poisoning.
 //! - `logging` starts the log on standard error.
 //! - `systemd` reports readiness, liveness and stopping to the service manager.
 //! - `bench` is `cued bench`: it measures a server process next to a baseline without the service.
@@ -85,6 +86,7 @@ pub mod engine;
 pub mod error;
 pub mod http;
 pub mod lifecycle;
+pub mod locks;
 pub mod logging;
 pub mod mail;
 pub mod metrics;

@@ -3,11 +3,11 @@
 //! The functions return a fault when the operating system returns no random bytes.
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
 use crate::error::{Error, Result};
+use crate::locks::Mutex;
 
 /// Fills a buffer with bytes that are fit for keys and secrets.
 pub fn fill(bytes: &mut [u8]) -> Result<()> {

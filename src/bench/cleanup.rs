@@ -4,13 +4,13 @@ use std::fs;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::Poll;
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::bench::{BenchError, Result};
+use crate::locks::Mutex;
 use crate::random;
 
 /// Everything that a run must remove.

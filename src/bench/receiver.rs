@@ -2,14 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::Clock;
+use crate::locks::{Condvar, Mutex};
 
 const SCHEDULED_FOR: &str = "x-cueapi-scheduled-for";
 
@@ -48,9 +48,8 @@ impl Receiver {
 
     /// Waits for `count` requests or until `timeout`; returns and clears the recorded lateness.
     pub fn take(&self, count: usize, timeout: Duration) -> Vec<f64> {
-        let mut lateness = self.shared.lock();
-        self.shared.received.wait_while_for(&mut lateness, |lateness| lateness.len() < count, timeout);
-        std::mem::take(&mut lateness)
+        let incomplete = |lateness: &mut Vec<f64>| lateness.len() < count;
+        std::mem::take(&mut self.shared.received.wait_timeout_while(self.shared.lock(), timeout, incomplete))
     }
 }
 

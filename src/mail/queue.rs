@@ -7,9 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::clock::Clock;
+use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport};
 
 /// Maximum number of new mails, and of mails that wait for a retry. The value bounds memory to about 1 MB: a login

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use crate::clock::Notifier;
+use crate::locks::Mutex;
 use crate::metrics::{Counter, Family, Histogram, TIME};
 
 /// Time without a pass after which the scheduler counts as down (contract §8.7).

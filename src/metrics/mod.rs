@@ -9,11 +9,11 @@ pub mod process;
 pub mod prometheus;
 
 use std::collections::BTreeMap;
+
+use crate::locks::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use parking_lot::RwLock;
 
 /// Measures the duration of an operation, independent of the test clock. Decisions never depend on it.
 #[derive(Debug, Clone, Copy)]

@@ -3,13 +3,12 @@
 //! `dispatcher` holds one pass, `attempt` one attempt. This file also promotes executions whose waiting time is over
 //! and requeues those that an earlier process left in flight.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::App;
 use crate::engine::delivery::attempt::{classify, log, send};
@@ -17,6 +16,7 @@ use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAt
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
+use crate::locks::Mutex;
 use crate::panics;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;

@@ -3,10 +3,10 @@
 //! The caller bounds the number of submitted jobs.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Condvar, Mutex};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 /// Threads that never end: the first deliveries after a quiet time need not wait for a thread to start.
 const MIN_THREADS: usize = 2;
@@ -102,7 +102,8 @@ impl<J> PoolShared<J> {
                 break;
             }
             state.idle += 1;
-            let timed_out = self.wait(&mut state, may_end);
+            let timed_out;
+            (state, timed_out) = self.wait(state, may_end);
             state.idle -= 1;
             if timed_out && state.jobs.is_empty() && state.threads > MIN_THREADS {
                 break;
@@ -112,12 +113,12 @@ impl<J> PoolShared<J> {
         None
     }
 
-    fn wait(&self, state: &mut MutexGuard<'_, PoolState<J>>, may_end: bool) -> bool {
-        if !may_end {
-            self.changed.wait(state);
-            return false;
-        }
-        self.changed.wait_for(state, IDLE).timed_out()
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, PoolState<J>>,
+        may_end: bool,
+    ) -> (MutexGuard<'a, PoolState<J>>, bool) {
+        if may_end { self.changed.wait_timeout(state, IDLE) } else { (self.changed.wait(state), false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<J>> {

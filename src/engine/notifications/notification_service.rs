@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 
 use crate::app::App;
 use crate::domain::execution::NextStep;
@@ -25,6 +24,7 @@ use crate::engine::notifications::notification_sender::{
 };
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
+use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::hold;
 use crate::store::notifications::outbox;

@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use thiserror::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -18,6 +17,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
+use crate::locks::Mutex;
 
 /// Reads the monotonic clock: the time since a fixed moment.
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;

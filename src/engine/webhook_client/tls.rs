@@ -5,9 +5,9 @@
 //! because a failed handshake has sent nothing.
 
 use std::collections::HashSet;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error as ThisError;
 use ureq::config::AutoHeaderValue;
 use ureq::http::{Request, Response};
@@ -17,6 +17,7 @@ use ureq::{Agent, AsSendBody, Body, Error};
 
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::client_options::ClientOptions;
+use crate::locks::Mutex;
 
 /// Buffers of a connection. The library's default of 128 KiB each costs 310 KiB per running delivery, these 62 KiB. The
 /// headers of a response must fit into the input buffer, or a delivered webhook would count as failed.

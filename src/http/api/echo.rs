@@ -1,8 +1,8 @@
 //! `/v1/echo`: stores a received callback for a short time, so that a user can test deliveries without a receiver.
 
 use hyper::header::{self, HeaderMap, HeaderName};
-use parking_lot::MutexGuard;
 use serde_json::{Map, Value, json};
+use std::sync::MutexGuard;
 
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::json;

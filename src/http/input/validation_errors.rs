@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::error::Result;
+use crate::locks::Mutex;
 
 /// Errors in one response. A body of 2 MB can contain a million.
 const MAX_ERRORS: usize = 100;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::IpAddr;
+use std::sync::MutexGuard;
 
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
+use crate::locks::Mutex;
 
 /// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
 pub const RATE_WITHOUT_KEY: u32 = 60;

@@ -5,16 +5,16 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
 use hyper::Version;
-use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::config::HttpLimits;
+use crate::locks::Mutex;
 
 /// Renders the response that replaces an error response of hyper with the given status.
 pub type ErrorRenderer = Box<dyn Fn(u16) -> Vec<u8> + Send>;

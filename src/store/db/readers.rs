@@ -11,12 +11,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
 
