@@ -1,0 +1,1 @@
+-- Version 2 to 3: bounds on what an account stores, fair shares of delivery threads by account, confirmed addresses.
