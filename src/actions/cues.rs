@@ -1,16 +1,14 @@
 //! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
 
-use serde_json::Value;
-
 use crate::actions::accounts::disabled;
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::CuePatch;
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
-use crate::domain::json::compact;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::lifecycle::pause::record_overdue_as_missed;
@@ -20,55 +18,63 @@ use crate::store::cues::payloads;
 use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
-/// The largest payload, in bytes of compact UTF-8 (contract §4.6).
-pub const MAX_PAYLOAD: usize = 1 << 20;
-
-/// A cue and its payload.
-#[derive(Debug, Clone)]
-pub struct CueWithPayload {
-    pub cue: Cue,
-    pub payload: Option<Value>,
+/// The response to a create, and the payload of its request: the response shows it, but does not store it.
+#[derive(Debug)]
+pub struct CreatedCue {
+    pub response: StoredResponse,
+    pub payload: Option<Payload>,
 }
 
-/// Creates a cue. `render` builds the response, which is stored under the `Idempotency-Key` in the same transaction.
+/// An updated cue, and the payload of the request if it sets or removes it.
+#[derive(Debug)]
+pub struct UpdatedCue {
+    pub cue: Cue,
+    pub payload: Option<Option<Payload>>,
+}
+
+/// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
+/// `Idempotency-Key`.
+///
+/// Refused with `cue_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 ///
 /// # Errors
-/// `cue_limit_exceeded`, `invalid_schedule`, `invalid_payload_size`, `idempotency_conflict`.
+/// If there is no random id.
 pub fn create(
     app: &App,
     caller: &Caller,
-    new: NewCue,
+    mut new: NewCue,
     call: Option<IdempotencyRequest>,
-    render: fn(&CueWithPayload) -> Result<StoredResponse>,
-) -> Result<Pending<StoredResponse>> {
+    render: fn(&Cue) -> Result<StoredResponse>,
+) -> Result<Pending<CreatedCue>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.config.plans.limits(&caller.plan).cues;
-    check_size(new.payload.as_ref())?;
     let id = CueId::generate(random::fill)?.to_string();
+    let payload = new.payload.take();
+    // A repetition is answered even if the schedule has no later run by now.
+    let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
+    let prepared = prepared.and_then(|(cue, _)| Ok((render(&cue)?, cue)));
     Ok(app.store.write(move |tx| {
-        idempotent(tx, user_key, call.as_ref(), now, || {
-            let (cue, payload) = new.into_cue(id, user_key, now)?;
-            check_limit(tx, user_key, limit)?;
-            let cue = cues::insert(tx, cue, payload.as_ref())?;
-            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-            render(&CueWithPayload { cue, payload })
-        })
+        if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+            return Ok(CreatedCue { response, payload });
+        }
+        let (response, cue) = prepared?;
+        check_limit(tx, user_key, limit)?;
+        let cue = cues::insert(tx, cue, payload.as_ref())?;
+        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+        keep(tx, user_key, call.as_ref(), &response, now)?;
+        Ok(CreatedCue { response, payload })
     }))
 }
 
 /// Updates the caller's cue.
 ///
-/// # Errors
-/// `cue_not_found`, `cue_limit_exceeded`, `invalid_payload_size` and the errors of [`Cue::apply`].
-pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Result<Pending<CueWithPayload>> {
+/// Refused with `cue_not_found`, `cue_limit_exceeded` and the refusals of [`Cue::apply`].
+pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let limit = app.config.plans.limits(&caller.plan).cues;
-    if let Some(payload) = &change.payload {
-        check_size(payload.as_ref())?;
-    }
     let (firer, clock) =
         (CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now), scheduler_clock(app));
-    Ok(app.store.write(move |tx| {
+    app.store.write(move |tx| {
         let mut before = find(tx, user_key, &id)?;
         let mut cue = before.clone();
         cue.apply(&change, now)?;
@@ -88,9 +94,8 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Resul
             cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
         }
         tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-        let payload = payloads::find(tx, cue.payload_key)?;
-        Ok(CueWithPayload { cue, payload })
-    }))
+        Ok(UpdatedCue { cue, payload: change.payload })
+    })
 }
 
 /// Deletes the caller's cue and its executions.
@@ -131,17 +136,4 @@ fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()
     let Some(limit) = limit.filter(|limit| active >= i64::from(*limit)) else { return Ok(()) };
     let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
     Err(Error::refused(ErrorCode::CueLimitExceeded, message))
-}
-
-/// Checks the size of a payload.
-///
-/// # Errors
-/// `invalid_payload_size`.
-pub(super) fn check_size(payload: Option<&Value>) -> Result<()> {
-    let size = payload.map_or(0, |payload| compact(payload).len());
-    if size <= MAX_PAYLOAD {
-        return Ok(());
-    }
-    let message = format!("The payload has {size} bytes as compact JSON; at most {MAX_PAYLOAD} are allowed");
-    Err(Error::refused(ErrorCode::InvalidPayloadSize, message))
 }

@@ -1,7 +1,6 @@
 //! Executions of workers: claim, extend the claim, report the outcome.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -13,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::accounts::usage;
-use crate::store::cues::payloads;
 use crate::store::db::hold;
 use crate::store::executions::ExecutionDetails;
 use crate::store::executions::{claims, outcomes};
@@ -32,7 +30,9 @@ pub struct ClaimedExecution {
     pub scheduled_for: Timestamp,
     /// The number of this attempt, from 1.
     pub attempt: u32,
-    pub payload: Option<Value>,
+    pub cue_key: i64,
+    /// The row of its payload, whose text is not read in the write.
+    pub payload_key: Option<i64>,
 }
 
 /// Claims the user's execution `id` for a worker.
@@ -90,8 +90,9 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
+    let outcome = report.record(now);
     app.store.write(move |tx| {
-        let outcome = report.record(now)?;
+        let outcome = outcome?;
         let ExecutionDetails { execution, verification, .. } = find(tx, user_key, id)?;
         if !outcomes::insert(tx, execution.key, &outcome)? {
             return Err(Error::refused(
@@ -144,7 +145,8 @@ fn claim_one(
         cue_name,
         scheduled_for: execution.scheduled_for,
         attempt: execution.attempts + 1,
-        payload: payloads::find(tx, execution.payload_key)?,
+        cue_key: execution.cue_key,
+        payload_key: execution.payload_key,
     })
 }
 

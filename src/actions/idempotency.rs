@@ -1,5 +1,5 @@
 //! `Idempotency-Key`: a repeated request runs once. The first response is stored for 24 hours and returned again
-//! (contract §4.14).
+//! (contract §4.14), without the payload: the repeated request has the same one.
 
 use jiff::Timestamp;
 
@@ -21,38 +21,43 @@ pub struct IdempotencyRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
     pub status: u16,
-    /// JSON text.
+    /// JSON text, without the payload of a cue.
     pub body: String,
 }
 
-/// Returns the stored response to `request`, or runs `perform` and stores its response. Without a key it only runs
-/// `perform`.
+/// Returns the stored response to `request`, if it is a repetition.
 ///
 /// # Errors
-/// `idempotency_conflict` when the key was used for a different request, and the errors of `perform`, which are not
-/// stored.
-pub fn idempotent(
+/// `idempotency_conflict` when the key was used for a different request.
+pub fn repeated(
     tx: &WriteTx<'_>,
     user_key: i64,
     request: Option<&IdempotencyRequest>,
     now: Timestamp,
-    perform: impl FnOnce() -> Result<StoredResponse>,
-) -> Result<StoredResponse> {
-    let Some(request) = request else { return perform() };
+) -> Result<Option<StoredResponse>> {
+    let Some(request) = request else { return Ok(None) };
     let oldest = saturating_sub(now, RETENTION_TIME);
-    if let Some(record) = find(tx, user_key, &request.key, oldest)? {
-        if record.fingerprint != request.fingerprint {
-            let message = "This Idempotency-Key was used for a different request: use a new key";
-            return Err(Error::refused(ErrorCode::IdempotencyConflict, message));
-        }
-        return Ok(StoredResponse { status: record.status, body: record.body });
+    let Some(record) = find(tx, user_key, &request.key, oldest)? else { return Ok(None) };
+    if record.fingerprint != request.fingerprint {
+        let message = "This Idempotency-Key was used for a different request: use a new key";
+        return Err(Error::refused(ErrorCode::IdempotencyConflict, message));
     }
-    let response = perform()?;
+    Ok(Some(StoredResponse { status: record.status, body: record.body }))
+}
+
+/// Stores the response to `request` for its repetitions. Does nothing without a key.
+pub fn keep(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    request: Option<&IdempotencyRequest>,
+    response: &StoredResponse,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(request) = request else { return Ok(()) };
     let record = IdempotencyRecord {
         fingerprint: request.fingerprint,
         status: response.status,
         body: response.body.clone(),
     };
-    save(tx, user_key, &request.key, &record, now)?;
-    Ok(response)
+    save(tx, user_key, &request.key, &record, now)
 }

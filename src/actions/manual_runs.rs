@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::actions::accounts::disabled;
-use crate::actions::cues::{check_size, find};
+use crate::actions::cues::find;
 use crate::actions::executions::not_found;
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, idempotent};
+use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::patch::overridden;
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
@@ -35,17 +34,26 @@ pub struct ManualRun {
     pub triggered_by: Trigger,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct FireRequest {
     /// When to run; now if absent or in the past. Without an offset it is local time in the zone of the schedule.
     pub send_at: Option<String>,
-    /// Merged into the cue's payload.
-    pub payload_override: Option<Value>,
-    /// Replaces the payload with the override instead of merging.
-    pub replace: bool,
+    pub payload: FirePayload,
 }
 
-/// Runs the caller's cue now or at a given time, whatever its status.
+/// The payload of the execution that `fire` creates. A refused one is reported unless the request is a repetition.
+#[derive(Debug)]
+pub enum FirePayload {
+    /// That of the cue, which is not read.
+    OfCue,
+    /// One that replaces it.
+    Replaced(std::result::Result<Payload, Refusal>),
+    /// One that was merged into the payload in row `base`.
+    Merged { base: Option<i64>, payload: std::result::Result<Payload, Refusal> },
+}
+
+/// Runs the caller's cue now or at a given time, whatever its status. `None` if the cue has another payload by now than
+/// the one that was merged: nothing was done, and the caller merges again.
 ///
 /// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
 /// `idempotency_conflict`.
@@ -56,18 +64,24 @@ pub fn fire(
     request: FireRequest,
     call: Option<IdempotencyRequest>,
     render: fn(&ManualRun) -> StoredResponse,
-) -> Pending<StoredResponse> {
+) -> Pending<Option<StoredResponse>> {
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
     let (plans, retention) = (app.config.plans.clone(), app.config.retention);
     app.store.write(move |tx| {
-        idempotent(tx, user_key, call.as_ref(), now, || {
-            let cue = find(tx, user_key, &id)?;
-            consume_quota(tx, &plans, user_key, now)?;
-            let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
-            cues::record_run(tx, cue.key, now)?;
-            queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
-            Ok(render(&insert_run(tx, &cue, &run)?))
-        })
+        if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+            return Ok(Some(response));
+        }
+        let cue = find(tx, user_key, &id)?;
+        if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
+            return Ok(None);
+        }
+        consume_quota(tx, &plans, user_key, now)?;
+        let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
+        cues::record_run(tx, cue.key, now)?;
+        queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
+        let response = render(&insert_run(tx, &cue, &run)?);
+        keep(tx, user_key, call.as_ref(), &response, now)?;
+        Ok(Some(response))
     })
 }
 
@@ -118,21 +132,22 @@ fn new_run(
     now: Timestamp,
 ) -> Result<NewExecution> {
     let send_at = request.send_at.map(|text| parse_send_at(&text, cue)).transpose()?;
-    let own = payloads::find(tx, cue.payload_key)?;
-    let overrides = request.payload_override.is_some();
-    let payload = overridden(own, request.payload_override, request.replace);
-    check_size(payload.as_ref())?;
-    let payload_key = match &payload {
-        Some(payload) if overrides => Some(payloads::insert_single_use(tx, cue.key, payload)?),
-        _ => cue.payload_key,
+    let (payload_key, filters) = match request.payload {
+        FirePayload::Replaced(payload) | FirePayload::Merged { payload, .. } => {
+            let payload = payload?;
+            let key = payloads::insert_single_use(tx, cue.key, &payload)?;
+            (Some(key), (payload.task, payload.agent))
+        }
+        FirePayload::OfCue => {
+            let filters = cue.payload_key.map(|key| payloads::find_filters(tx, key));
+            (cue.payload_key, filters.transpose()?.unwrap_or_default())
+        }
     };
     // Only claims filter by task and agent.
-    let payload = payload.filter(|_| cue.transport == Transport::Worker);
-    let text_field =
-        |field: &str| payload.as_ref().and_then(|payload| payload.get(field)?.as_str()).map(str::to_owned);
+    let (task, agent) = if cue.transport == Transport::Worker { filters } else { (None, None) };
     Ok(NewExecution {
-        task: text_field("task"),
-        agent: text_field("agent"),
+        task,
+        agent,
         payload_key,
         scheduled_for: send_at.unwrap_or(now).max(now),
         ..run_of(cue, id, Trigger::ManualFire, now)

@@ -18,13 +18,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
 use crate::domain::cue::Cue;
+use crate::domain::cue::payload::Payload;
 use crate::domain::ids::CueId;
 use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
@@ -65,7 +65,7 @@ pub fn single_commits(
     path: &Path,
     duration: Duration,
     cue: &Cue,
-    payload: &Value,
+    payload: &Payload,
 ) -> Result<f64> {
     let began = clock.monotonic();
     let mut next =
@@ -86,7 +86,7 @@ pub fn group_commits(
     threads: usize,
     duration: Duration,
     cue: &Cue,
-    payload: &Value,
+    payload: &Payload,
 ) -> Result<f64> {
     let began = clock.monotonic();
     let done = thread::scope(|scope| {
@@ -122,7 +122,7 @@ pub struct Baseline {
     /// A store with the same threads as that of the server under test.
     pub store: Arc<Store>,
     pub cue: Cue,
-    pub payload: Value,
+    pub payload: Payload,
     pub stored: Cue,
 }
 

@@ -19,6 +19,7 @@ use crate::bench::{BenchError, BenchOptions, Result};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::user::RegistrationPolicy;
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
@@ -43,7 +44,7 @@ pub struct Harness {
     /// The store of the baseline server.
     pub store: Arc<Store>,
     /// A cue and its payload, to insert without the server.
-    pub sample: (Cue, Value),
+    pub sample: (Cue, Payload),
     // The last field, so that it is dropped after everything that writes into it.
     pub folder: Folder,
 }
@@ -204,7 +205,7 @@ pub fn create_user(store: &Store, clock: &Clock, email: &str) -> Result<i64> {
 }
 
 /// Builds the row of a typical cue and its payload; its user and its id are set later.
-fn sample(clock: &Clock, url: &str) -> Result<(Cue, Value)> {
+fn sample(clock: &Clock, url: &str) -> Result<(Cue, Payload)> {
     let json = cue(url, &Value::Null);
     let invalid = |error: &dyn std::fmt::Display| BenchError::Failed(error.to_string());
     let new = NewCue {
@@ -214,7 +215,7 @@ fn sample(clock: &Clock, url: &str) -> Result<(Cue, Value)> {
             .map_err(|error| invalid(&error))?,
         transport: Transport::Webhook,
         callback: Some(Callback { url: url.to_owned(), method: Method::Post, headers: Vec::new() }),
-        payload: Some(json["payload"].clone()),
+        payload: Some(json["payload"].clone().into()),
         retry: RetryPolicy::default(),
         on_failure: OnFailure::default(),
         verification: VerificationMode::default(),
@@ -222,7 +223,7 @@ fn sample(clock: &Clock, url: &str) -> Result<(Cue, Value)> {
     };
     let cue = new.into_cue("cue_sample".to_owned(), 0, clock.now());
     let (cue, payload) = cue.map_err(|refusal| invalid(&refusal.message))?;
-    Ok((cue, payload.unwrap_or_default()))
+    Ok((cue, payload.ok_or_else(|| invalid(&"the sample has no payload"))?))
 }
 
 /// A typical cue, as JSON for the API.

@@ -15,7 +15,6 @@ use crate::bench::harness::{
 };
 use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
-use crate::domain::json;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
@@ -180,7 +179,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     let spec = DeliverySpec {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
-        payload: Some(json::compact(payload)),
+        payload: Some(payload.body.clone()),
         secret: format!("whsec_{}", "0123456789abcdef".repeat(4)),
         previous_webhook_secret: None,
         previous_webhook_secret_expires_at: None,

@@ -171,7 +171,7 @@ impl Stripe {
         if !response.status().is_success() {
             return Err(error_response(&response, &body));
         }
-        let session = json::read(&body)?;
+        let session = json::read(&body)?.get().to_value();
         match session.get("url").and_then(Value::as_str) {
             Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
             _ => Err(StripeError::NoUrl),
@@ -187,8 +187,9 @@ impl Stripe {
 }
 
 fn error_response<B>(response: &Response<B>, body: &[u8]) -> StripeError {
-    let message =
-        json::read(body).ok().and_then(|error| Some(error.pointer("/error/message")?.as_str()?.to_owned()));
+    let message = json::read(body)
+        .ok()
+        .and_then(|error| Some(error.get().to_value().pointer("/error/message")?.as_str()?.to_owned()));
     StripeError::Status {
         status: response.status(),
         message: message.unwrap_or_else(|| "no error message".to_owned()),

@@ -4,8 +4,9 @@
 //!
 //! - `server` (connections, shutdown) → `middleware` (the steps of every request) → `router` (matching, access rules)
 //!   and `pages` (HTML).
-//! - `routes` (the routing table) → `api` (one file per heading of the contract) and `pages` → `request`, `response`.
-//! - `request`, `response` → `input` (body, JSON fields, query, validation errors).
+//! - `routes` (the routing table) → `api` (one file per heading of the contract) and `pages` → `request`, `response`,
+//!   `list`.
+//! - `list` → `response`; `request`, `response` → `input` (body, JSON fields, query, validation errors).
 //! - `input` and `timeout` use no other module of `http`.
 //!
 //! `server` and `middleware` never import `routes`: the program passes the table to [`server::serve`].
@@ -14,6 +15,7 @@
 
 pub mod api;
 pub mod input;
+mod list;
 mod middleware;
 pub mod pages;
 pub mod request;

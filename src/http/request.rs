@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::HeaderMap;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::actions::executions::not_found;
@@ -14,7 +13,7 @@ use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::ExecutionId;
-use crate::domain::json;
+use crate::domain::json::{self, JsonObject, JsonStr, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body::BufferedBody;
 use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
@@ -43,7 +42,7 @@ pub struct Request {
     pub(super) params: PathParams,
     pub(super) query: String,
     pub(super) body: BufferedBody,
-    pub(super) object: OnceLock<Map<String, Value>>,
+    pub(super) object: OnceLock<JsonText>,
 }
 
 impl Request {
@@ -103,31 +102,33 @@ impl Request {
     pub fn optional_fields(&self) -> Result<JsonFields<'_>> {
         let text = self.body.bytes.trim_ascii();
         if text.is_empty() || text == b"null" {
-            return Ok(JsonFields::of_body(self.object.get_or_init(Map::new)));
+            let empty = JsonObject::of(JsonStr::EMPTY_OBJECT);
+            return empty.map(JsonFields::of_body).ok_or_else(|| Error::fault("`{}` is no object"));
         }
         self.fields()
     }
 
-    /// Returns the body as any JSON value.
+    /// Returns the body, any JSON value, in compact form.
     ///
     /// # Errors
     /// 400 if the body is not JSON.
-    pub fn json(&self) -> Result<Value> {
+    pub fn json(&self) -> Result<JsonText> {
         Ok(json::read(&self.body.bytes).map_err(Refusal::from)?)
     }
 
-    fn json_object(&self) -> Result<&Map<String, Value>> {
-        if let Some(object) = self.object.get() {
-            return Ok(object);
-        }
-        match self.json()? {
-            Value::Object(object) => Ok(self.object.get_or_init(|| object)),
-            other => Err(not_an_object(&other).into()),
-        }
+    fn json_object(&self) -> Result<JsonObject<'_>> {
+        let text = match self.object.get() {
+            Some(text) => text,
+            None => {
+                let text = self.json()?;
+                self.object.get_or_init(|| text)
+            }
+        };
+        Ok(JsonObject::of(text.get()).ok_or_else(|| not_an_object(text.get()))?)
     }
 }
 
-fn not_an_object(value: &Value) -> Refusal {
+fn not_an_object(value: JsonStr<'_>) -> Refusal {
     let (kind, msg) = NOT_AN_OBJECT;
     Refusal::invalid(vec![FieldError {
         kind,

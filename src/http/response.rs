@@ -4,13 +4,13 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use serde::ser::SerializeMap;
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
-use crate::http::input::query::Pagination;
 
 /// `Retry-After` in seconds while the database cannot be used (contract §2.4).
 const STORAGE_RETRY_AFTER: u32 = 5;
@@ -23,27 +23,6 @@ pub struct Response {
     pub headers: HeaderMap,
 }
 
-struct PageView<'a, T> {
-    name: &'static str,
-    entries: &'a [T],
-    total: i64,
-    pagination: Pagination,
-}
-
-impl<T: Serialize> Serialize for PageView<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let Pagination { limit, offset } = self.pagination;
-        let end = offset.saturating_add(self.entries.len() as u64);
-        let mut body = serializer.serialize_map(Some(5))?;
-        body.serialize_entry(self.name, self.entries)?;
-        body.serialize_entry("total", &self.total)?;
-        body.serialize_entry("limit", &limit)?;
-        body.serialize_entry("offset", &offset)?;
-        body.serialize_entry("has_more", &(end < self.total.unsigned_abs()))?;
-        body.end()
-    }
-}
-
 /// Serializes a body as JSON.
 ///
 /// # Errors
@@ -51,6 +30,28 @@ impl<T: Serialize> Serialize for PageView<'_, T> {
 pub fn to_json(body: &impl Serialize) -> Result<String> {
     serde_json::to_string(body)
         .map_err(|error| Error::fault_from("a response could not be written as JSON", error))
+}
+
+/// Stored JSON, written as it is after one look through it.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredJson<'a>(pub &'a str);
+
+impl Serialize for StoredJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(self.0).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+/// Adds the field `payload` to a serialized object: stored text that is JSON. The result is made in the memory of the
+/// payload, which may be much larger than the object.
+pub fn with_payload(object: &str, payload: Option<String>) -> String {
+    let fields = object.strip_suffix('}').unwrap_or(object);
+    let mut text = payload.unwrap_or_else(|| "null".to_owned());
+    let before = format!("{fields},\"payload\":");
+    text.reserve_exact(before.len() + 1);
+    text.insert_str(0, &before);
+    text.push('}');
+    text
 }
 
 impl Response {
@@ -67,19 +68,6 @@ impl Response {
         Ok(Self::json(StatusCode::OK, to_json(body)?))
     }
 
-    /// 200 with a page of a list: the entries under `name`, and the `total` number of all entries.
-    ///
-    /// # Errors
-    /// As [`Response::from_body`].
-    pub fn page(
-        name: &'static str,
-        entries: &[impl Serialize],
-        total: i64,
-        pagination: Pagination,
-    ) -> Result<Self> {
-        Self::from_body(&PageView { name, entries, total, pagination })
-    }
-
     /// 201 with a JSON body.
     pub fn created(value: &Value) -> Self {
         Self::json(StatusCode::CREATED, value.to_string())
@@ -91,7 +79,7 @@ impl Response {
     }
 
     /// JSON that is already serialized.
-    pub fn json(status: StatusCode, text: String) -> Self {
+    pub fn json(status: StatusCode, text: impl Into<Bytes>) -> Self {
         Self::text(status, "application/json", text)
     }
 
@@ -99,7 +87,7 @@ impl Response {
         Self::text(status, "text/html; charset=utf-8", text)
     }
 
-    pub fn text(status: StatusCode, content_type: &'static str, text: String) -> Self {
+    pub fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Self {
         let response = Self { status, body: text.into(), headers: HeaderMap::new() };
         response.with(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }

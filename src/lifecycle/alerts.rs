@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{Alert, DEDUP_WINDOW, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::time::saturating_sub;
@@ -46,7 +47,7 @@ pub(super) fn raise_for(
     alerts::insert(tx, subject, &alert)?;
     alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
     if let Some(url) = &subject.alert_webhook_url {
-        let body = canonical(&alert.json());
+        let body = canonical(JsonText::from(&alert.json()).get());
         let (user_key, url) = (subject.user_key, Some(url.clone()));
         notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url, body }, now)?;
     }

@@ -58,6 +58,10 @@ const READER_THREADS: usize = 2;
 /// read rarely finds them all in use. One that does runs on a reader thread.
 const INLINE_CONNECTIONS: usize = 3;
 
+/// Bytes of texts in one list, whatever it lists: a list with larger entries is shorter than asked, but has at least one
+/// entry. A hundred executions with the largest payload would take 600 MB.
+pub const MAX_LIST_BYTES: usize = 4 << 20;
+
 /// The open database file.
 pub struct Store {
     path: PathBuf,

@@ -79,7 +79,7 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
 /// # Errors
 /// `invalid_json`, or `bad_request` for JSON that is not an event.
 pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
-    let event = json::read(body)?;
+    let event = json::read(body)?.get().to_value();
     let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
     let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
     let word = text(&event, "/type").ok_or_else(|| lacks("type"))?;

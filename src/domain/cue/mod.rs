@@ -2,14 +2,15 @@
 
 pub mod on_failure;
 pub mod patch;
+pub mod payload;
 pub mod retention;
 pub mod stored_schedule;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::{CuePatch, RequestedStatus};
+use crate::domain::cue::payload::Payload;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::Schedule;
@@ -78,7 +79,7 @@ pub struct NewCue {
     pub schedule: Schedule,
     pub transport: Transport,
     pub callback: Option<Callback>,
-    pub payload: Option<Value>,
+    pub payload: Option<Payload>,
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
@@ -95,7 +96,7 @@ impl NewCue {
         id: String,
         user_key: i64,
         now: Timestamp,
-    ) -> Result<(Cue, Option<Value>), Refusal> {
+    ) -> Result<(Cue, Option<Payload>), Refusal> {
         let next_run = self.schedule.first_run(now)?;
         let cue = Cue {
             key: 0,

@@ -1,9 +1,8 @@
 //! Partial input: the fields of a cue that a create request gives and a PATCH may change.
 
-use serde_json::Value;
-
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::on_failure::OnFailure;
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
@@ -29,7 +28,7 @@ pub struct CuePatch {
     pub schedule: SchedulePatch,
     pub callback: CallbackPatch,
     /// `Some(None)` removes the payload.
-    pub payload: Option<Option<Value>>,
+    pub payload: Option<Option<Payload>>,
     pub retry: RetryPatch,
     pub on_failure: OnFailurePatch,
     pub verification: Option<VerificationMode>,
@@ -195,18 +194,5 @@ impl OnFailurePatch {
         if let Some(pause) = self.pause {
             on_failure.pause = pause;
         }
-    }
-}
-
-/// Merges the top-level entries of `over` into `own`, or replaces `own` with it (`merge_strategy`, contract §4).
-#[must_use]
-pub fn overridden(own: Option<Value>, over: Option<Value>, replace: bool) -> Option<Value> {
-    match (own, over) {
-        (own, None) => own,
-        (Some(Value::Object(mut own)), Some(Value::Object(over))) if !replace => {
-            own.extend(over);
-            Some(Value::Object(own))
-        }
-        (_, over) => over,
     }
 }

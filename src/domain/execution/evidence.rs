@@ -1,7 +1,6 @@
 //! Evidence that the work was done, in addition to the report itself (contract §5).
 
-use serde_json::{Map, Value};
-
+use crate::domain::json::{JsonStr, JsonText, merged};
 use crate::domain::webhook::callback_url::CallbackTarget;
 
 /// The text fields of evidence.
@@ -12,59 +11,69 @@ pub const ARTIFACTS: &str = "artifacts";
 
 pub const MAX_ARTIFACTS: usize = 100;
 
-/// The evidence of one outcome: the given fields, each a text or the list.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Evidence(Map<String, Value>);
+/// The evidence of one outcome: an object of the given fields, each a text or the list; `None` without any. It is
+/// looked through as text and never becomes a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence(Option<JsonText>);
 
-impl From<Map<String, Value>> for Evidence {
-    fn from(fields: Map<String, Value>) -> Self {
-        Self(fields)
+impl From<JsonText> for Evidence {
+    /// The evidence in an object of fields.
+    fn from(fields: JsonText) -> Self {
+        Self((fields.get() != JsonStr::EMPTY_OBJECT).then_some(fields))
     }
 }
 
 impl Evidence {
     /// `None` without evidence.
     #[must_use]
-    pub fn fields(&self) -> Option<&Map<String, Value>> {
-        (!self.0.is_empty()).then_some(&self.0)
+    pub fn fields(&self) -> Option<&JsonText> {
+        self.0.as_ref()
     }
 
     /// Returns whether `field` is a non-blank text or a non-empty list.
     #[must_use]
     pub fn shows(&self, field: &str) -> bool {
-        match self.0.get(field) {
-            Some(Value::String(text)) => !text.trim().is_empty(),
-            Some(Value::Array(items)) => !items.is_empty(),
-            _ => false,
+        let Some(value) = self.get(field) else { return false };
+        match value.as_text() {
+            Some(text) => !text.trim().is_empty(),
+            None => value.items().is_some_and(|mut items| items.next().is_some()),
         }
     }
 
     /// Returns whether `field` is an absolute `http` or `https` URL.
     #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
-        let text = self.0.get(field).and_then(Value::as_str);
+        let text = self.get(field).and_then(JsonStr::as_text);
         text.is_some_and(|text| CallbackTarget::parse(text.trim()).is_ok())
     }
 
     /// Returns whether `field` was given but is blank or empty.
     #[must_use]
     pub fn is_blank_in(&self, field: &str) -> bool {
-        self.0.contains_key(field) && !self.shows(field)
+        self.get(field).is_some() && !self.shows(field)
     }
 
     /// Adds the fields of `more`, replacing existing ones.
     pub fn append(&mut self, more: Self) {
-        self.0.extend(more.0);
+        self.0 = match (self.0.take(), more.0) {
+            (Some(own), Some(more)) => Some(merged(own.get(), more.get())),
+            (own, more) => more.or(own),
+        };
+    }
+
+    fn get(&self, field: &str) -> Option<JsonStr<'_>> {
+        let mut entries = self.0.as_ref()?.get().entries()?;
+        entries.find(|(name, _)| *name == field).map(|(_, value)| value)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn evidence(fields: Value) -> Evidence {
-        fields.as_object().unwrap().clone().into()
+        JsonText::from(&fields).into()
     }
 
     #[test]

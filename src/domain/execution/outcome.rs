@@ -1,12 +1,11 @@
 //! Outcomes: the report of a worker or receiver on an execution, accepted once (contract §5).
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::evidence::Evidence;
 use crate::domain::execution::verification::{Verdict, VerificationMode};
-use crate::domain::json::compact;
+use crate::domain::json::JsonText;
 
 /// Maximum size of `metadata` as compact JSON.
 pub const MAX_METADATA_BYTES: usize = 10_240;
@@ -21,7 +20,7 @@ pub struct OutcomeReport {
     pub result: Option<String>,
     pub error: Option<String>,
     /// Free-form data of the reporter.
-    pub metadata: Option<Map<String, Value>>,
+    pub metadata: Option<JsonText>,
     /// More evidence may be appended after the report.
     pub evidence: Evidence,
 }
@@ -32,7 +31,7 @@ impl OutcomeReport {
     /// # Errors
     /// `metadata_too_large` above [`MAX_METADATA_BYTES`].
     pub fn record(self, now: Timestamp) -> Result<Outcome, Refusal> {
-        let bytes = self.metadata.as_ref().map_or(0, |metadata| compact_object(metadata).len());
+        let bytes = self.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len());
         if bytes > MAX_METADATA_BYTES {
             let message =
                 format!("metadata has {bytes} bytes as compact JSON; at most {MAX_METADATA_BYTES} are kept");
@@ -62,18 +61,14 @@ impl Outcome {
     }
 }
 
-#[must_use]
-pub fn compact_object(object: &Map<String, Value>) -> String {
-    compact(&Value::Object(object.clone()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn report_with_metadata_of(bytes: usize) -> OutcomeReport {
         let text = "x".repeat(bytes - r#"{"a":""}"#.len());
-        let metadata = Map::from_iter([("a".to_owned(), Value::from(text))]);
+        let metadata = JsonText::from(&json!({ "a": text }));
         OutcomeReport { metadata: Some(metadata), ..OutcomeReport::default() }
     }
 
@@ -89,7 +84,7 @@ mod tests {
     #[test]
     fn evidence_proves_an_unjudged_success_when_it_completes_what_is_required() {
         let now: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
-        let evidence = |field: &str| Evidence::from(Map::from_iter([(field.to_owned(), "x".into())]));
+        let evidence = |field: &str| Evidence::from(JsonText::from(&json!({ field: "x" })));
         let (id, url) = ("external_id", "result_url");
         for (success, judged, mode, had, brought, proves) in [
             (true, false, VerificationMode::RequireExternalId, "summary", id, true),

@@ -147,10 +147,11 @@ fn already_decided(state: OutcomeState) -> Refusal {
 mod tests {
     use super::OutcomeState::*;
     use super::*;
+    use crate::domain::json::JsonText;
     use serde_json::{Value, json};
 
     fn evidence(fields: Value) -> Evidence {
-        fields.as_object().unwrap().clone().into()
+        JsonText::from(&fields).into()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::json::JsonText;
 use crate::domain::text::word_enum::word_enum;
 
 /// A worker is active until it has been silent for this long.
@@ -17,7 +18,8 @@ pub const ANONYMOUS: &str = "anonymous-worker";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
     pub worker_id: String,
-    pub handlers: Vec<String>,
+    /// A list of strings.
+    pub handlers: JsonText,
     pub last_heartbeat: Timestamp,
     pub registered_since: Timestamp,
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::json;
+use crate::domain::json::{self, JsonText};
 use crate::domain::text::one_line;
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
@@ -37,7 +37,7 @@ impl FailureReport {
     /// The JSON that is signed and sent.
     #[must_use]
     pub fn body(&self) -> String {
-        canonical(&json!(self))
+        canonical(JsonText::from(&json!(self)).get())
     }
 }
 
@@ -58,12 +58,12 @@ impl FailureMail {
     /// The JSON that is stored.
     #[must_use]
     pub fn body(&self) -> String {
-        canonical(&json!(self))
+        canonical(JsonText::from(&json!(self)).get())
     }
 
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
-        serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()
+        serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
     }
 
     #[must_use]

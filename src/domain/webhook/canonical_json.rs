@@ -1,72 +1,70 @@
 //! The canonical JSON of sent and signed bodies (contract §6): byte for byte the output of Python's
 //! `json.dumps(json.loads(text), sort_keys=True)`. Parsing and the compact form are in `json`.
 
-use serde_json::{Map, Number, Value};
+use crate::domain::json::JsonStr;
 
-/// The canonical text of a value parsed by `json::read`: ASCII only, keys in code point order.
+/// The canonical text of a value: ASCII only. Its keys are in code point order already.
 #[must_use]
-pub fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write_value(&mut text, value);
-    text
+pub fn canonical(json: JsonStr<'_>) -> String {
+    let mut rest = json.as_str();
+    let mut out = String::with_capacity(rest.bytes().map(max_written).sum());
+    while let Some(first) = rest.bytes().next() {
+        let written = match first {
+            b'"' => write_string(&mut out, rest),
+            b'-' | b'0'..=b'9' => write_number(&mut out, rest),
+            _ => {
+                out.push(char::from(first));
+                if matches!(first, b',' | b':') {
+                    out.push(' ');
+                }
+                1
+            }
+        };
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    out
 }
 
-fn write_value(out: &mut String, value: &Value) {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(true) => out.push_str("true"),
-        Value::Bool(false) => out.push_str("false"),
-        Value::Number(number) => write_number(out, number),
-        Value::String(string) => write_string(out, string),
-        Value::Array(items) => write_array(out, items),
-        Value::Object(fields) => write_object(out, fields),
+/// At most how many bytes stand for this byte. The result is allocated once: growing would take twice its size.
+fn max_written(byte: u8) -> usize {
+    match byte {
+        // An exponent gets a sign or a leading zero.
+        b',' | b':' | b'e' => 2,
+        // The first byte of a character outside the Basic Multilingual Plane, which becomes two escapes.
+        0xF0.. => 12,
+        0x7F | 0xC0..=0xEF => 6,
+        0x80..=0xBF => 0,
+        _ => 1,
     }
 }
 
-fn write_array(out: &mut String, items: &[Value]) {
-    out.push('[');
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push_str(", ");
-        }
-        write_value(out, item);
-    }
-    out.push(']');
-}
-
-fn write_object(out: &mut String, fields: &Map<String, Value>) {
-    // Sorted here although serde_json's map is sorted: a dependency that enables its feature `preserve_order` would
-    // change that for the whole program. The order of UTF-8 bytes is the order of code points.
-    let mut sorted: Vec<_> = fields.iter().collect();
-    sorted.sort_unstable_by_key(|(key, _)| *key);
-    out.push('{');
-    for (index, (key, value)) in sorted.into_iter().enumerate() {
-        if index > 0 {
-            out.push_str(", ");
-        }
-        write_string(out, key);
-        out.push_str(": ");
-        write_value(out, value);
-    }
-    out.push('}');
-}
-
-fn write_string(out: &mut String, string: &str) {
+/// Writes the string at the start of `text`. Returns its length there.
+fn write_string(out: &mut String, text: &str) -> usize {
+    let mut at = 1;
     out.push('"');
-    for char in string.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            ' '..='~' => out.push(char),
-            _ => write_escaped(out, char),
+    loop {
+        // The compact form escapes the quote, the backslash and control characters as Python does.
+        let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        let run = text.as_bytes()[at..].iter().take_while(|byte| plain(byte)).count();
+        out.push_str(&text[at..at + run]);
+        at += run;
+        match text[at..].chars().next() {
+            Some('"') => {
+                out.push('"');
+                return at + 1;
+            }
+            Some('\\') => {
+                let escape = text.get(at..at + 2).unwrap_or_default();
+                out.push_str(escape);
+                at += escape.len().max(1);
+            }
+            Some(char) => {
+                write_escaped(out, char);
+                at += char.len_utf8();
+            }
+            None => return at,
         }
     }
-    out.push('"');
 }
 
 fn write_escaped(out: &mut String, char: char) {
@@ -78,19 +76,22 @@ fn write_escaped(out: &mut String, char: char) {
     }
 }
 
-fn write_number(out: &mut String, number: &Number) {
-    let text = number.as_str();
-    let is_double = text.contains(['.', 'e', 'E']);
-    match number.as_f64().and_then(Number::from_f64) {
-        Some(double) if is_double => write_double(out, double.as_str()),
-        _ if text == "-0" => out.push('0'),
-        _ => out.push_str(text),
+/// Writes the number at the start of `text`. Returns its length there.
+fn write_number(out: &mut String, text: &str) -> usize {
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let length = text.bytes().take_while(is_part).count();
+    let number = &text[..length];
+    if number.contains(['.', 'e']) {
+        write_double(out, number)
+    } else {
+        out.push_str(number)
     }
+    length
 }
 
 /// Python's `repr` of a double, from the shortest decimal text that parses back to it, in any notation.
 ///
-/// That text is serde_json's: of two equally near shortest texts it takes the one with the even digit, as Python
+/// That text is serde_json's, which the compact form has: of two equally near shortest texts it takes the one with the even digit, as Python
 /// does. The standard library's formatting does not (1000000000000000.25 ends in .3 there).
 fn write_double(out: &mut String, shortest: &str) {
     let unsigned = shortest.trim_start_matches('-');

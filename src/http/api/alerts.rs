@@ -4,6 +4,7 @@ use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::store::notifications::alerts;
@@ -31,5 +32,6 @@ pub async fn list(request: Request) -> Result<Response> {
         .store
         .read(move |read| alerts::list(read, caller.user_key, &filter, pagination.limit, pagination.offset))
         .await?;
-    Response::page("alerts", &page.iter().map(Alert::json).collect::<Vec<_>>(), total, pagination)
+    let list = ListBody::new("alerts", page.iter().map(Alert::json))?;
+    Ok(list.with_page("", total, pagination).into_response())
 }

@@ -1,5 +1,6 @@
 //! `/v1/echo`: stores a received callback for a short time, so that a user can test deliveries without a receiver.
 
+use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 use std::sync::MutexGuard;
@@ -10,7 +11,7 @@ use crate::domain::webhook::echo::{Echo, EchoStore, EchoToken};
 use crate::error::{Error, Result};
 use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::{Response, instant, with_payload};
 
 /// `POST /v1/echo/{token}`: any JSON value. Replaces the previous one.
 pub async fn receive(request: Request) -> Result<Response> {
@@ -30,12 +31,9 @@ pub async fn show(request: Request) -> Result<Response> {
         json::read(&echo.payload).map_err(|fault| Error::fault_from("a stored echo is not JSON", fault))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    Ok(Response::ok(&json!({
-        "status": "delivered",
-        "payload": payload,
-        "headers": headers,
-        "received_at": instant(echo.received_at),
-    })))
+    let view = json!({"status": "delivered", "headers": headers, "received_at": instant(echo.received_at)});
+    let body = with_payload(&view.to_string(), Some(payload.into_string()));
+    Ok(Response::json(StatusCode::OK, body))
 }
 
 fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {

@@ -1,13 +1,16 @@
 //! `/v1/workers`: heartbeats, list and removal of workers.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::actions::workers as actions;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
+use crate::domain::json::JsonText;
 use crate::error::Result;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::{JsonTimestamp, Response, instant};
 use crate::store::executions::workers;
 
 /// `POST /v1/worker/heartbeat`.
@@ -26,10 +29,9 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
 /// `GET /v1/workers`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
-    let found = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
-    Ok(Response::ok(
-        &json!({"workers": found.iter().map(|worker| render_worker(worker, now)).collect::<Vec<_>>()}),
-    ))
+    let (found, has_more) = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
+    let list = ListBody::new("workers", found.iter().map(|worker| WorkerView::new(worker, now)))?;
+    Ok(list.with_more(has_more).into_response())
 }
 
 /// `DELETE /v1/workers/{worker_id}`.
@@ -39,13 +41,26 @@ pub async fn remove(request: Request) -> Result<Response> {
     Ok(Response::no_content())
 }
 
-fn render_worker(worker: &Worker, now: Timestamp) -> Value {
-    json!({
-        "worker_id": worker.worker_id,
-        "handlers": worker.handlers,
-        "last_heartbeat": instant(worker.last_heartbeat),
-        "seconds_since_heartbeat": now.duration_since(worker.last_heartbeat).as_secs().max(0),
-        "heartbeat_status": HeartbeatStatus::at(worker.last_heartbeat, now).as_str(),
-        "registered_since": instant(worker.registered_since),
-    })
+/// A worker in the list (contract §7.5).
+#[derive(Debug, Serialize)]
+struct WorkerView<'a> {
+    worker_id: &'a str,
+    handlers: &'a JsonText,
+    last_heartbeat: JsonTimestamp,
+    seconds_since_heartbeat: i64,
+    heartbeat_status: &'static str,
+    registered_since: JsonTimestamp,
+}
+
+impl<'a> WorkerView<'a> {
+    fn new(worker: &'a Worker, now: Timestamp) -> Self {
+        Self {
+            worker_id: &worker.worker_id,
+            handlers: &worker.handlers,
+            last_heartbeat: JsonTimestamp(worker.last_heartbeat),
+            seconds_since_heartbeat: now.duration_since(worker.last_heartbeat).as_secs().max(0),
+            heartbeat_status: HeartbeatStatus::at(worker.last_heartbeat, now).as_str(),
+            registered_since: JsonTimestamp(worker.registered_since),
+        }
+    }
 }

@@ -3,21 +3,24 @@
 //! Types are strict: `"5"` is not an integer and `1` is not a boolean. `null` means absent for an optional field, and
 //! is a wrong type for a required one.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use serde_json::{Map, Value};
-
 use crate::domain::api_error::LocSegment;
+use crate::domain::json::{JsonObject, JsonStr, unescaped};
 use crate::error::Result;
 use crate::http::input::validation_errors::{
-    ValidationErrors, choice_error, count_error, echoed, echoed_object, length_error, parse_integer,
-    range_error, truncated,
+    ValidationErrors, choice_error, count_error, length_error, parse_integer, range_error, truncated,
 };
+
+/// Names of unknown fields in one answer, and entries of an object of strings. A body can have hundreds of thousands,
+/// each of which would take ten times its size.
+const MAX_NAMES: usize = 500;
 
 /// Reads the fields of one object. Nested objects share its list of errors.
 #[derive(Debug)]
 pub struct JsonFields<'a> {
-    object: &'a Map<String, Value>,
+    object: JsonObject<'a>,
     loc: Vec<LocSegment>,
     known: Vec<&'static str>,
     errors: ValidationErrors,
@@ -32,7 +35,7 @@ pub enum Presence {
 }
 
 impl<'a> JsonFields<'a> {
-    pub fn of_body(object: &'a Map<String, Value>) -> Self {
+    pub fn of_body(object: JsonObject<'a>) -> Self {
         Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() }
     }
 
@@ -40,13 +43,13 @@ impl<'a> JsonFields<'a> {
         self.known.push(name);
         match self.object.get(name) {
             None => Presence::Absent,
-            Some(Value::Null) => Presence::Null,
+            Some(value) if value.is_null() => Presence::Null,
             Some(_) => Presence::Given,
         }
     }
 
     /// Returns a value of any type; `None` for `null`.
-    pub fn any(&mut self, name: &'static str) -> Option<&'a Value> {
+    pub fn any(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         self.known.push(name);
         self.object.get(name).filter(|value| !value.is_null())
     }
@@ -86,7 +89,7 @@ impl<'a> JsonFields<'a> {
     /// Returns an integer within the range.
     pub fn integer(&mut self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
         let value = self.any(name)?;
-        let whole = value.as_number().and_then(|number| parse_integer(number.as_str()));
+        let whole = value.as_number().and_then(parse_integer);
         let Some(number) = whole else {
             return self.error(self.at(name), "int_type", "Input should be a valid integer", value);
         };
@@ -97,26 +100,35 @@ impl<'a> JsonFields<'a> {
     }
 
     /// Returns an object with any fields.
-    pub fn dictionary(&mut self, name: &'static str) -> Option<&'a Map<String, Value>> {
+    pub fn dictionary(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
-        match value {
-            Value::Object(object) => Some(object),
-            _ => self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value),
+        if value.entries().is_some() {
+            return Some(value);
         }
+        self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value)
     }
 
     /// Returns an object with only strings as values, ordered by name.
     pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
         let object = self.dictionary(name)?;
+        let count = object.entries().map_or(0, Iterator::count);
+        if count > MAX_NAMES {
+            let msg =
+                format!("Dictionary should have at most {MAX_NAMES} items after validation, not {count}");
+            return self.error(self.at(name), "too_long", msg, object);
+        }
         // A direct `collect` into an `Option` would stop at the first error.
         let pairs: Vec<Option<(String, String)>> = object
-            .iter()
+            .entries()
+            .into_iter()
+            .flatten()
             .map(|(key, value)| {
-                if let Value::String(text) = value {
-                    return Some((key.clone(), text.clone()));
+                let key = unescaped(key);
+                if let Some(text) = value.as_text() {
+                    return Some((key.into_owned(), text.into_owned()));
                 }
                 let mut loc = self.at(name);
-                loc.push(truncated(key).into());
+                loc.push(truncated(&key).into());
                 self.error(loc, "string_type", "Input should be a valid string", value)
             })
             .collect();
@@ -135,9 +147,9 @@ impl<'a> JsonFields<'a> {
     }
 
     /// Returns a list of values of any type.
-    pub fn list(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<&'a [Value]> {
+    pub fn list(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
-        self.list_of(name, value, &count)
+        self.list_of(name, value, &count).map(|_| value)
     }
 
     pub fn required_strings(
@@ -152,25 +164,26 @@ impl<'a> JsonFields<'a> {
         let texts: Vec<Option<String>> = items
             .iter()
             .enumerate()
-            .map(|(index, item)| self.text_of(self.at_index(name, index), item, &length))
+            .map(|(index, item)| self.text_of(self.at_index(name, index), *item, &length))
             .collect();
         texts.into_iter().collect()
     }
 
     /// Returns a list of finite numbers.
     pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
-        let items = self.list(name, count)?;
+        let value = self.any(name)?;
+        let items = self.list_of(name, value, &count)?;
         let numbers: Vec<Option<f64>> = items
             .iter()
             .enumerate()
             .map(|(index, item)| {
-                let number = item.as_f64().filter(|number| number.is_finite());
-                number.or_else(|| {
+                let number = item.as_number().and_then(|text| text.parse::<f64>().ok());
+                number.filter(|number| number.is_finite()).or_else(|| {
                     self.error(
                         self.at_index(name, index),
                         "float_type",
                         "Input should be a valid number",
-                        item,
+                        *item,
                     )
                 })
             })
@@ -180,18 +193,19 @@ impl<'a> JsonFields<'a> {
 
     /// Adds a validation error that the handler found, with the type `value_error`.
     pub fn reject(&self, name: &'static str, reason: &str) {
-        let value = self.object.get(name).unwrap_or(&Value::Null);
-        self.errors.add("value_error", self.at(name), format!("Value error, {reason}"), echoed(value));
+        let value = self.object.get(name).unwrap_or(JsonStr::NULL);
+        self.errors.add_value("value_error", self.at(name), format!("Value error, {reason}"), value);
     }
 
     /// Adds the error for a missing field. For fields that only some combinations of other fields require.
     pub fn add_missing(&self, name: &'static str) {
-        self.errors.add("missing", self.at(name), "Field required", echoed_object(self.object));
+        self.errors.add_object("missing", self.at(name), "Field required", self.object.text());
     }
 
-    /// Returns the names of the fields that no method has read.
+    /// Returns the names of the fields that no method has read; not all, if they are very many.
     pub fn unknown(&self) -> Vec<String> {
-        self.object.keys().filter(|name| !self.known.contains(&name.as_str())).cloned().collect()
+        let unknown = self.object.keys().filter(|name| !self.known.contains(&name.as_ref()));
+        unknown.take(MAX_NAMES).map(Cow::into_owned).collect()
     }
 
     /// Adds an error for every field that no method has read.
@@ -216,7 +230,7 @@ impl<'a> JsonFields<'a> {
         self.errors.finish()
     }
 
-    fn required(&mut self, name: &'static str) -> Option<&'a Value> {
+    fn required(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         self.known.push(name);
         let value = self.object.get(name);
         if value.is_none() {
@@ -225,36 +239,47 @@ impl<'a> JsonFields<'a> {
         value
     }
 
-    fn text_of(&self, loc: Vec<LocSegment>, value: &Value, length: &RangeInclusive<usize>) -> Option<String> {
-        let Value::String(text) = value else {
+    fn text_of(
+        &self,
+        loc: Vec<LocSegment>,
+        value: JsonStr<'_>,
+        length: &RangeInclusive<usize>,
+    ) -> Option<String> {
+        let Some(text) = value.as_text() else {
             return self.error(loc, "string_type", "Input should be a valid string", value);
         };
-        if let Some((kind, msg)) = length_error(text, length) {
+        if let Some((kind, msg)) = length_error(&text, length) {
             return self.error(loc, kind, msg, value);
         }
         // SQLite stores a NUL, but its text functions and many clients end the text there.
         if text.contains('\0') {
             return self.error(loc, "value_error", "Value error, a NUL character is not permitted", value);
         }
-        Some(text.clone())
+        Some(text.into_owned())
     }
 
-    fn choice_of(&self, name: &'static str, value: &Value, choices: &[&'static str]) -> Option<&'static str> {
-        match choices.iter().find(|choice| value.as_str() == Some(**choice)) {
+    fn choice_of(
+        &self,
+        name: &'static str,
+        value: JsonStr<'_>,
+        choices: &[&'static str],
+    ) -> Option<&'static str> {
+        let text = value.as_text();
+        match choices.iter().find(|choice| text.as_deref() == Some(**choice)) {
             Some(choice) => Some(choice),
             None => self.error(self.at(name), "literal_error", choice_error(choices), value),
         }
     }
 
-    fn boolean_of(&self, name: &'static str, value: &Value) -> Option<bool> {
-        match value {
-            Value::Bool(truth) => Some(*truth),
-            _ => self.error(self.at(name), "bool_type", "Input should be a valid boolean", value),
+    fn boolean_of(&self, name: &'static str, value: JsonStr<'_>) -> Option<bool> {
+        match value.as_bool() {
+            Some(truth) => Some(truth),
+            None => self.error(self.at(name), "bool_type", "Input should be a valid boolean", value),
         }
     }
 
-    fn nested(&self, name: &'static str, value: &'a Value) -> Option<JsonFields<'a>> {
-        let Value::Object(object) = value else {
+    fn nested(&self, name: &'static str, value: JsonStr<'a>) -> Option<JsonFields<'a>> {
+        let Some(object) = JsonObject::of(value) else {
             return self.error(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
         };
         let errors = self.errors.clone();
@@ -264,15 +289,16 @@ impl<'a> JsonFields<'a> {
     fn list_of(
         &self,
         name: &'static str,
-        value: &'a Value,
+        value: JsonStr<'a>,
         count: &RangeInclusive<usize>,
-    ) -> Option<&'a [Value]> {
-        let Value::Array(items) = value else {
+    ) -> Option<Vec<JsonStr<'a>>> {
+        let Some(items) = value.items() else {
             return self.error(self.at(name), "list_type", "Input should be a valid list", value);
         };
-        match count_error(items.len(), count) {
+        // Counted first: the list may have a million items.
+        match count_error(items.count(), count) {
             Some((kind, msg)) => self.error(self.at(name), kind, msg, value),
-            None => Some(items),
+            None => Some(value.items().into_iter().flatten().collect()),
         }
     }
 
@@ -293,9 +319,9 @@ impl<'a> JsonFields<'a> {
         loc: Vec<LocSegment>,
         kind: &'static str,
         msg: impl Into<String>,
-        input: &Value,
+        input: JsonStr<'_>,
     ) -> Option<T> {
-        self.errors.add(kind, loc, msg, echoed(input));
+        self.errors.add_value(kind, loc, msg, input);
         None
     }
 }

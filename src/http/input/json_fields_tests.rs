@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::domain::api_error::FieldError;
+use crate::domain::json::JsonText;
 use crate::error::Error;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Runs a reader on a body. Returns its result and `type path.of.field: msg` for each error.
 fn read<T>(body: &Value, reader: impl Fn(&mut JsonFields<'_>) -> T) -> (T, Vec<String>) {
-    let mut fields = JsonFields::of_body(body.as_object().unwrap());
+    let text = JsonText::from(body);
+    let mut fields = JsonFields::of_body(JsonObject::of(text.get()).unwrap());
     let read = reader(&mut fields);
     match fields.finish() {
         Ok(()) => (read, Vec::new()),
@@ -130,7 +132,8 @@ fn unknown_fields_are_listed_or_forbidden() {
 #[test]
 fn the_input_is_the_value_the_object_or_the_name() {
     let body = json!({"a": 5, "extra": true});
-    let mut fields = JsonFields::of_body(body.as_object().unwrap());
+    let text = JsonText::from(&body);
+    let mut fields = JsonFields::of_body(JsonObject::of(text.get()).unwrap());
     fields.string("a", 0..=9);
     fields.required_string("b", 0..=9);
     fields.forbid_unknown();

@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
+use crate::domain::json::JsonStr;
 use crate::error::Result;
 use crate::locks::Mutex;
 
@@ -14,17 +15,58 @@ const MAX_ERRORS: usize = 100;
 /// Approximate bytes of an invalid value that a response repeats. A larger value is cut.
 const MAX_INPUT_BYTES: usize = 1_000;
 
+/// Bytes of arrays and objects that one response repeats as values. They take up to 90 times their size in memory;
+/// later ones are repeated as text.
+const MAX_NESTED_BYTES: usize = 4_000;
+
 /// The list of errors that all readers of one request share.
 #[derive(Debug, Clone, Default)]
-pub struct ValidationErrors(Arc<Mutex<Vec<FieldError>>>);
+pub struct ValidationErrors(Arc<Mutex<Collected>>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    errors: Vec<FieldError>,
+    nested_bytes: usize,
+}
 
 impl ValidationErrors {
     /// Adds an error, unless the list is full.
     pub fn add(&self, kind: &'static str, loc: Vec<LocSegment>, msg: impl Into<String>, input: Value) {
-        let mut errors = self.0.lock();
+        let errors = &mut self.0.lock().errors;
         if errors.len() < MAX_ERRORS {
             errors.push(FieldError { kind, loc, msg: msg.into(), input });
         }
+    }
+
+    /// Same as [`ValidationErrors::add`], for an invalid value.
+    pub fn add_value(
+        &self,
+        kind: &'static str,
+        loc: Vec<LocSegment>,
+        msg: impl Into<String>,
+        value: JsonStr<'_>,
+    ) {
+        if let Some(fits) = self.try_take(value) {
+            self.add(kind, loc, msg, if fits { echoed(value) } else { truncated(value.as_str()).into() });
+        }
+    }
+
+    /// Same as [`ValidationErrors::add`], for an object with a missing field. A large object becomes an empty one.
+    pub fn add_object(&self, kind: &'static str, loc: Vec<LocSegment>, msg: &str, object: JsonStr<'_>) {
+        if let Some(fits) = self.try_take(object) {
+            let is_small = fits && object.as_str().len() <= MAX_INPUT_BYTES;
+            self.add(kind, loc, msg, if is_small { object } else { JsonStr::EMPTY_OBJECT }.to_value());
+        }
+    }
+
+    /// Returns whether a value may be repeated as a tree; `None` if the list is full.
+    fn try_take(&self, value: JsonStr<'_>) -> Option<bool> {
+        let mut collected = self.0.lock();
+        if value.as_str().starts_with(['{', '[']) {
+            collected.nested_bytes += value.as_str().len().min(MAX_INPUT_BYTES);
+        }
+        let fits = collected.nested_bytes <= MAX_NESTED_BYTES;
+        (collected.errors.len() < MAX_ERRORS).then_some(fits || !value.as_str().starts_with(['{', '[']))
     }
 
     /// Returns all errors as one refusal and clears the list.
@@ -32,27 +74,17 @@ impl ValidationErrors {
     /// # Errors
     /// 422 if there is an error.
     pub fn finish(&self) -> Result<()> {
-        let errors = std::mem::take(&mut *self.0.lock());
+        let errors = std::mem::take(&mut *self.0.lock()).errors;
         if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors).into()) }
     }
 }
 
 /// Returns an invalid value as the response repeats it, cut to a bounded size.
-pub fn echoed(value: &Value) -> Value {
-    match value {
-        Value::String(text) => truncated(text).into(),
-        _ if remaining_budget(value, MAX_INPUT_BYTES).is_some() => value.clone(),
-        _ => truncated(&value.to_string()).into(),
-    }
-}
-
-/// Same as [`echoed`], for an object with a missing field. A large object becomes an empty one.
-pub fn echoed_object(object: &Map<String, Value>) -> Value {
-    match object.values().zip(object.keys()).try_fold(MAX_INPUT_BYTES, |left, (value, name)| {
-        remaining_budget(value, left.checked_sub(name.len() + 1)?)
-    }) {
-        Some(_) => Value::Object(object.clone()),
-        None => Value::Object(Map::new()),
+pub fn echoed(value: JsonStr<'_>) -> Value {
+    match value.as_text() {
+        Some(text) => truncated(&text).into(),
+        None if value.as_str().len() <= MAX_INPUT_BYTES => value.to_value(),
+        None => truncated(value.as_str()).into(),
     }
 }
 
@@ -62,22 +94,6 @@ pub fn truncated(text: &str) -> String {
         end -= 1;
     }
     if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
-}
-
-/// Subtracts the length of a value's text from `budget`. Returns `None` as soon as the budget is exceeded, without
-/// visiting the rest of the value.
-fn remaining_budget(value: &Value, budget: usize) -> Option<usize> {
-    match value {
-        Value::String(text) => budget.checked_sub(text.len() + 1),
-        Value::Array(items) => {
-            items.iter().try_fold(budget.checked_sub(1)?, |left, item| remaining_budget(item, left))
-        }
-        Value::Object(fields) => fields.iter().try_fold(budget.checked_sub(1)?, |left, (name, item)| {
-            remaining_budget(item, left.checked_sub(name.len() + 1)?)
-        }),
-        Value::Number(number) => budget.checked_sub(number.as_str().len()),
-        Value::Null | Value::Bool(_) => budget.checked_sub(1),
-    }
 }
 
 /// Returns the type and the message of the error if an integer is outside the range.
@@ -151,6 +167,7 @@ fn pluralized(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::json::JsonText;
     use serde_json::json;
 
     #[test]
@@ -188,18 +205,34 @@ mod tests {
         }
     }
 
+    fn echo_of(value: &Value) -> Value {
+        echoed(JsonText::from(value).get())
+    }
+
     #[test]
     fn the_echo_of_an_invalid_value_is_bounded() {
         let small = json!({"a": [1, "two", null]});
-        assert_eq!(echoed(&small), small);
+        assert_eq!(echo_of(&small), small);
         let large = json!(vec!["ä".repeat(50); 5_000]);
-        assert!(echoed(&large).as_str().unwrap().len() < MAX_INPUT_BYTES + 10);
+        assert!(echo_of(&large).as_str().unwrap().len() < MAX_INPUT_BYTES + 10);
         assert_eq!(
-            echoed(&json!("x".repeat(MAX_INPUT_BYTES + 1))),
+            echo_of(&json!("x".repeat(MAX_INPUT_BYTES + 1))),
             json!(format!("{}…", "x".repeat(MAX_INPUT_BYTES)))
         );
-        let enclosing = json!({"metadata": large});
-        assert_eq!(echoed_object(enclosing.as_object().unwrap()), json!({}));
+    }
+
+    #[test]
+    fn the_echoes_of_arrays_and_objects_are_bounded_together() {
+        let errors = ValidationErrors::default();
+        let list = JsonText::from(&json!(vec![json!({}); 300]));
+        for index in 0..10_usize {
+            errors.add_value("string_type", vec![index.into()], "Input should be a valid string", list.get());
+        }
+        errors.add_object("missing", Vec::new(), "Field required", list.get());
+        let Err(crate::error::Error::Refused(refusal)) = errors.finish() else { panic!("accepted") };
+        let trees = refusal.problems.iter().filter(|error| error.input.is_array()).count();
+        assert_eq!(trees, MAX_NESTED_BYTES / list.as_str().len());
+        assert_eq!(refusal.problems.last().unwrap().input, json!({}));
     }
 
     #[test]

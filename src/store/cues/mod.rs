@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::Value;
 
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::webhook::callback::{Callback, Method};
@@ -16,10 +17,9 @@ use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
-    RowReader, invalid_column, maybe_json, millis, parse_callback, parse_retry_policy, read_instant,
-    read_schedule,
+    RowReader, invalid_column, millis, parse_callback, parse_retry_policy, read_instant, read_schedule,
 };
-use crate::store::{ReadTx, WriteTx};
+use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 macro_rules! columns {
     () => {
@@ -40,7 +40,7 @@ const FIND_WITH_PAYLOAD: &str = concat!(
 const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
 
 /// Inserts a cue and its payload. Returns the cue with both row keys set.
-pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Value>) -> Result<Cue> {
+pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Result<Cue> {
     tx.prepare_cached(
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
                            destination_hash, cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure,
@@ -126,11 +126,14 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
 }
 
-/// The user's cue with this id, and its payload. One statement, because this is the most frequent read of the API.
-pub fn find_with_payload(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(Cue, Option<Value>)>> {
+/// The user's cue with this id, and the text of its payload. One statement, because this is the most frequent read of the API.
+pub fn find_with_payload(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    id: &str,
+) -> Result<Option<(Cue, Option<String>)>> {
     let mut find = read.prepare_cached(FIND_WITH_PAYLOAD)?;
-    let found =
-        find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, maybe_json(row, "payload")?)));
+    let found = find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, row.get("payload")?)));
     Ok(found.optional()?)
 }
 
@@ -146,7 +149,7 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
 }
 
-/// A page of the user's cues, newest first, and their total number.
+/// A page of the user's cues, newest first, and their total number. Fewer if they exceed [`MAX_LIST_BYTES`].
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -158,10 +161,16 @@ pub fn list(
         if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
     let status = status.map(CueStatus::as_str);
     let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 + 0 OFFSET ?4");
-    let cues = read
-        .prepare_cached(&page)?
-        .query_map(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)], read_cue)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut page = read.prepare_cached(&page)?;
+    let mut rows = page.query(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let (mut cues, mut bytes) = (Vec::new(), 0);
+    while bytes < MAX_LIST_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let cue = read_cue(row)?;
+        bytes += text_bytes(&cue);
+        cues.push(cue);
+    }
     let total = read
         .prepare_cached(&format!("SELECT count(*) FROM cues WHERE {filter}"))?
         .query_row(params![user_key, status], |row| row.get(0))?;
@@ -253,6 +262,15 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
 fn read_callback(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Option<Callback>> {
     let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
     url.map(|url| parse_callback(url, method, headers)).transpose()
+}
+
+/// The size of the texts that a user can make long.
+fn text_bytes(cue: &Cue) -> usize {
+    let callback = cue.callback.as_ref().map_or(0, |callback| {
+        let headers: usize = callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        callback.url.len() + headers
+    });
+    cue.name.len() + cue.description.as_ref().map_or(0, String::len) + callback
 }
 
 fn cron(cue: &Cue) -> Option<&str> {

@@ -2,12 +2,10 @@
 //! belongs to one execution.
 
 use rusqlite::{OptionalExtension, params};
-use serde_json::Value;
 
-use crate::domain::webhook::canonical_json::canonical;
+use crate::domain::cue::payload::Payload;
 use crate::error::Result;
 use crate::store::db::batch::{BATCH, delete_matching};
-use crate::store::db::columns::maybe_json;
 use crate::store::{ReadTx, WriteTx};
 
 /// Executions read to find a cue's oldest or newest payload in use. Executions with single-use payloads have to be
@@ -56,7 +54,7 @@ const DELETE: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length
 
 /// Sets the payload of a cue, or removes it. Returns the row key of the new payload. Superseded payloads stay while
 /// executions use them.
-pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> Result<Option<i64>> {
+pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Payload>) -> Result<Option<i64>> {
     let payload_key = payload.map(|payload| insert(tx, cue_key, false, payload)).transpose()?;
     if let Some(superseded) = current_payload_key(tx, cue_key)? {
         match find_shared(tx, NEWEST_FIRST, cue_key)? {
@@ -71,7 +69,7 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Value>) -> R
 }
 
 /// Inserts a payload for a single execution of a cue. Returns its row key.
-pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Value) -> Result<i64> {
+pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Payload) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
 
@@ -91,14 +89,18 @@ pub fn reuse_or_copy(
     }
 }
 
-/// The payload in row `key`.
-pub fn find(read: &ReadTx<'_>, key: Option<i64>) -> Result<Option<Value>> {
-    let Some(key) = key else { return Ok(None) };
-    let payload = read
-        .prepare_cached("SELECT body FROM payloads WHERE key = ?1")?
-        .query_row([key], |row| maybe_json(row, "body"))
-        .optional()?;
-    Ok(payload.flatten())
+/// The text of the payload in row `key`. The cue is checked, because the row may have been deleted since its key was
+/// read, and its key may belong to a payload of another cue now.
+pub fn find(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>> {
+    let mut body = read.prepare_cached("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2")?;
+    Ok(body.query_row([key, cue_key], |row| row.get(0)).optional()?)
+}
+
+/// The `task` and `agent` of the payload in row `key`, without its text.
+pub fn find_filters(read: &ReadTx<'_>, key: i64) -> Result<(Option<String>, Option<String>)> {
+    let mut filters = read.prepare_cached("SELECT task, agent FROM payloads WHERE key = ?1")?;
+    let found = filters.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Deletes a batch of superseded payloads that no execution of the cue uses. Returns `true` if none is left. If the
@@ -129,16 +131,13 @@ pub(in crate::store) fn delete(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     Ok(tx.prepare_cached(DELETE)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-/// Inserts a payload as the text that deliveries send. Parsing and serialising it for each delivery would take sixteen
-/// times its size in memory, in every delivery thread at once.
-fn insert(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Value) -> Result<i64> {
-    let text = |field| payload.get(field).and_then(Value::as_str);
+fn insert(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Payload) -> Result<i64> {
     tx.prepare_cached(INSERT)?.execute(params![
         cue_key,
         is_single_use,
-        text("task"),
-        text("agent"),
-        canonical(payload)
+        payload.task,
+        payload.agent,
+        payload.body
     ])?;
     Ok(tx.last_insert_rowid())
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
+use crate::domain::json::{self, JsonText};
 use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 
@@ -35,13 +36,16 @@ pub fn read_instant(millis: i64) -> Result<Timestamp> {
     Timestamp::from_millisecond(millis).map_err(|error| invalid_column(&error.to_string()))
 }
 
+/// The small JSON document of this program in column `name`, as a tree.
 pub fn json(row: &Row<'_>, name: &str) -> Result<Value> {
-    read_json(row.get_ref(name)?.as_str()?)
+    // Not serde_json: it parses an object with its private key for numbers as a number.
+    let text = json::read(row.get_ref(name)?.as_str()?.as_bytes());
+    text.map(|text| text.get().to_value()).map_err(|error| invalid_column(&error.to_string()))
 }
 
-/// The JSON document in column `name`, or `None` if it is null.
-pub fn maybe_json(row: &Row<'_>, name: &str) -> Result<Option<Value>> {
-    row.get_ref(name)?.as_str_or_null()?.map(read_json).transpose()
+/// The JSON text in column `name`, or `None` if it is null. Nothing parses it again.
+pub fn maybe_json(row: &Row<'_>, name: &str) -> Result<Option<JsonText>> {
+    Ok(row.get::<_, Option<String>>(name)?.map(JsonText::stored))
 }
 
 /// The enum value in column `name`. `parse` returns `None` for a word that is not in the enum, which is an error here.
@@ -126,11 +130,6 @@ pub(in crate::store) fn parse_retry_policy(max_attempts: u32, backoff_minutes: &
     let backoff_minutes =
         serde_json::from_str(backoff_minutes).map_err(|error| invalid_column(&error.to_string()))?;
     Ok(RetryPolicy { max_attempts, backoff_minutes })
-}
-
-fn read_json(text: &str) -> Result<Value> {
-    // Not serde_json: it parses an object with its private key for numbers as a number.
-    crate::domain::json::read(text.as_bytes()).map_err(|error| invalid_column(&error.to_string()))
 }
 
 /// The error for a column with a value that this program never writes.

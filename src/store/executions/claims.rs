@@ -2,21 +2,16 @@
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
-use serde_json::Value;
 
 use crate::domain::execution::{Execution, ExecutionStatus, claim_lost_at};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, maybe_json, millis};
+use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::executions::{COLUMNS, read_execution, read_id};
-use crate::store::{ReadTx, WriteTx};
-
-/// Bytes of payloads in one list. A hundred executions with the largest payload would take 100 MB; the list then has
-/// fewer entries.
-const MAX_PAYLOAD_BYTES: usize = 8 << 20;
+use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Executions that a worker asks for; `None` matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,46 +32,52 @@ pub struct ClaimableExecution {
     /// The attempt number that a claim will get.
     pub attempt: u32,
     pub scheduled_for: Timestamp,
-    pub payload: Option<Value>,
+    /// The stored text.
+    pub payload: Option<String>,
 }
 
-/// The user's claimable executions that match the filter, oldest first, at most `limit`. Empty while the database is on
-/// hold.
-pub fn list(
-    read: &ReadTx<'_>,
-    user_key: i64,
-    filter: &ClaimFilter,
-    limit: u32,
-) -> Result<Vec<ClaimableExecution>> {
+/// A list of claimable executions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClaimableList {
+    pub executions: Vec<ClaimableExecution>,
+    /// There are more that match.
+    pub has_more: bool,
+}
+
+/// The user's claimable executions that match the filter, oldest first, at most `limit`; fewer if they exceed
+/// [`MAX_LIST_BYTES`]. Empty while the database is on hold.
+pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
     if hold::is_held(read)? {
-        return Ok(Vec::new());
+        return Ok(ClaimableList::default());
     }
     let mut statement = read.prepare_cached(list_sql(filter))?;
-    let mut rows = statement.query(params![user_key, limit, filter.agent, filter.task])?;
-    let (mut claimable, mut bytes) = (Vec::new(), 0);
+    let mut rows = statement.query(params![user_key, limit.saturating_add(1), filter.agent, filter.task])?;
+    let (mut executions, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let (next, payload_bytes) = read_claimable(row)?;
-        bytes += payload_bytes;
-        if bytes > MAX_PAYLOAD_BYTES && !claimable.is_empty() {
-            break;
+        bytes += payload_bytes(row)?;
+        let is_full = executions.len() as u64 >= u64::from(limit) || bytes > MAX_LIST_BYTES;
+        if is_full && !executions.is_empty() {
+            return Ok(ClaimableList { executions, has_more: true });
         }
-        claimable.push(next);
+        executions.push(read_claimable(row)?);
     }
-    Ok(claimable)
+    Ok(ClaimableList { executions, has_more: false })
 }
 
-fn read_claimable(row: &Row<'_>) -> rusqlite::Result<(ClaimableExecution, usize)> {
-    let bytes = row.get_ref("body")?.as_str_or_null()?.map_or(0, str::len);
-    let claimable = ClaimableExecution {
+fn payload_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
+    Ok(row.get_ref("body")?.as_str_or_null()?.map_or(0, str::len))
+}
+
+fn read_claimable(row: &Row<'_>) -> rusqlite::Result<ClaimableExecution> {
+    Ok(ClaimableExecution {
         id: read_id(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
         task: row.get("task")?,
         attempt: row.get("attempt")?,
         scheduled_for: instant(row, "scheduled_for")?,
-        payload: maybe_json(row, "body")?,
-    };
-    Ok((claimable, bytes))
+        payload: row.get("body")?,
+    })
 }
 
 /// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all

@@ -11,10 +11,7 @@ use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::error::Result;
 use crate::store::executions::{ExecutionDetails, find_by_key};
 use crate::store::maintenance::cue_deletion;
-use crate::store::{ReadTx, cues};
-
-/// Bytes of texts in one page. A hundred executions may hold 50 MB; the page then has fewer entries.
-const MAX_PAGE_BYTES: i64 = 8 << 20;
+use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
 
 const TEXT_BYTES: &str =
     "SELECT coalesce(octet_length(e.response_body), 0) + coalesce(octet_length(e.error_message), 0)
@@ -73,14 +70,14 @@ pub fn list_by_cue(
     Ok((read_rows(read, &page)?, total))
 }
 
-/// The rows of a page, fewer if they exceed [`MAX_PAGE_BYTES`].
+/// The rows of a page, fewer if they exceed [`MAX_LIST_BYTES`].
 fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
-    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
         let size =
             read.prepare_cached(TEXT_BYTES)?.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
-        bytes += size.unwrap_or(0);
-        if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
+        bytes += usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX);
+        if bytes > MAX_LIST_BYTES && !rows.is_empty() {
             break;
         }
         rows.extend(find_by_key(read, *key)?);

@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
-use serde_json::{Map, Value};
 
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::evidence::Evidence;
-use crate::domain::execution::outcome::{Outcome, OutcomeReport, compact_object};
+use crate::domain::execution::outcome::{Outcome, OutcomeReport};
 use crate::domain::execution::verification::{OutcomeState, Verdict};
+use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::store::WriteTx;
-use crate::store::db::columns::{instant, invalid_column, maybe_instant, maybe_json, millis};
+use crate::store::db::columns::{instant, maybe_instant, maybe_json, millis};
 use crate::store::db::counters::QueueName;
 
 /// Inserts the outcome of an execution. Returns `false` if it has one already.
@@ -26,8 +26,8 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
             outcome.report.success,
             outcome.report.result,
             outcome.report.error,
-            outcome.report.metadata.as_ref().map(compact_object),
-            outcome.report.evidence.fields().map(compact_object),
+            outcome.report.metadata.as_ref().map(JsonText::as_str),
+            outcome.report.evidence.fields().map(JsonText::as_str),
             millis(outcome.recorded_at),
         ])?;
     Ok(stored == 1)
@@ -76,7 +76,7 @@ pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<(
     )?
     .execute(params![
         execution_key,
-        outcome.report.evidence.fields().map(compact_object),
+        outcome.report.evidence.fields().map(JsonText::as_str),
         verdict.map(|verdict| verdict.valid),
         verdict.and_then(|verdict| verdict.reason.as_deref()),
         verdict.map(|verdict| millis(verdict.verified_at)),
@@ -93,8 +93,8 @@ pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
         success: row.get("success")?,
         result: row.get("result")?,
         error: row.get("error")?,
-        metadata: maybe_object(row, "metadata")?,
-        evidence: maybe_object(row, "evidence")?.map(Evidence::from).unwrap_or_default(),
+        metadata: maybe_json(row, "metadata")?,
+        evidence: maybe_json(row, "evidence")?.map(Evidence::from).unwrap_or_default(),
     };
     Ok(Some(Outcome { report, recorded_at: instant(row, "recorded_at")?, verdict: read_verdict(row)? }))
 }
@@ -102,12 +102,4 @@ pub fn read_outcome(row: &Row<'_>) -> rusqlite::Result<Option<Outcome>> {
 fn read_verdict(row: &Row<'_>) -> rusqlite::Result<Option<Verdict>> {
     let Some(verified_at) = maybe_instant(row, "verified_at")? else { return Ok(None) };
     Ok(Some(Verdict { valid: row.get("valid")?, reason: row.get("reason")?, verified_at }))
-}
-
-fn maybe_object(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Map<String, Value>>> {
-    match maybe_json(row, name)? {
-        None => Ok(None),
-        Some(Value::Object(object)) => Ok(Some(object)),
-        Some(_) => Err(invalid_column(&format!("column {name} holds JSON that is not an object"))),
-    }
 }

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::domain::cue::Cue;
+use crate::domain::cue::payload::Payload;
 use crate::error::{Error, Result};
 use crate::store::cues;
 use crate::store::db::open;
@@ -14,7 +13,7 @@ use crate::store::db::writer::commit_single;
 /// Returns their number. No other process may have the file open.
 pub fn single_commits(
     path: &Path,
-    payload: &Value,
+    payload: &Payload,
     next: &mut dyn FnMut() -> Result<Option<Cue>>,
 ) -> Result<u32> {
     let connection = open::open_writer(path)

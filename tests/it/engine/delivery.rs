@@ -40,7 +40,7 @@ fn a_success_is_recorded_with_the_response() {
 fn the_request_has_the_payload_and_the_attempt_number() {
     let fixture = DeliveryFixture::new(8);
     let cue = fixture.webhook_cue(URL);
-    fixture.write(move |tx| set_payload(tx, cue, Some(&json!({"b": 2, "a": "é"}))).unwrap());
+    fixture.write(move |tx| set_payload(tx, cue, Some(&json!({"b": 2, "a": "é"}).into())).unwrap());
     fixture.sql("UPDATE cues SET callback_headers = '[[\"X-Mine\",\"1\"]]'");
     let id = fixture.due(cue);
     let webhook_client = RecordingClient::with([response(500)]);

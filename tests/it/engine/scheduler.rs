@@ -241,7 +241,7 @@ fn a_due_run_fires_before_a_patch_applies() {
             limits: PlanLimits::NONE,
             executions: 0,
         };
-        let changed = update(&fixture.app, &caller, cue.id, change).unwrap().wait().unwrap();
+        let changed = update(&fixture.app, &caller, cue.id, change).wait().unwrap();
         assert_eq!(changed.cue.missed_count, 0);
         scheduler.run_once(&fixture.app).unwrap();
         assert_eq!((missed(&fixture, cue.key).len(), fixture.cue(cue.key).missed_count), (0, 0));

@@ -113,7 +113,7 @@ impl Trial {
                     schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
                     transport: Transport::Worker,
                     callback: None,
-                    payload: Some(json!({"text": "x".repeat(3_000)})),
+                    payload: Some(json!({"text": "x".repeat(3_000)}).into()),
                     retry: RetryPolicy { max_attempts: 2, backoff_minutes: vec![1.0] },
                     on_failure: OnFailure::default(),
                     verification: VerificationMode::None,

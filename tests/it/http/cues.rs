@@ -53,7 +53,7 @@ fn a_new_cue_has_every_field_with_its_default() {
     let (listed, _) = without(&created, "payload");
     assert_eq!(
         user.get("/v1/cues").expect(200),
-        json!({"cues": [listed], "total": 1, "limit": 20, "offset": 0})
+        json!({"cues": [listed], "total": 1, "limit": 20, "offset": 0, "has_more": false})
     );
     let (shown, executions) = without(&user.get(&path(&created)).expect(200), "executions");
     assert_eq!(executions, json!([]));

@@ -34,7 +34,7 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
         json!({"executions": [{
             "id": id, "execution_id": id, "cue_id": cue_id, "cue_name": "resize images", "task": "resize",
             "attempt": 1, "scheduled_for": scheduled_for, "payload": payload,
-        }]})
+        }], "has_more": false})
     );
     assert_eq!(
         ok(&ada.post(&format!("/v1/executions/{id}/claim"), &json!({"worker_id": "w1"}))),
@@ -43,7 +43,7 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
             "scheduled_for": scheduled_for, "lease_seconds": 900, "payload": payload,
         })
     );
-    assert_eq!(ok(&ada.get("/v1/executions/claimable")), json!({"executions": []}));
+    assert_eq!(ok(&ada.get("/v1/executions/claimable")), json!({"executions": [], "has_more": false}));
     api.fixture.advance(60);
     let path = format!("/v1/executions/{id}/heartbeat");
     let heartbeat = ada.call("POST", &path, &[("X-Worker-Id", "w1")], b"").unwrap();
@@ -220,7 +220,7 @@ fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
     let statuses: Vec<_> =
         listed["workers"].as_array().unwrap().iter().map(|it| &it["heartbeat_status"]).collect();
     assert_eq!(statuses, ["active", "stale", "dead"]);
-    assert_eq!(ok(&eve.get("/v1/workers")), json!({"workers": []}));
+    assert_eq!(ok(&eve.get("/v1/workers")), json!({"workers": [], "has_more": false}));
     assert_eq!(refused(&eve.delete("/v1/workers/new")), (404, "worker_not_found".to_owned()));
     assert_eq!(ada.delete("/v1/workers/old%2F1").status, 204);
     assert_eq!(ok(&ada.get("/v1/workers"))["workers"].as_array().unwrap().len(), 2);
@@ -250,11 +250,11 @@ fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
     let mut api = Api::start();
     let ada = api.user("ada");
     let begun = api.fixture.app.clock.monotonic();
-    assert_eq!(ok(&ada.get("/v1/executions/claimable?wait=1")), json!({"executions": []}));
+    assert_eq!(ok(&ada.get("/v1/executions/claimable?wait=1")), json!({"executions": [], "has_more": false}));
     assert!((api.fixture.app.clock.monotonic() - begun).as_millis() >= 1_000);
     let poll = api.poll(&ada, "/v1/executions/claimable?wait=30");
     api.stop();
     let begun = api.fixture.app.clock.monotonic();
-    assert_eq!(ok(&poll.wait()), json!({"executions": []}));
+    assert_eq!(ok(&poll.wait()), json!({"executions": [], "has_more": false}));
     assert!((api.fixture.app.clock.monotonic() - begun).as_secs() < 10, "ended by the stop");
 }

@@ -1,8 +1,8 @@
 //! The JSON reader against a table and against serde_json.
 
 use cued::domain::api_error::{ErrorCode, Refusal};
-use cued::domain::json::{JsonErrorKind, MAX_DEPTH, compact, read};
-use serde_json::Value;
+use cued::domain::json::{JsonErrorKind, JsonObject, JsonText, MAX_DEPTH, merged, read};
+use serde_json::{Map, Number, Value};
 
 use crate::support::json_documents::document;
 use crate::support::random::Random;
@@ -88,7 +88,7 @@ fn integers_keep_their_digits_and_other_numbers_their_double() {
         ("1e-400", "0.0"),
     ];
     for (text, stored) in table {
-        assert_eq!(compact(&read(text.as_bytes()).unwrap()), stored);
+        assert_eq!(compact(text), stored);
     }
 }
 
@@ -100,15 +100,13 @@ fn equal_doubles_are_equal_values_in_any_spelling() {
 
 #[test]
 fn the_compact_form_is_utf8_without_blanks() {
-    let value =
-        read("{ \"b\" : [ 1 , \"é\\u00e9\\ud83d\\ude00\\u007f\\u001F\\/\" ] , \"a\" : null }".as_bytes())
-            .unwrap();
-    assert_eq!(compact(&value), "{\"a\":null,\"b\":[1,\"éé\u{1f600}\u{7f}\\u001f/\"]}");
+    let text = "{ \"b\" : [ 1 , \"é\\u00e9\\ud83d\\ude00\\u007f\\u001F\\/\" ] , \"a\" : null }";
+    assert_eq!(compact(text), "{\"a\":null,\"b\":[1,\"éé\u{1f600}\u{7f}\\u001f/\"]}");
 }
 
 #[test]
 fn the_last_value_of_a_repeated_key_counts() {
-    assert_eq!(compact(&read(b"{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}").unwrap()), "{\"a\":{\"b\":3}}");
+    assert_eq!(compact("{\"a\":1,\"\\u0061\":[2],\"a\":{\"b\":3}}"), "{\"a\":{\"b\":3}}");
 }
 
 #[test]
@@ -117,25 +115,105 @@ fn an_object_with_the_private_number_key_stays_an_object() {
     for key in [PRIVATE_KEY, &escaped] {
         for inside in ["\"1e400\"", "\"12\"", "\"no number\"", "5", "null"] {
             for rest in ["", ",\"a\":1"] {
-                let value = read(format!("{{\"{key}\":{inside}{rest}}}").as_bytes()).unwrap();
-                assert!(value.is_object());
-                let written = compact(&value);
-                assert_eq!(written, format!("{{\"{PRIVATE_KEY}\":{inside}{rest}}}"));
-                assert_eq!(read(written.as_bytes()).unwrap(), value);
+                let text = read(format!("{{\"{key}\":{inside}{rest}}}").as_bytes()).unwrap();
+                assert!(text.get().to_value().is_object());
+                assert_eq!(text.as_str(), format!("{{\"{PRIVATE_KEY}\":{inside}{rest}}}"));
+                assert_eq!(serde_json::to_string(&text).unwrap(), text.as_str());
             }
         }
     }
 }
 
 #[test]
-fn written_json_reads_back_equal() {
+fn the_text_is_that_of_a_tree_and_reads_back_equal() {
     let mut random = Random::new(7);
-    for _ in 0..5_000 {
-        let value = read(document(&mut random, 4).as_bytes()).unwrap();
-        let written = compact(&value);
-        let again = read(written.as_bytes()).unwrap();
-        assert_eq!(again, value, "{written}");
-        assert_eq!(compact(&again), written);
+    for _ in 0..20_000 {
+        let document = document(&mut random, 4);
+        let text = read(document.as_bytes()).unwrap();
+        let tree = normalized(serde_json::from_str(&document).unwrap());
+        assert_eq!(text.as_str(), tree.to_string(), "of {document}");
+        assert_eq!(text.get().to_value(), tree, "of {document}");
+        assert_eq!(text, JsonText::from(&tree), "of {document}");
+        assert_eq!(read(text.as_str().as_bytes()).unwrap(), text, "of {document}");
+    }
+}
+
+/// The value with `json::read`'s numbers. The documents contain no private number key.
+fn normalized(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.as_str() == "-0" => Value::from(0),
+        Value::Number(number) if number.as_str().contains(['.', 'e', 'E']) => {
+            Value::Number(Number::from_f64(number.as_f64().unwrap()).unwrap())
+        }
+        Value::Array(items) => items.into_iter().map(normalized).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (key, normalized(value))).collect())
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn entries_and_items_are_those_of_the_tree() {
+    let mut random = Random::new(3);
+    let mut objects = 0;
+    for _ in 0..20_000 {
+        let text = read(document(&mut random, 3).as_bytes()).unwrap();
+        let tree = text.get().to_value();
+        let items = text.get().items().map(|items| items.map(|item| item.to_value()).collect::<Vec<_>>());
+        assert_eq!(items.as_ref(), tree.as_array(), "of {text:?}");
+        let (object, fields) = (JsonObject::of(text.get()), tree.as_object());
+        assert_eq!(object.is_some(), fields.is_some());
+        let Some((object, fields)) = object.zip(fields) else { continue };
+        objects += 1;
+        let keys: Vec<_> = object.keys().collect();
+        assert_eq!(keys, fields.keys().map(String::as_str).collect::<Vec<_>>(), "of {text:?}");
+        for (key, value) in fields.iter().filter(|(key, _)| !key.contains(is_escaped)) {
+            assert_eq!(
+                object.get(key).map(|value| value.to_value()).as_ref(),
+                Some(value),
+                "{key} of {text:?}"
+            );
+        }
+        assert_eq!(object.get("no such key"), None);
+    }
+    assert!(objects > 1_000);
+}
+
+fn is_escaped(char: char) -> bool {
+    char < ' ' || char == '"' || char == '\\'
+}
+
+#[test]
+fn merged_objects_have_the_entries_of_both_and_the_values_of_the_second() {
+    let mut random = Random::new(5);
+    for _ in 0..20_000 {
+        let [own, over] = [(), ()].map(|()| read(document(&mut random, 2).as_bytes()).unwrap());
+        let expected = match (own.get().to_value(), over.get().to_value()) {
+            (Value::Object(own), Value::Object(over)) => {
+                Value::Object(own.into_iter().chain(over).collect::<Map<_, _>>())
+            }
+            (_, over) => over,
+        };
+        let merged = merged(own.get(), over.get());
+        assert_eq!(merged.as_str(), expected.to_string(), "{over:?} over {own:?}");
+    }
+}
+
+#[test]
+fn text_that_read_did_not_write_is_refused_or_looked_through_without_a_panic() {
+    let mut random = Random::new(13);
+    for _ in 0..30_000 {
+        let mut bytes = document(&mut random, 3).into_bytes();
+        damage(&mut random, &mut bytes);
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        let valid = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
+        let stored = JsonText::stored(text);
+        assert_eq!(serde_json::to_string(&stored).is_ok(), valid, "{stored:?}");
+        let object = JsonObject::of(stored.get());
+        drop(object.map(|object| (object.get("a").map(|value| value.to_value()), object.keys().count())));
+        drop((stored.get().to_value(), cued::domain::webhook::canonical_json::canonical(stored.get())));
+        drop(merged(stored.get(), JsonText::stored("{\"b\":1}".to_owned()).get()));
     }
 }
 
@@ -152,7 +230,9 @@ fn damaged_documents_are_accepted_and_refused_like_serde_json() {
         let theirs = serde_json::from_slice::<Value>(&bytes);
         refused += usize::from(ours.is_err());
         match (&ours, &theirs) {
-            (Ok(ours), Ok(theirs)) => assert!(same(ours, theirs), "{}", bytes.escape_ascii()),
+            (Ok(ours), Ok(theirs)) => {
+                assert!(same(&ours.get().to_value(), theirs), "{}", bytes.escape_ascii())
+            }
             (Err(error), Ok(_)) => {
                 assert_eq!(error.kind, JsonErrorKind::NumberTooLarge, "{}", bytes.escape_ascii());
             }
@@ -186,4 +266,8 @@ fn same(ours: &Value, theirs: &Value) -> bool {
         }
         _ => ours == theirs,
     }
+}
+
+fn compact(text: &str) -> String {
+    read(text.as_bytes()).unwrap().into_string()
 }

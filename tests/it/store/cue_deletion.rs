@@ -42,7 +42,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
         let task = claims::ClaimFilter { task: Some("t".to_owned()), agent: None };
         for filter in [claims::ClaimFilter::default(), task] {
             let claimable = claims::list(read, user, &filter, 100)?;
-            assert_eq!(claimable.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
+            assert_eq!(claimable.executions.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
         }
         assert_eq!(claims::find_oldest(read, user, Some("t"))?, Some(kept));
         Ok(left[0])

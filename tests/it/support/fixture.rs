@@ -156,7 +156,7 @@ impl Fixture {
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(payloads::insert_single_use(tx, new.cue_key, &payload)?);
+                new.payload_key = Some(payloads::insert_single_use(tx, new.cue_key, &payload.into())?);
                 executions::insert(tx, &new)?;
             }
             tx.wake(WakeSet { claim: true, ..WakeSet::default() });
@@ -200,7 +200,7 @@ impl Fixture {
         limit: u32,
     ) -> Vec<ClaimableExecution> {
         let filter = ClaimFilter { task: task.map(str::to_owned), agent: agent.map(str::to_owned) };
-        self.app.store.read(move |read| claims::list(read, user, &filter, limit)).wait().unwrap()
+        self.app.store.read(move |read| claims::list(read, user, &filter, limit)).wait().unwrap().executions
     }
 
     /// Claims an execution; returns the number of the attempt.

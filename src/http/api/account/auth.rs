@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::http::api::account::required_email;
 use crate::http::api::cues::cue_request::check_url_of;
 use crate::http::input::json_fields::Presence;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
 use crate::store::ReadTx;
@@ -92,8 +93,8 @@ pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = caller.key;
     let keys = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
-    let keys: Vec<Value> = keys.iter().map(|key| render_key(key, key.key == current)).collect();
-    Ok(Response::ok(&json!({"keys": keys})))
+    let list = ListBody::new("keys", keys.iter().map(|key| render_key(key, key.key == current)))?;
+    Ok(list.with_more(false).into_response())
 }
 
 /// `POST /v1/auth/keys {name}`

@@ -1,11 +1,10 @@
 //! Parses the body of a create or a PATCH into types of the domain. Checks the form of the body only.
 
-use serde_json::Value;
-
 use crate::domain::api_error::Refusal;
 use crate::domain::cue::patch::{
     CallbackPatch, CuePatch, OnFailurePatch, RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch,
 };
+use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{NewCue, Transport};
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::{CatchUp, Schedule};
@@ -24,7 +23,8 @@ const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 /// Parses the body of a create. Unknown fields only lead to the warning of the cue.
 ///
 /// # Errors
-/// 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`.
+/// 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`,
+/// `invalid_payload_size`.
 pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
@@ -48,7 +48,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         Some((kind?, patch))
     });
     let callback = parse_new_callback(&mut fields, is_worker, is_webhook, policy, &mut unknown);
-    let payload = fields.dictionary("payload").cloned().map(Value::Object);
+    let payload = fields.dictionary("payload");
     let retry = parse_retry(&mut fields, Some(&mut unknown));
     let on_failure = parse_on_failure(&mut fields, policy, Some(&mut unknown));
     let verification = parse_verification(&mut fields, Some(&mut unknown));
@@ -64,7 +64,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         schedule: patch.schedule(kind)?,
         transport: if is_worker { Transport::Worker } else { Transport::Webhook },
         callback: callback?.callback(),
-        payload,
+        payload: None,
         retry: crate::domain::execution::RetryPolicy::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
         verification: verification.unwrap_or_default(),
@@ -72,6 +72,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     };
     retry.apply_to(&mut new.retry);
     on_failure?.apply_to(&mut new.on_failure);
+    new.payload = payload.map(Payload::new).transpose()?;
     Ok(new)
 }
 
@@ -88,7 +89,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     };
     let payload = match fields.presence("payload") {
         Presence::Absent => None,
-        _ => Some(fields.dictionary("payload").cloned().map(Value::Object)),
+        _ => Some(fields.dictionary("payload")),
     };
     let schedule = fields.object("schedule").map(|mut schedule| {
         let kind = schedule.one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
@@ -106,18 +107,20 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     let verification = parse_verification(&mut fields, None);
     fields.forbid_unknown();
     fields.finish()?;
-    Ok(CuePatch {
+    let mut patch = CuePatch {
         status: status
             .map(|word| if word == "active" { RequestedStatus::Active } else { RequestedStatus::Paused }),
         name,
         description,
         schedule: schedule.unwrap_or_default(),
         callback: callback?,
-        payload,
+        payload: None,
         retry,
         on_failure: on_failure?,
         verification,
-    })
+    };
+    patch.payload = payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
+    Ok(patch)
 }
 
 /// Parses the `schedule` of a preview.

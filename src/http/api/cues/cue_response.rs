@@ -2,16 +2,13 @@
 
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
-use crate::actions::cues::CueWithPayload;
 use crate::domain::cue::{Cue, OnFailure, ScheduleSpec, StoredSchedule};
 use crate::domain::webhook::callback::{Callback, Method};
-use crate::http::api::executions::execution_response::ExecutionView;
 use crate::http::response::{JsonTimestamp, instant_with_offset};
 
-/// All fields of a cue (contract §4.1). Serialized directly, without building a `serde_json::Value` first, because
-/// every create and every read returns it.
+/// The fields of a cue (contract §4.1) without its payload, whose stored text is added to the serialized view.
+/// Serialized directly, without building a `serde_json::Value` first, because every create and every read returns it.
 #[derive(Debug, Serialize)]
 pub struct CueView<'a> {
     id: &'a str,
@@ -32,29 +29,6 @@ pub struct CueView<'a> {
     warning: Option<&'a str>,
     created_at: JsonTimestamp,
     updated_at: JsonTimestamp,
-    /// `None` in a list, `Some(None)` for a cue without a payload.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Option<&'a Value>>,
-    #[serde(flatten)]
-    history: Option<HistoryView<'a>>,
-}
-
-/// One page of the executions of a cue, newest first.
-#[derive(Debug, Serialize)]
-pub struct HistoryView<'a> {
-    pub executions: Vec<ExecutionView<'a>>,
-    pub execution_total: i64,
-    pub execution_limit: u32,
-    pub execution_offset: u64,
-}
-
-/// One page of a list of cues.
-#[derive(Debug, Serialize)]
-pub struct CueListView<'a> {
-    pub cues: Vec<CueView<'a>>,
-    pub total: i64,
-    pub limit: u32,
-    pub offset: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,9 +55,8 @@ struct VerificationView {
 #[derive(Debug)]
 struct CallbackView<'a>(Option<&'a Callback>);
 
-impl<'a> CueView<'a> {
-    /// The form in a list, without the payload.
-    pub fn without_payload(cue: &'a Cue) -> Self {
+impl<'a> From<&'a Cue> for CueView<'a> {
+    fn from(cue: &'a Cue) -> Self {
         let (r#type, cron, at) = match &cue.schedule.when {
             ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None),
             ScheduleSpec::Once(at) => ("once", None, Some(JsonTimestamp(*at))),
@@ -111,18 +84,7 @@ impl<'a> CueView<'a> {
             warning: cue.warning.as_deref(),
             created_at: JsonTimestamp(cue.created_at),
             updated_at: JsonTimestamp(cue.updated_at),
-            payload: None,
-            history: None,
         }
-    }
-
-    pub fn with_payload(cue: &'a CueWithPayload) -> Self {
-        Self { payload: Some(cue.payload.as_ref()), ..Self::without_payload(&cue.cue) }
-    }
-
-    #[must_use]
-    pub fn with_history(self, history: HistoryView<'a>) -> Self {
-        Self { history: Some(history), ..self }
     }
 }
 

@@ -7,21 +7,24 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use crate::actions::cues::{self as actions, CueWithPayload, not_found};
+use crate::actions::cues::{self as actions, not_found};
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse};
 use crate::actions::manual_runs;
-use crate::actions::manual_runs::{FireRequest, ManualRun};
+use crate::actions::manual_runs::{FirePayload, FireRequest, ManualRun};
 use crate::domain::account::credentials::sha256;
-use crate::domain::api_error::{FieldError, Refusal};
-use crate::domain::cue::CueStatus;
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::cue::payload::Payload;
+use crate::domain::cue::{Cue, CueStatus};
+use crate::domain::json::JsonStr;
 use crate::error::Result;
 use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
-use crate::http::api::cues::cue_response::{CueListView, CueView, HistoryView};
+use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::input::query::Pagination;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, to_json};
-use crate::store::cues::due_cues;
+use crate::http::response::{Response, instant, to_json, with_payload};
+use crate::store::cues::{due_cues, payloads};
 use crate::store::executions::execution_list;
 use crate::store::{ReadTx, cues};
 
@@ -29,12 +32,19 @@ use crate::store::{ReadTx, cues};
 /// may block the thread of the connection. A larger value saves thread switches; a smaller one protects other requests.
 const SHORT_HISTORY: i64 = 1_000;
 
+/// How often `fire` merges an override again because the payload of the cue has changed meanwhile. Each time takes
+/// another change of the same cue within a millisecond.
+const MAX_MERGES: usize = 8;
+
 /// `POST /v1/cues`
 pub async fn create(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = idempotency_request(&request, "POST /v1/cues")?;
-    Ok(from_stored(actions::create(&request.app, &caller, new, call, created)?.await?))
+    let created = actions::create(&request.app, &caller, new, call, render_created)?.await?;
+    let StoredResponse { status, body } = created.response;
+    let body = with_payload(&body, created.payload.map(|payload| payload.body));
+    Ok(from_stored(StoredResponse { status, body }))
 }
 
 /// `GET /v1/cues?status&limit&offset`
@@ -48,34 +58,30 @@ pub async fn list(request: Request) -> Result<Response> {
         .store
         .read(move |read| cues::list(read, caller.user_key, status, pagination.limit, pagination.offset))
         .await?;
-    let cues = page.iter().map(CueView::without_payload).collect();
-    Response::from_body(&CueListView { cues, total, limit: pagination.limit, offset: pagination.offset })
+    let list = ListBody::new("cues", page.iter().map(CueView::from))?;
+    Ok(list.with_page("", total, pagination).into_response())
 }
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
-    let Pagination { limit, offset } = query.pagination_of("execution_limit", "execution_offset", 10);
+    let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
     query.finish()?;
     let store = &request.app.store;
     let found =
         store.read_inline_single(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
     let (cue, payload) = found.ok_or_else(not_found)?;
-    let key = cue.key;
+    let (key, Pagination { limit, offset }) = (cue.key, pagination);
     let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
         1..=SHORT_HISTORY => store.read_inline(list).await?,
         _ => store.read_slow(list).await?,
     };
-    let cue = CueWithPayload { cue, payload };
-    let history = HistoryView {
-        executions: page.iter().map(ExecutionView::from).collect(),
-        execution_total: total,
-        execution_limit: limit,
-        execution_offset: offset,
-    };
-    Response::from_body(&CueView::with_payload(&cue).with_history(history))
+    let cue = to_json(&CueView::from(&cue))?;
+    let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView::from))?;
+    let body = with_payload(&history.with_page("execution_", total, pagination).into_text(), payload);
+    Ok(Response::json(StatusCode::OK, body))
 }
 
 /// `PATCH /v1/cues/{cue_id}`
@@ -83,8 +89,13 @@ pub async fn update(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
     let id = request.param("cue_id").to_owned();
-    let updated = actions::update(&request.app, &caller, id, patch)?.await?;
-    Response::from_body(&CueView::with_payload(&updated))
+    let updated = actions::update(&request.app, &caller, id, patch).await?;
+    let payload = match updated.payload {
+        Some(given) => given.map(|payload| payload.body),
+        None => current_payload(&request, &updated.cue).await?,
+    };
+    let body = with_payload(&to_json(&CueView::from(&updated.cue))?, payload);
+    Ok(Response::json(StatusCode::OK, body))
 }
 
 /// `DELETE /v1/cues/{cue_id}`
@@ -99,15 +110,28 @@ pub async fn fire(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.param("cue_id").to_owned());
     let mut fields = request.optional_fields()?;
     let send_at = fields.string("send_at", 0..=64);
-    let payload_override = fields.dictionary("payload_override").cloned().map(Value::Object);
+    let payload_override = fields.dictionary("payload_override");
     let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
     // Ignoring a misspelled `send_at` would run the cue immediately.
     fields.forbid_unknown();
     fields.finish()?;
-    let fire = FireRequest { send_at, payload_override, replace };
     let call = idempotency_request(&request, &format!("POST /v1/cues/{id}/fire"))?;
     let render = |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
-    Ok(from_stored(manual_runs::fire(&request.app, &caller, id, fire, call, render).await?))
+    for _ in 0..MAX_MERGES {
+        let payload = match payload_override {
+            None => FirePayload::OfCue,
+            Some(over) if replace => FirePayload::Replaced(Payload::new(over)),
+            Some(over) => merged_payload(&request, &id, over).await?,
+        };
+        let fire = FireRequest { send_at: send_at.clone(), payload };
+        let fired = manual_runs::fire(&request.app, &caller, id.clone(), fire, call.clone(), render).await?;
+        if let Some(response) = fired {
+            return Ok(from_stored(response));
+        }
+    }
+    let message =
+        "The payload of the cue kept changing while the override was merged into it; send the request again";
+    Err(Refusal::new(ErrorCode::InvalidState, message).into())
 }
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit`: an empty list if no run is scheduled.
@@ -153,18 +177,42 @@ pub async fn missed(request: Request) -> Result<Response> {
             due_cues::list_missed(read, cue.key, pagination.limit, pagination.offset)
         })
         .await?;
-    let rows: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            json!({"first": instant(row.first), "last": instant(row.last), "count": row.count, "reason": row.reason})
-        })
-        .collect();
-    Ok(Response::ok(&json!({"missed": rows, "total": total})))
+    let rows = rows.iter().map(|row| {
+        json!({"first": instant(row.first), "last": instant(row.last), "count": row.count, "reason": row.reason})
+    });
+    let has_more = pagination.offset.saturating_add(rows.len() as u64) < total.unsigned_abs();
+    let list = ListBody::new("missed", rows)?.with("total", &total.to_string());
+    Ok(list.with_more(has_more).into_response())
 }
 
-/// Renders the response to a create. An `Idempotency-Key` stores it for a repetition of the request.
-fn created(cue: &CueWithPayload) -> Result<StoredResponse> {
-    Ok(StoredResponse { status: 201, body: to_json(&CueView::with_payload(cue))? })
+/// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the request.
+fn render_created(cue: &Cue) -> Result<StoredResponse> {
+    Ok(StoredResponse { status: 201, body: to_json(&CueView::from(cue))? })
+}
+
+/// The text of the payload of a cue after a change that left it as it was.
+async fn current_payload(request: &Request, cue: &Cue) -> Result<Option<String>> {
+    let Some(payload_key) = cue.payload_key else { return Ok(None) };
+    let (user_key, cue_key, id) = (cue.user_key, cue.key, cue.id.clone());
+    let read = move |read: &ReadTx<'_>| match payloads::find(read, cue_key, payload_key)? {
+        Some(payload) => Ok(Some(payload)),
+        // Another change has replaced it since.
+        None => Ok(cues::find_with_payload(read, user_key, &id)?.and_then(|(_, payload)| payload)),
+    };
+    request.app.store.read_inline(read).await
+}
+
+/// Merges `over` into the payload of the cue. A missing cue is left to `fire` to refuse.
+async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Result<FirePayload> {
+    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
+    let find = move |read: &ReadTx<'_>| cues::find_with_payload(read, user_key, &id);
+    let found = request.app.store.read_inline_single(find).await?;
+    let (base, own) = found.map_or((None, None), |(cue, payload)| (cue.payload_key, payload));
+    let payload = match own {
+        Some(own) => Payload::merged(&own, over),
+        None => Payload::new(over),
+    };
+    Ok(FirePayload::Merged { base, payload })
 }
 
 fn upcoming_limit(request: &Request) -> Result<usize> {

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::json;
 
-use crate::actions::executions::{self as actions, ClaimedExecution};
+use crate::actions::executions::{self as actions, ClaimedExecution, not_found};
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::{JsonTimestamp, Response, StoredJson, instant, with_payload};
 use crate::http::timeout::within;
+use crate::store::cues::payloads;
 use crate::store::executions::claims;
-use crate::store::executions::claims::{ClaimFilter, ClaimableExecution};
+use crate::store::executions::claims::{ClaimFilter, ClaimableExecution, ClaimableList};
 
 /// `GET /v1/executions/claimable`.
 pub async fn list(request: Request) -> Result<Response> {
@@ -29,10 +33,11 @@ pub async fn list(request: Request) -> Result<Response> {
         0 => list_claimable(&request, &filter, limit).await?,
         seconds => {
             let found = within(Duration::from_secs(seconds), await_work(request, filter, limit)).await;
-            found.unwrap_or_else(|| Ok(Vec::new()))?
+            found.unwrap_or_else(|| Ok(ClaimableList::default()))?
         }
     };
-    Ok(Response::ok(&json!({"executions": found.into_iter().map(render_claimable).collect::<Vec<_>>()})))
+    let list = ListBody::new("executions", found.executions.iter().map(ClaimableView::from))?;
+    Ok(list.with_more(found.has_more).into_response())
 }
 
 /// `POST /v1/executions/{execution_id}/claim`.
@@ -42,7 +47,7 @@ pub async fn claim(request: Request) -> Result<Response> {
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
     let claimed = actions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
-    Ok(Response::ok(&render_claim(claimed)))
+    claim_response(&request, claimed).await
 }
 
 /// `POST /v1/executions/claim`.
@@ -53,17 +58,17 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     let task = fields.string("task", 0..=1_048_576);
     fields.finish()?;
     let claimed = actions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
-    Ok(Response::ok(&render_claim(claimed)))
+    claim_response(&request, claimed).await
 }
 
 /// Waits until an execution is claimable or the server stops.
-async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<Vec<ClaimableExecution>> {
+async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<ClaimableList> {
     let mut stopping = request.stopping.clone();
     // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
     loop {
         let found = list_claimable(&request, &filter, limit).await?;
-        if !found.is_empty() {
+        if !found.executions.is_empty() {
             return Ok(found);
         }
         tokio::select! {
@@ -73,31 +78,53 @@ async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result
     }
 }
 
-async fn list_claimable(
-    request: &Request,
-    filter: &ClaimFilter,
-    limit: u32,
-) -> Result<Vec<ClaimableExecution>> {
+async fn list_claimable(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
     request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
-fn render_claimable(it: ClaimableExecution) -> Value {
-    let id = it.id.to_string();
-    json!({
-        "id": id,
-        "execution_id": id,
-        "cue_id": it.cue_id,
-        "cue_name": it.cue_name,
-        "task": it.task,
-        "attempt": it.attempt,
-        "scheduled_for": instant(it.scheduled_for),
-        "payload": payload_or_empty(it.payload),
-    })
+/// An execution in the list of claimable ones (contract §7.1).
+#[derive(Debug, Serialize)]
+struct ClaimableView<'a> {
+    id: String,
+    execution_id: String,
+    cue_id: &'a str,
+    cue_name: &'a str,
+    task: Option<&'a str>,
+    attempt: u32,
+    scheduled_for: JsonTimestamp,
+    /// A worker always receives an object.
+    payload: StoredJson<'a>,
 }
 
-fn render_claim(it: ClaimedExecution) -> Value {
-    json!({
+impl<'a> From<&'a ClaimableExecution> for ClaimableView<'a> {
+    fn from(it: &'a ClaimableExecution) -> Self {
+        Self {
+            id: it.id.to_string(),
+            execution_id: it.id.to_string(),
+            cue_id: &it.cue_id,
+            cue_name: &it.cue_name,
+            task: it.task.as_deref(),
+            attempt: it.attempt,
+            scheduled_for: JsonTimestamp(it.scheduled_for),
+            payload: StoredJson(it.payload.as_deref().unwrap_or("{}")),
+        }
+    }
+}
+
+/// The answer to a claim, with the payload, which the writer did not read.
+async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Response> {
+    let payload = match it.payload_key {
+        // A worker always receives an object.
+        None => "{}".to_owned(),
+        Some(key) => {
+            let read =
+                request.app.store.read_inline_single(move |read| payloads::find(read, it.cue_key, key));
+            // Deleted with its cue since the claim.
+            read.await?.ok_or_else(not_found)?
+        }
+    };
+    let claim = json!({
         "claimed": true,
         "execution_id": it.id.to_string(),
         "cue_id": it.cue_id,
@@ -105,13 +132,8 @@ fn render_claim(it: ClaimedExecution) -> Value {
         "scheduled_for": instant(it.scheduled_for),
         "attempt": it.attempt,
         "lease_seconds": LEASE.as_secs(),
-        "payload": payload_or_empty(it.payload),
-    })
-}
-
-/// A worker always receives an object (contract §7.1).
-fn payload_or_empty(payload: Option<Value>) -> Value {
-    payload.unwrap_or_else(|| json!({}))
+    });
+    Ok(Response::json(StatusCode::OK, with_payload(&claim.to_string(), Some(payload))))
 }
 
 fn worker_id(worker: Option<String>) -> String {

@@ -1,12 +1,13 @@
 //! The JSON of an execution.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::actions::manual_runs::ManualRun;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
+use crate::domain::json::JsonText;
 use crate::http::response::{JsonTimestamp, instant};
 use crate::store::executions::ExecutionDetails;
 
@@ -30,7 +31,7 @@ pub struct ExecutionView<'a> {
     claimed_at: Option<JsonTimestamp>,
     lease_expires_at: Option<JsonTimestamp>,
     outcome_state: Option<&'static str>,
-    evidence: Option<&'a Map<String, Value>>,
+    evidence: Option<&'a JsonText>,
     created_at: JsonTimestamp,
     updated_at: JsonTimestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,10 +45,28 @@ pub struct ExecutionView<'a> {
 pub struct OutcomeView<'a> {
     success: bool,
     result: Option<&'a str>,
-    metadata: Option<&'a Map<String, Value>>,
+    metadata: Option<&'a JsonText>,
     recorded_at: JsonTimestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+}
+
+/// The answer to a report.
+#[derive(Debug, Serialize)]
+pub struct RecordedView<'a> {
+    pub execution_id: String,
+    pub outcome: OutcomeView<'a>,
+    pub outcome_recorded: bool,
+    pub outcome_state: &'static str,
+}
+
+/// The answer to more evidence.
+#[derive(Debug, Serialize)]
+pub struct EvidenceView<'a> {
+    pub execution_id: String,
+    pub outcome_state: &'static str,
+    pub evidence_updated: bool,
+    pub evidence: Option<&'a JsonText>,
 }
 
 /// The verdict of a person about an outcome.

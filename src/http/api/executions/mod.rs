@@ -12,10 +12,14 @@ use crate::actions::manual_runs;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
+use crate::domain::json::JsonText;
 use crate::error::Result;
-use crate::http::api::executions::execution_response::{ExecutionView, OutcomeView, render_run};
+use crate::http::api::executions::execution_response::{
+    ExecutionView, OutcomeView, RecordedView, render_run,
+};
 use crate::http::api::executions::verification::{read_bounded_text, read_evidence};
 use crate::http::input::json_fields::JsonFields;
+use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
 use crate::store::executions;
@@ -58,8 +62,8 @@ pub async fn list(request: Request) -> Result<Response> {
             execution_list::list(read, caller.user_key, &filter, pagination.limit, pagination.offset)
         })
         .await?;
-    let page: Vec<ExecutionView<'_>> = page.iter().map(ExecutionView::from).collect();
-    Response::page("executions", &page, total, pagination)
+    let list = ListBody::new("executions", page.iter().map(ExecutionView::from))?;
+    Ok(list.with_page("", total, pagination).into_response())
 }
 
 /// `POST /v1/executions/{execution_id}/replay`.
@@ -75,12 +79,12 @@ pub async fn report(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let report = read_report(request.fields()?)?;
     let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
-    Ok(Response::ok(&json!({
-        "execution_id": id.to_string(),
-        "outcome": OutcomeView::from(&recorded.outcome),
-        "outcome_recorded": true,
-        "outcome_state": recorded.state.as_str(),
-    })))
+    Response::from_body(&RecordedView {
+        execution_id: id.to_string(),
+        outcome: OutcomeView::from(&recorded.outcome),
+        outcome_recorded: true,
+        outcome_state: recorded.state.as_str(),
+    })
 }
 
 /// `POST /v1/executions/{execution_id}/heartbeat`.
@@ -99,7 +103,7 @@ fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport> {
     let success = fields.required_boolean("success");
     let result = read_bounded_text(&mut fields, "result");
     let error = read_bounded_text(&mut fields, "error");
-    let metadata = fields.dictionary("metadata").cloned();
+    let metadata = fields.dictionary("metadata").map(JsonText::from);
     let evidence = read_evidence(&mut fields);
     fields.finish()?;
     // `finish` has returned an error if `success` is missing.

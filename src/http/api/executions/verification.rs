@@ -1,12 +1,13 @@
 //! The steps after a reported outcome: verdict, return to pending, more evidence.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
-use crate::domain::execution::outcome::{MAX_TEXT_BYTES, compact_object};
+use crate::domain::execution::outcome::MAX_TEXT_BYTES;
+use crate::domain::json::JsonText;
 use crate::error::Result;
-use crate::http::api::executions::execution_response::VerdictView;
+use crate::http::api::executions::execution_response::{EvidenceView, VerdictView};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -50,31 +51,30 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     fields.finish()?;
     let updated = evidence.fields().is_some();
     let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
-    Ok(Response::ok(&json!({
-        "execution_id": id.to_string(),
-        "outcome_state": recorded.state.as_str(),
-        "evidence_updated": updated,
-        "evidence": recorded.outcome.report.evidence.fields(),
-    })))
+    Response::from_body(&EvidenceView {
+        execution_id: id.to_string(),
+        outcome_state: recorded.state.as_str(),
+        evidence_updated: updated,
+        evidence: recorded.outcome.report.evidence.fields(),
+    })
 }
 
 /// Reads the evidence from the fields of an outcome report or of a PATCH.
 pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
-    let mut evidence = Map::new();
+    let mut evidence = Vec::new();
     for name in TEXTS {
-        if let Some(text) = read_bounded_text(fields, name) {
-            evidence.insert(name.to_owned(), text.into());
+        if read_bounded_text(fields, name).is_some() {
+            evidence.extend(fields.any(name).map(|text| (name, text)));
         }
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
-        let artifacts = Map::from_iter([(ARTIFACTS.to_owned(), Value::from(artifacts))]);
-        if compact_object(&artifacts).len() > MAX_TEXT_BYTES {
+        if artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES {
             fields
                 .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
         }
-        evidence.extend(artifacts);
+        evidence.push((ARTIFACTS, artifacts));
     }
-    evidence.into()
+    JsonText::object(evidence).into()
 }
 
 /// Reads a text of at most [`MAX_TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.

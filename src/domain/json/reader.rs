@@ -1,80 +1,27 @@
-//! The strict JSON parser for request bodies and stored payloads, and the compact form.
-//!
-//! The canonical form of sent bodies is in `webhook/canonical_json`. serde_json's own parser is not usable: with
-//! `arbitrary_precision` it reads an object with the key `$serde_json::private::Number` as a number.
+//! The strict reader: checks a JSON text and writes its compact form in one pass, without a tree.
 
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 
-use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::json::text::{JsonText, compare_keys, end_of_string, push_escaped};
+use crate::domain::json::{JsonError, JsonErrorKind, MAX_DEPTH};
 
-/// Maximum nesting of arrays and objects (contract §2).
-pub const MAX_DEPTH: usize = 64;
-
-/// The reason why a text is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum JsonErrorKind {
-    #[error("it is empty")]
-    Empty,
-    #[error("it is not UTF-8")]
-    NotUtf8,
-    /// A byte order mark at the start.
-    #[error("it begins with a byte order mark")]
-    ByteOrderMark,
-    /// The text ends inside a value.
-    #[error("it ends inside a value")]
-    UnexpectedEnd,
-    /// The next token is not the named one.
-    #[error("expected {0}")]
-    Expected(&'static str),
-    #[error("there is more text after the value")]
-    TrailingText,
-    /// A number with a leading zero, such as `01`.
-    #[error("a number has a leading zero")]
-    LeadingZero,
-    /// A number beyond the range of a double, such as `1e400`.
-    #[error("a number is too large for a double")]
-    NumberTooLarge,
-    /// An unescaped control character in a string.
-    #[error("a control character in a string is not escaped")]
-    ControlCharacter,
-    #[error("a string has an invalid escape")]
-    UnknownEscape,
-    /// One half of a UTF-16 surrogate pair, such as `\ud800`.
-    #[error("a string contains half of a surrogate pair")]
-    LoneSurrogate,
-    #[error("it is nested deeper than {MAX_DEPTH} levels")]
-    TooDeep,
-}
-
-/// A syntax error and its position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("The JSON cannot be read: {kind} (line {line}, column {column})")]
-pub struct JsonError {
-    pub kind: JsonErrorKind,
-    /// From 1.
-    pub line: usize,
-    /// The character in the line, from 1.
-    pub column: usize,
-}
-
-/// Parses one JSON value. Of duplicate keys the last one wins.
+/// Reads one JSON value as its compact form: UTF-8 without white space, the keys of each object sorted. Of equal keys
+/// the last one counts.
 ///
 /// Integers keep their digits (`-0` becomes `0`). Other numbers become the text of their double, so that equal
-/// numbers are equal values.
-pub fn read(bytes: &[u8]) -> Result<Value, JsonError> {
+/// numbers have equal texts. Beside the text it takes 16 bytes for each entry of the largest object and a copy of
+/// an object whose keys are not in order.
+pub fn read(bytes: &[u8]) -> Result<JsonText, JsonError> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => return Err(locate(bytes, error.valid_up_to(), JsonErrorKind::NotUtf8)),
     };
-    let mut reader = Reader { text, at: 0, depth: 0 };
-    reader.document().map_err(|kind| locate(bytes, reader.at, kind))
-}
-
-/// The value as UTF-8 without white space: the form in which payloads are stored, returned and measured (contract §4,
-/// §5).
-#[must_use]
-pub fn compact(value: &Value) -> String {
-    value.to_string()
+    let out = String::with_capacity(text.len());
+    let mut reader = Reader { text, at: 0, depth: 0, out, entries: Vec::new() };
+    match reader.document() {
+        Ok(()) => Ok(JsonText::stored(reader.out)),
+        Err(kind) => Err(locate(bytes, reader.at, kind)),
+    }
 }
 
 /// The line and column of a byte offset; the text is valid UTF-8 up to there.
@@ -92,10 +39,14 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// The compact form of what was read.
+    out: String,
+    /// Start and end in `out` of the entries of all open objects.
+    entries: Vec<(usize, usize)>,
 }
 
 impl Reader<'_> {
-    fn document(&mut self) -> Result<Value, JsonErrorKind> {
+    fn document(&mut self) -> Result<(), JsonErrorKind> {
         if self.text.starts_with('\u{feff}') {
             return Err(JsonErrorKind::ByteOrderMark);
         }
@@ -103,112 +54,158 @@ impl Reader<'_> {
         if self.peek().is_none() {
             return Err(JsonErrorKind::Empty);
         }
-        let value = self.value()?;
+        self.value()?;
         self.skip_blanks();
         match self.peek() {
-            None => Ok(value),
+            None => Ok(()),
             Some(_) => Err(JsonErrorKind::TrailingText),
         }
     }
 
-    fn value(&mut self) -> Result<Value, JsonErrorKind> {
+    fn value(&mut self) -> Result<(), JsonErrorKind> {
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
             Some(b'[') => self.nested(Self::array),
-            Some(b'"') => self.string().map(Value::String),
-            Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
-            Some(b't') => self.word("true", Value::Bool(true)),
-            Some(b'f') => self.word("false", Value::Bool(false)),
-            Some(b'n') => self.word("null", Value::Null),
+            Some(b'"') => self.string(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
             Some(_) => Err(JsonErrorKind::Expected("a value")),
             None => Err(JsonErrorKind::UnexpectedEnd),
         }
     }
 
-    fn nested(
-        &mut self,
-        read: fn(&mut Self) -> Result<Value, JsonErrorKind>,
-    ) -> Result<Value, JsonErrorKind> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<(), JsonErrorKind>) -> Result<(), JsonErrorKind> {
         if self.depth == MAX_DEPTH {
             return Err(JsonErrorKind::TooDeep);
         }
         self.depth += 1;
         self.at += 1;
-        let value = read(self)?;
+        read(self)?;
         self.depth -= 1;
-        Ok(value)
+        Ok(())
     }
 
-    fn object(&mut self) -> Result<Value, JsonErrorKind> {
-        let mut fields = Map::new();
+    fn object(&mut self) -> Result<(), JsonErrorKind> {
+        self.out.push('{');
+        let (first, mut is_sorted) = (self.entries.len(), true);
         self.skip_blanks();
         if self.take(b'}') {
-            return Ok(Value::Object(fields));
+            self.out.push('}');
+            return Ok(());
         }
         loop {
             self.skip_blanks();
             if self.peek() != Some(b'"') {
                 return Err(self.expected("a key in double quotes"));
             }
-            let key = self.string()?;
+            let start = self.out.len();
+            self.string()?;
+            if let Some((previous, _)) = self.entries[first..].last() {
+                is_sorted &= compare_keys(self.key_at(*previous), self.key_at(start)).is_lt();
+            }
             self.skip_blanks();
             if !self.take(b':') {
                 return Err(self.expected("`:`"));
             }
+            self.out.push(':');
             self.skip_blanks();
-            let value = self.value()?;
-            fields.insert(key, value);
+            self.value()?;
+            self.entries.push((start, self.out.len()));
             self.skip_blanks();
             if self.take(b'}') {
-                return Ok(Value::Object(fields));
+                break;
             }
             if !self.take(b',') {
                 return Err(self.expected("`,` or `}`"));
             }
+            self.out.push(',');
         }
+        if !is_sorted {
+            self.sort_entries(first);
+        }
+        self.entries.truncate(first);
+        self.out.push('}');
+        Ok(())
     }
 
-    fn array(&mut self) -> Result<Value, JsonErrorKind> {
-        let mut items = Vec::new();
+    /// Sorts the entries of the innermost object by key, from number `first` on, and drops all but the last of each
+    /// key.
+    fn sort_entries(&mut self, first: usize) {
+        let mut entries = self.entries.split_off(first);
+        let Some(&(begin, _)) = entries.first() else { return };
+        entries.sort_unstable_by(|a, b| {
+            compare_keys(self.key_at(a.0), self.key_at(b.0)).then_with(|| a.0.cmp(&b.0))
+        });
+        let mut sorted = String::with_capacity(self.out.len() - begin);
+        for (index, &(start, end)) in entries.iter().enumerate() {
+            let is_replaced = entries
+                .get(index + 1)
+                .is_some_and(|next| compare_keys(self.key_at(start), self.key_at(next.0)).is_eq());
+            if !is_replaced {
+                sorted.push_str(if sorted.is_empty() { "" } else { "," });
+                sorted.push_str(&self.out[start..end]);
+            }
+        }
+        self.out.truncate(begin);
+        self.out.push_str(&sorted);
+    }
+
+    /// The key that was written at `start`, without its quotes.
+    fn key_at(&self, start: usize) -> &str {
+        &self.out[start + 1..end_of_string(&self.out, start) - 1]
+    }
+
+    fn array(&mut self) -> Result<(), JsonErrorKind> {
+        self.out.push('[');
         self.skip_blanks();
         if self.take(b']') {
-            return Ok(Value::Array(items));
+            self.out.push(']');
+            return Ok(());
         }
         loop {
             self.skip_blanks();
-            items.push(self.value()?);
+            self.value()?;
             self.skip_blanks();
             if self.take(b']') {
-                return Ok(Value::Array(items));
+                self.out.push(']');
+                return Ok(());
             }
             if !self.take(b',') {
                 return Err(self.expected("`,` or `]`"));
             }
+            self.out.push(',');
         }
     }
 
-    fn word(&mut self, word: &'static str, value: Value) -> Result<Value, JsonErrorKind> {
+    fn word(&mut self, word: &'static str) -> Result<(), JsonErrorKind> {
         if !self.text[self.at..].starts_with(word) {
             return Err(JsonErrorKind::Expected("a value"));
         }
         self.at += word.len();
-        Ok(value)
+        self.out.push_str(word);
+        Ok(())
     }
 
-    fn string(&mut self) -> Result<String, JsonErrorKind> {
+    fn string(&mut self) -> Result<(), JsonErrorKind> {
         self.at += 1;
-        let mut string = String::new();
+        self.out.push('"');
         loop {
             let plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..=0x1F);
             let run = self.text.as_bytes()[self.at..].iter().take_while(|byte| plain(byte)).count();
-            string.push_str(&self.text[self.at..self.at + run]);
+            self.out.push_str(&self.text[self.at..self.at + run]);
             self.at += run;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(string);
+                    self.out.push('"');
+                    return Ok(());
                 }
-                Some(b'\\') => string.push(self.escape()?),
+                Some(b'\\') => {
+                    let char = self.escape()?;
+                    push_escaped(&mut self.out, char);
+                }
                 Some(_) => return Err(JsonErrorKind::ControlCharacter),
                 None => return Err(JsonErrorKind::UnexpectedEnd),
             }
@@ -264,7 +261,7 @@ impl Reader<'_> {
         Ok(unit)
     }
 
-    fn number(&mut self) -> Result<Number, JsonErrorKind> {
+    fn number(&mut self) -> Result<(), JsonErrorKind> {
         let start = self.at;
         self.take(b'-');
         if self.take(b'0') {
@@ -285,11 +282,13 @@ impl Reader<'_> {
             self.digits()?;
         }
         let text = &self.text[start..self.at];
-        let number = if self.at == whole_end { integer(text) } else { double(text) };
-        if number.is_none() {
+        if self.at == whole_end {
+            write_integer(&mut self.out, text);
+        } else if !write_double(&mut self.out, text) {
             self.at = start;
+            return Err(JsonErrorKind::NumberTooLarge);
         }
-        number.ok_or(JsonErrorKind::NumberTooLarge)
+        Ok(())
     }
 
     fn digits(&mut self) -> Result<(), JsonErrorKind> {
@@ -323,17 +322,13 @@ impl Reader<'_> {
 }
 
 /// An integer of any length with its digits unchanged; zero has no sign.
-fn integer(text: &str) -> Option<Number> {
-    if text == "-0" { Some(Number::from(0)) } else { text.parse().ok() }
+fn write_integer(out: &mut String, text: &str) {
+    out.push_str(if text == "-0" { "0" } else { text });
 }
 
-/// The double nearest to a decimal text; `None` if that is infinite.
-fn double(text: &str) -> Option<Number> {
-    Number::from_f64(text.parse().ok()?)
-}
-
-impl From<JsonError> for Refusal {
-    fn from(error: JsonError) -> Self {
-        Self::new(ErrorCode::InvalidJson, error.to_string())
-    }
+/// The double nearest to a decimal text. Returns `false` if that is infinite.
+fn write_double(out: &mut String, text: &str) -> bool {
+    let number = text.parse().ok().and_then(Number::from_f64);
+    out.push_str(number.as_ref().map_or("", |number| number.as_str()));
+    number.is_some()
 }

@@ -1,0 +1,128 @@
+//! The body of a list: entries until [`MAX_LIST_BYTES`] are written, then the other fields.
+
+use serde::Serialize;
+
+use hyper::StatusCode;
+
+use crate::error::{Error, Result};
+use crate::http::input::query::Pagination;
+use crate::http::response::Response;
+use crate::store::MAX_LIST_BYTES;
+
+/// A JSON object that ends with a list.
+#[derive(Debug)]
+pub struct ListBody {
+    text: Vec<u8>,
+    count: usize,
+    is_cut: bool,
+}
+
+impl ListBody {
+    /// An object with the list `name`: as many of the entries as fit, at least one.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] if a value has no JSON form.
+    pub fn new<T: Serialize>(name: &str, entries: impl IntoIterator<Item = T>) -> Result<Self> {
+        Self::after("{}", name, entries)
+    }
+
+    /// Same as [`ListBody::new`], after the fields of `object`.
+    ///
+    /// # Errors
+    /// As [`ListBody::new`].
+    pub fn after<T: Serialize>(
+        object: &str,
+        name: &str,
+        entries: impl IntoIterator<Item = T>,
+    ) -> Result<Self> {
+        let fields = object.strip_suffix('}').unwrap_or(object);
+        let comma = if fields.len() > 1 { "," } else { "" };
+        let mut list = Self { text: format!("{fields}{comma}\"{name}\":[").into(), count: 0, is_cut: false };
+        let begin = list.text.len();
+        for entry in entries {
+            let end = list.text.len();
+            if list.count > 0 {
+                list.text.push(b',');
+            }
+            serde_json::to_writer(&mut list.text, &entry).map_err(|error| {
+                Error::fault_from("an entry of a list could not be written as JSON", error)
+            })?;
+            if list.count > 0 && list.text.len() - begin > MAX_LIST_BYTES {
+                list.text.truncate(end);
+                list.is_cut = true;
+                break;
+            }
+            list.count += 1;
+        }
+        list.text.push(b']');
+        Ok(list)
+    }
+
+    /// Adds a field whose value is JSON text.
+    #[must_use]
+    pub fn with(mut self, name: &str, json: &str) -> Self {
+        self.text.extend([",\"", name, "\":", json].concat().bytes());
+        self
+    }
+
+    /// Adds `total`, the number of all entries, the bounds of a page, and whether there are more after it. The names
+    /// begin with `prefix`.
+    #[must_use]
+    pub fn with_page(self, prefix: &str, total: i64, page: Pagination) -> Self {
+        let end = page.offset.saturating_add(self.count as u64);
+        self.with(&format!("{prefix}total"), &total.to_string())
+            .with(&format!("{prefix}limit"), &page.limit.to_string())
+            .with(&format!("{prefix}offset"), &page.offset.to_string())
+            .with(&format!("{prefix}has_more"), if end < total.unsigned_abs() { "true" } else { "false" })
+    }
+
+    /// Adds `has_more`: true if entries did not fit, or if there are `others`.
+    #[must_use]
+    pub fn with_more(self, others: bool) -> Self {
+        let has_more = if self.is_cut || others { "true" } else { "false" };
+        self.with("has_more", has_more)
+    }
+
+    /// 200 with the list.
+    #[must_use]
+    pub fn into_response(mut self) -> Response {
+        self.text.push(b'}');
+        Response::json(StatusCode::OK, self.text)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn into_text(mut self) -> String {
+        self.text.push(b'}');
+        // serde_json writes UTF-8 only.
+        String::from_utf8(self.text).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_ends_before_its_bound_but_has_one_entry() {
+        let large = "x".repeat(MAX_LIST_BYTES);
+        let list = ListBody::new("entries", [&large, &large]).unwrap();
+        let text = list.with_more(false).into_text();
+        assert!(text.len() < MAX_LIST_BYTES + 50 && text.ends_with("x\"],\"has_more\":true}"));
+        let small = "x".repeat(1_000);
+        let list = ListBody::after("{\"a\":1}", "entries", std::iter::repeat_n(&small, 5_000)).unwrap();
+        let count = list.count;
+        assert_eq!(count, MAX_LIST_BYTES / 1_003);
+        let text = list.with_page("", 5_000, Pagination { limit: 5_000, offset: 7 }).into_text();
+        assert!(text.starts_with("{\"a\":1,\"entries\":[\"xxx"), "{}", &text[..30]);
+        assert!(text.ends_with("],\"total\":5000,\"limit\":5000,\"offset\":7,\"has_more\":true}"));
+    }
+
+    #[test]
+    fn an_empty_list_has_no_more() {
+        let list = ListBody::new("entries", [0; 0]).unwrap();
+        let page = Pagination { limit: 1, offset: 0 };
+        let text = list.with_page("", 0, page).into_text();
+        assert_eq!(text, r#"{"entries":[],"total":0,"limit":1,"offset":0,"has_more":false}"#);
+    }
+}
