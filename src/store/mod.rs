@@ -4,7 +4,8 @@
 //! A caller passes a closure to `Store`, and the closure calls the functions with its transaction:
 //!
 //! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The
-//!   result arrives when the commit is on the disk.
+//!   result arrives when the commit is on the disk. Requests of a user use [`Store::write_for`], the engine uses
+//!   [`Store::write_with_priority`].
 //! - [`Store::read_inline_single`], for one statement that reads a few rows by key: runs on the calling thread, without
 //!   a transaction.
 //! - [`Store::read_inline`], for several such statements: the same, in a transaction.
@@ -48,6 +49,7 @@ use crate::store::db::open::server_lock::ServerLock;
 use crate::store::db::readers::{ConnectionPool, ReaderThreads};
 use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
+use crate::store::db::writer::write_queue::WriteSource;
 use crate::store::db::{meta, readers};
 use crate::store::maintenance::{migrations, quick_check, schema_check};
 
@@ -179,8 +181,36 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     {
+        self.submit(WriteSource::Caller(None), job)
+    }
+
+    /// As [`Store::write`], for a request of a user. Users take turns, so that many writes of one do not hold up those
+    /// of another.
+    pub fn write_for<T, F>(&self, user_key: i64, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.submit(WriteSource::Caller(Some(user_key)), job)
+    }
+
+    /// As [`Store::write`], before the waiting writes of all callers. For the engine: a due run must not wait for
+    /// requests, nor behind a clean-up that waits for them. Each such write is one small batch of the engine's work.
+    pub fn write_with_priority<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.submit(WriteSource::Engine, job)
+    }
+
+    fn submit<T, F>(&self, source: WriteSource, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
+    {
         match &self.threads {
-            Some(threads) => threads.writer.submit(job),
+            Some(threads) => threads.writer.submit(source, job),
             None => Pending::closed(),
         }
     }
@@ -199,7 +229,7 @@ impl Store {
     /// request that writes may be hours away. Otherwise writes nothing. Blocks the calling thread.
     pub fn probe_disk(&self) -> bool {
         // The writer logs the error, as of every failed commit.
-        self.is_writable() || self.write(meta::touch).wait().is_ok()
+        self.is_writable() || self.write_with_priority(meta::touch).wait().is_ok()
     }
 
     /// Moves the write-ahead log into the file, which frees the disk space of released pages. The store's threads do
@@ -208,11 +238,11 @@ impl Store {
         Ok(open::checkpoint_shared(&self.path)?)
     }
 
-    /// Runs an empty write and returns whether the writer thread is alive. Blocks the calling thread; forever, if the
-    /// writer hangs.
+    /// Runs an empty write before all others and returns whether the writer thread is alive. Blocks the calling thread;
+    /// forever, if the writer hangs.
     pub fn writer_responds(&self) -> bool {
         // An error of the disk is a response too.
-        drop(self.write(|_| Ok(())).wait());
+        drop(self.write_with_priority(|_| Ok(())).wait());
         self.threads.as_ref().is_some_and(|threads| !threads.writer_thread.is_finished())
     }
 

@@ -59,7 +59,7 @@ impl DispatchHandle {
         let Some(mut dispatcher) =
             self.dispatcher.try_lock().filter(|_| !self.stopping.load(Ordering::Acquire))
         else {
-            return app.store.write(first).wait();
+            return app.store.write_with_priority(first).wait();
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
         claimed.into_iter().for_each(|claimed| self.pool.submit(claimed));
@@ -121,7 +121,8 @@ pub fn promote(app: &App) -> Result<u64> {
     let now = app.clock.now();
     let mut promoted = 0;
     while app.store.read_blocking(delivery_queue::next_due_at)?.is_some_and(|due| due <= now) {
-        promoted += app.store.write(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
+        promoted +=
+            app.store.write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
         app.engine_stats.heartbeat(app.clock.monotonic());
     }
     Ok(promoted)
@@ -131,7 +132,7 @@ pub fn promote(app: &App) -> Result<u64> {
 /// [`DeliveryService::start`].
 pub fn requeue_interrupted(app: &App) -> Result<usize> {
     let now = app.clock.now();
-    app.store.write(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
+    app.store.write_with_priority(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
 }
 
 type Inbox = Mutex<Vec<FinishedAttempt>>;

@@ -96,7 +96,7 @@ impl Dispatcher {
         let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
         let (mut slots, mut last_destination) = (self.slots.clone(), self.last_destination);
         let most = if may_claim { slots.free() } else { 0 };
-        let write = app.store.write(move |tx| {
+        let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
                 record_attempt(tx, record, now)?;
             }
@@ -119,7 +119,7 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.attempt_ref.id;
-            match app.store.write(move |tx| record_attempt(tx, &record, now)).wait() {
+            match app.store.write_with_priority(move |tx| record_attempt(tx, &record, now)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),
                 Ok(_) => {}

@@ -183,7 +183,7 @@ impl NotificationDispatcher {
             return Ok(());
         }
         let ended = self.unrecorded.clone();
-        match app.store.write(move |tx| record_all(tx, &ended)).wait() {
+        match app.store.write_with_priority(move |tx| record_all(tx, &ended)).wait() {
             // A retry helps after a disk error, not after a fault: record the others one by one.
             Err(Error::Fault(_) | Error::Corrupt(_)) => return self.record_each(app),
             recorded => recorded?,
@@ -199,7 +199,7 @@ impl NotificationDispatcher {
     /// start.
     fn record_each(&mut self, app: &App) -> Result<()> {
         while let Some(&(key, next)) = self.unrecorded.last() {
-            match app.store.write(move |tx| record_all(tx, &[(key, next)])).wait() {
+            match app.store.write_with_priority(move |tx| record_all(tx, &[(key, next)])).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => self.skip(app, vec![(key, error)]),
                 Ok(()) => app.engine_stats.notifications.with([next.status().as_str()]).add(1),
@@ -226,7 +226,7 @@ impl NotificationDispatcher {
             if scan.next_due.is_none_or(|due| due > now) {
                 return Ok(scan);
             }
-            app.store.write(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
+            app.store.write_with_priority(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
         }
     }
 

@@ -164,6 +164,6 @@ fn fire_batch(
     let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, BATCH);
     match deliveries {
         Some(deliveries) => deliveries.write(app, fire),
-        None => app.store.write(fire).wait(),
+        None => app.store.write_with_priority(fire).wait(),
     }
 }

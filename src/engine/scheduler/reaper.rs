@@ -30,14 +30,14 @@ pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
     if store.read_blocking(claims::next_expiry)?.is_none_or(|next| next > now) {
         return Ok(0);
     }
-    store.write(move |tx| release_batch(tx, now)).wait()
+    store.write_with_priority(move |tx| release_batch(tx, now)).wait()
 }
 
 /// Deletes stored responses of idempotent requests that have expired at `now`.
 pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
     let expired = saturating_sub(now, RETENTION_TIME);
     while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
-        store.write(move |tx| idempotency::delete_expired(tx, expired, FORGET_BATCH)).wait()?;
+        store.write_with_priority(move |tx| idempotency::delete_expired(tx, expired, FORGET_BATCH)).wait()?;
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
 pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
     let over = saturating_sub(now, RATE_WINDOW);
     while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
-        store.write(move |tx| device_logins::delete_expired(tx, over, FORGET_BATCH)).wait()?;
+        store.write_with_priority(move |tx| device_logins::delete_expired(tx, over, FORGET_BATCH)).wait()?;
     }
     Ok(())
 }

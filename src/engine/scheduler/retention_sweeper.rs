@@ -85,7 +85,7 @@ impl RetentionSweeper {
         self.start_round(now);
         match app.store.read_blocking(|read| self.find_work(read, retention, now))? {
             SweepStep::Erase(cue_key) => {
-                app.store.write(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
+                app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
             }
             SweepStep::Trim(histories) => self.trimming = trim(app, retention, histories)?,
             SweepStep::Expire(oldest) => self.expired_up_to = delete(app, &oldest)?,
@@ -107,7 +107,7 @@ impl RetentionSweeper {
         if keeps_less {
             self.marking = Some(0);
         } else if runs != before {
-            app.store.write(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
+            app.store.write_with_priority(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
         }
         self.has_begun = true;
         Ok(())
@@ -125,7 +125,7 @@ impl RetentionSweeper {
 
     fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
         let runs = retention.runs.map(i64::from);
-        let is_last = app.store.write(move |tx| {
+        let is_last = app.store.write_with_priority(move |tx| {
             retention::queue_cues(tx, after, after + CUE_BATCH, runs.unwrap_or(i64::MAX))?;
             let is_last = retention::last_cue_key(tx)? <= after + CUE_BATCH;
             if is_last {
@@ -186,7 +186,7 @@ impl RetentionSweeper {
         self.is_shrinking =
             !self.cannot_shrink && usage.free > if was_shrinking { reserve } else { 2 * reserve };
         if self.is_shrinking {
-            self.cannot_shrink = app.store.write(retention::release_free_pages).wait()? <= 0;
+            self.cannot_shrink = app.store.write_with_priority(retention::release_free_pages).wait()? <= 0;
         } else if was_shrinking && let Err(error) = app.store.checkpoint() {
             tracing::warn!(%error, "cannot shorten the database file yet; a later checkpoint does");
         }
@@ -204,7 +204,7 @@ impl CueHistory {
 /// Deletes the executions found in `histories` and removes finished cues from the queue. Returns the first cue that is
 /// not finished, and the key up to which it is.
 fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
-    let write = app.store.write(move |tx| {
+    let write = app.store.write_with_priority(move |tx| {
         let deletable: Vec<i64> = histories.iter().flat_map(|history| &history.deletable).copied().collect();
         let mut done = retention::delete(tx, &deletable)?;
         for history in &histories {
@@ -229,7 +229,7 @@ fn delete(app: &App, scan: &HistoryScan) -> Result<i64> {
     if keys.is_empty() {
         return Ok(up_to);
     }
-    let write = app.store.write(move |tx| {
+    let write = app.store.write_with_priority(move |tx| {
         let done = retention::delete(tx, &keys)?;
         Ok(if done < keys.len() { keys[done] - 1 } else { up_to })
     });

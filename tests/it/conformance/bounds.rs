@@ -75,4 +75,15 @@ pub const ROWS: &[Row] = &[
         "after a timeout a destination has one thread",
         &["a_destination_that_timed_out_gets_one_thread_until_an_attempt_ends_in_time"],
     ),
+    (
+        "§11.5",
+        "the engine writes first, and callers take turns",
+        &[
+            "the_engine_writes_before_all_waiting_callers",
+            "a_write_of_the_engine_joins_the_batch_that_runs",
+            "callers_get_a_turn_in_every_batch_of_the_engine",
+            "users_take_turns_and_the_writes_of_each_stay_in_order",
+        ],
+    ),
+    ("§11.5", "a batch is bounded", &["a_batch_ends_after_512_writes_or_20_ms"]),
 ];

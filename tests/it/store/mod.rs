@@ -7,4 +7,5 @@ mod execution_list;
 pub mod migration;
 mod retention;
 mod worker_claims;
+mod write_order;
 mod writer_and_readers;

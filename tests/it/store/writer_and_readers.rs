@@ -69,12 +69,13 @@ fn a_failed_write_in_a_batch_rolls_back_alone() {
         note(tx, "failing")?;
         Err::<(), _>(Error::refused(ErrorCode::CueNotFound, "no"))
     });
+    let after = store.write(|tx| note(tx, "after"));
+    // The last one, because a panic that prints a backtrace takes longer than a batch.
     let panicking = store.write(|tx| {
         note(tx, "panicking")?;
         let empty: [i32; 0] = [];
         Ok(empty[tx.changes() as usize])
     });
-    let after = store.write(|tx| note(tx, "after"));
     go_on.wait();
     before.wait().unwrap();
     assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == ErrorCode::CueNotFound));

@@ -1,16 +1,17 @@
-//! The writer thread: receives all queued jobs as one batch, runs each in its own savepoint, commits once, then sends
-//! the results.
+//! The writer thread: takes a batch of the queued jobs, runs each in its own savepoint, commits once, then sends the
+//! results. `write_queue` decides the order of the jobs and the end of a batch.
 //!
-//! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. Batches need no timer:
-//! an idle writer commits a single job at once, and while it commits, the jobs of the next batch queue up.
+//! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. An idle writer commits
+//! a single job at once, and while it commits, the jobs of the next batch queue up.
+
+pub(in crate::store) mod write_queue;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -23,15 +24,7 @@ use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::counters::CounterDeltas;
 use crate::store::db::readers::{Pending, ReadTx, execute};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
-
-/// Jobs in one commit. Limits how long the first job of a batch waits for the last one; a smaller batch would pay for
-/// more commits under load. Other values were not measured.
-const MAX_BATCH_JOBS: usize = 512;
-
-/// Duration for which the idle writer polls for a job before it sleeps. Waking a thread takes longer than half a commit
-/// on a fast disk. Measured with one client that creates cues: 2,700 creates a second without polling, 3,320 with it.
-/// The cost is up to 0.2 ms of processor time per isolated write, yielded to any thread that is ready to run.
-const LINGER: Duration = Duration::from_micros(200);
+use crate::store::db::writer::write_queue::{QueuedJob, WriteQueue, WriteSource};
 
 /// The engine threads to wake after a commit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +107,7 @@ impl<'a> Deref for WriteTx<'a> {
 /// A handle to the writer thread, which ends when the last clone of the handle is dropped.
 #[derive(Clone)]
 pub struct Writer {
-    jobs: Sender<Box<dyn WriteJob>>,
+    jobs: Sender<QueuedJob>,
     state: Arc<WriterState>,
 }
 
@@ -134,12 +127,12 @@ impl Writer {
         corruption: CorruptionFlag,
         wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
     ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
-        let (jobs, waiting) = channel();
+        let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || run(connection, &waiting, &*wake, &shared))?;
+            .spawn(move || run(connection, WriteQueue::new(submitted), &*wake, &shared))?;
         Ok((Self { jobs, state }, thread))
     }
 
@@ -151,8 +144,9 @@ impl Writer {
         &self.state.write_stats
     }
 
-    /// Queues `job` for the next commit. It runs even if the caller drops the [`Pending`].
-    pub fn submit<T, F>(&self, job: F) -> Pending<T>
+    /// Queues `job` for a commit, in the place that `source` gives it. It runs even if the caller drops the
+    /// [`Pending`].
+    pub(in crate::store) fn submit<T, F>(&self, source: WriteSource, job: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
@@ -160,7 +154,8 @@ impl Writer {
         let (sender, pending) = oneshot::channel();
         // Sending fails only after the writer has ended. The result's sender is then dropped, and `Pending` returns an
         // error.
-        drop(self.jobs.send(Box::new(TypedJob { job: Some(job), result: None, sender })));
+        let job = Box::new(TypedJob { job: Some(job), result: None, sender });
+        drop(self.jobs.send(QueuedJob { source, job }));
         Pending::new(pending)
     }
 }
@@ -212,17 +207,13 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
 
 fn run(
     connection: Connection,
-    waiting: &Receiver<Box<dyn WriteJob>>,
+    mut queue: WriteQueue,
     wake: &dyn Fn(WakeSet),
     state: &WriterState,
 ) -> Connection {
-    while let Some(first) = next(waiting) {
-        let mut batch = vec![first];
-        while batch.len() < MAX_BATCH_JOBS {
-            let Ok(next) = waiting.try_recv() else { break };
-            batch.push(next);
-        }
-        let mut committed = timed_commit(&connection, &mut batch, state);
+    while queue.wait() {
+        let mut batch = Vec::new();
+        let mut committed = timed_commit(&connection, &mut queue, &mut batch, state);
         match &mut committed {
             Ok(done) => run_hooks(std::mem::take(&mut done.on_commit)),
             Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
@@ -249,29 +240,16 @@ fn run_hooks(hooks: Vec<CommitHook>) {
     }
 }
 
-/// Waits for the next job; returns `None` once all handles are dropped. A caller that has just got a result often
-/// writes again at once, so the writer polls for [`LINGER`] before it sleeps.
-fn next(waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
-    let stopwatch = Stopwatch::start();
-    while stopwatch.elapsed() < LINGER {
-        match waiting.try_recv() {
-            Ok(job) => return Some(job),
-            Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => std::thread::yield_now(),
-        }
-    }
-    waiting.recv().ok()
-}
-
-/// Commits and records the metrics before any result is sent, so that they include the write of the caller that reads
-/// them.
+/// Takes a batch of `queue` into `batch` and commits it. Records the metrics before any result is sent, so that they
+/// include the write of the caller that reads them.
 fn timed_commit(
     connection: &Connection,
-    batch: &mut [Box<dyn WriteJob>],
+    queue: &mut WriteQueue,
+    batch: &mut Vec<Box<dyn WriteJob>>,
     state: &WriterState,
 ) -> Result<CommitSummary> {
     let stopwatch = Stopwatch::start();
-    let committed = commit(connection, batch);
+    let committed = commit(connection, queue, batch);
     match &committed {
         // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
         Ok(done) if done.changed => {
@@ -300,14 +278,19 @@ struct CommitSummary {
     changed: bool,
 }
 
-/// Runs the batch in one transaction. On an error no write of the batch is on the disk.
-fn commit(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<CommitSummary> {
-    // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
-    if !connection.is_autocommit() {
-        execute(connection, "ROLLBACK")?;
+/// Runs a batch in one transaction. On an error no write of the batch is on the disk.
+fn commit(
+    connection: &Connection,
+    queue: &mut WriteQueue,
+    batch: &mut Vec<Box<dyn WriteJob>>,
+) -> Result<CommitSummary> {
+    if let Err(error) = begin(connection) {
+        // The jobs of the batch fail without being run: their callers must not wait until the disk works again.
+        let mut progress = queue.begin_batch();
+        batch.extend(std::iter::from_fn(|| queue.next(&mut progress)));
+        return Err(error);
     }
-    execute(connection, "BEGIN IMMEDIATE")?;
-    let done = run_batch(connection, batch).and_then(|done| {
+    let done = run_batch(connection, queue, batch).and_then(|done| {
         // A single job that failed has already rolled the transaction back.
         if !connection.is_autocommit() {
             execute(connection, "COMMIT")?;
@@ -320,36 +303,66 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<Co
     done
 }
 
-fn run_batch(connection: &Connection, batch: &mut [Box<dyn WriteJob>]) -> Result<CommitSummary> {
+fn begin(connection: &Connection) -> Result<()> {
+    // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    execute(connection, "BEGIN IMMEDIATE")
+}
+
+fn run_batch(
+    connection: &Connection,
+    queue: &mut WriteQueue,
+    batch: &mut Vec<Box<dyn WriteJob>>,
+) -> Result<CommitSummary> {
     let mut done = CommitSummary::default();
+    let mut progress = queue.begin_batch();
     // A savepoint copies every page that the job changes first. A single job does without: it ends with its
     // transaction.
-    let is_single = batch.len() == 1;
-    for job in batch {
-        let tx = WriteTx::new(connection);
-        let changes = connection.total_changes();
-        if !is_single {
-            execute(connection, "SAVEPOINT job")?;
+    let is_single = queue.is_single();
+    while let Some(job) = queue.next(&mut progress) {
+        batch.push(job);
+        if let Some(job) = batch.last_mut() {
+            run_job(connection, &mut **job, is_single, &mut done)?;
         }
-        let has_succeeded = job.run(&tx);
-        // After some errors, such as a full disk, SQLite itself rolls the whole transaction back: the batch is lost.
-        if connection.is_autocommit() {
-            return Err(Error::storage("a disk error rolled the transaction back"));
-        }
-        if has_succeeded {
-            tx.counters().flush(&tx)?;
-            done.wake = done.wake.merge(tx.wake.get());
-            done.events.add_all(&tx.events);
-            done.on_commit.append(&mut tx.on_commit.take());
-            done.changed |= connection.total_changes() > changes;
-        } else {
-            execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
-        }
-        if !is_single {
-            execute(connection, "RELEASE job")?;
+        if is_single {
+            break;
         }
     }
     Ok(done)
+}
+
+/// Runs a job of a batch and adds its effects to `done`. If it fails, only its own changes are rolled back.
+fn run_job(
+    connection: &Connection,
+    job: &mut dyn WriteJob,
+    is_single: bool,
+    done: &mut CommitSummary,
+) -> Result<()> {
+    let tx = WriteTx::new(connection);
+    let changes = connection.total_changes();
+    if !is_single {
+        execute(connection, "SAVEPOINT job")?;
+    }
+    let has_succeeded = job.run(&tx);
+    // After some errors, such as a full disk, SQLite itself rolls the whole transaction back: the batch is lost.
+    if connection.is_autocommit() {
+        return Err(Error::storage("a disk error rolled the transaction back"));
+    }
+    if has_succeeded {
+        tx.counters().flush(&tx)?;
+        done.wake = done.wake.merge(tx.wake.get());
+        done.events.add_all(&tx.events);
+        done.on_commit.append(&mut tx.on_commit.take());
+        done.changed |= connection.total_changes() > changes;
+    } else {
+        execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
+    }
+    if !is_single {
+        execute(connection, "RELEASE job")?;
+    }
+    Ok(())
 }
 
 /// Runs one job in a transaction of its own, on a connection that belongs to no writer thread.
