@@ -203,6 +203,7 @@ CREATE TABLE executions (
     response_body     TEXT,
     claimed_by_worker TEXT,
     claimed_at        INTEGER,
+    -- When the claim of a worker ends. Moved forward when it is reached and the worker has sent heartbeats.
     lease_expires_at  INTEGER,
     outcome_state     TEXT    CHECK (outcome_state = 'reported_success' OR outcome_state = 'reported_failure'
                                   OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
@@ -223,11 +224,13 @@ CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
     WHERE triggered_by = 'manual_fire' OR triggered_by = 'replay';
 -- The queues.
 CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiting';
+-- For lists of unfinished executions, as is the user in the other indexes of this group. Most executions never wait.
+CREATE INDEX executions_waiting_by_user ON executions (user_key, key) WHERE queue_name = 'waiting';
 CREATE INDEX executions_to_send ON executions (destination_hash, key) WHERE queue_name = 'send';
 CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue_name = 'claim';
 CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key)
     WHERE queue_name = 'claim' AND task IS NOT NULL;
-CREATE INDEX executions_in_flight ON executions (last_attempt_at) WHERE status = 'delivering';
+CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
 -- The number of executions that are ready to be sent ('send'), ready to be claimed ('claim') and waiting for a retry

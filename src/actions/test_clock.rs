@@ -109,6 +109,6 @@ fn deadline(read: &ReadTx<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
-    let others = [delivery_queue::next_due_at(read)?, claims::next_expiry(read)?, outbox::next_due_at(read)?];
+    let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
     Ok(others.into_iter().chain([cue]).flatten().min())
 }

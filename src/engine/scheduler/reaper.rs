@@ -1,11 +1,12 @@
 //! Clean-up that falls due as time passes: expired claims, stored idempotent responses, device logins.
 //!
-//! Every function here returns without a write if there is nothing to do.
+//! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
+//! due cues between two batches.
 
 use jiff::Timestamp;
 
 use crate::domain::account::device_login::RATE_WINDOW;
-use crate::domain::execution::{ExecutionStatus, after_lost_claim};
+use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
@@ -15,77 +16,106 @@ use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
 use crate::store::executions::claims;
-use crate::store::executions::claims::ExpiredClaim;
+use crate::store::executions::claims::EndedLease;
 use crate::store::{Store, WakeSet, WriteTx};
 
-/// Claims released in one transaction. Each takes several statements, and other writes wait for the batch.
+/// Ended leases handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
 
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
 
-/// Releases claims that have expired at `now`: their executions become ready for another worker or fail. Returns the
-/// number of released claims; if it is not 0, call again.
-pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<usize> {
-    if store.read_blocking(claims::next_expiry)?.is_none_or(|next| next > now) {
-        return Ok(0);
+/// A batch of ended leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReapedClaims {
+    /// Claims that have expired and were released.
+    pub released: usize,
+    /// There may be more ended leases now.
+    pub has_more: bool,
+}
+
+/// Runs one batch of each kind of clean-up that is due at `now`. Returns whether more may be due.
+pub fn run_once(store: &Store, now: Timestamp) -> Result<bool> {
+    let claims = release_expired_claims(store, now)?;
+    let responses = delete_expired_responses(store, now)?;
+    let logins = delete_expired_logins(store, now)?;
+    Ok(claims.has_more || responses || logins)
+}
+
+/// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
+/// lease has ended but whose worker sends heartbeats gets a later end.
+pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<ReapedClaims> {
+    if store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
+        return Ok(ReapedClaims::default());
     }
     store.write_with_priority(move |tx| release_batch(tx, now)).wait()
 }
 
-/// Deletes stored responses of idempotent requests that have expired at `now`.
-pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<()> {
+/// Deletes stored responses of idempotent requests that have expired at `now`. Returns whether more may have.
+pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<bool> {
     let expired = saturating_sub(now, RETENTION_TIME);
-    while store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired) {
+    let is_due = store.read_blocking(idempotency::oldest)?.is_some_and(|oldest| oldest <= expired);
+    if is_due {
         store.write_with_priority(move |tx| idempotency::delete_expired(tx, expired, FORGET_BATCH)).wait()?;
     }
-    Ok(())
+    Ok(is_due)
 }
 
-/// Deletes device logins and their mails once no limit counts them.
-pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<()> {
+/// Deletes device logins and their mails once no limit counts them. Returns whether there may be more.
+pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<bool> {
     let over = saturating_sub(now, RATE_WINDOW);
-    while store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over) {
+    let is_due = store.read_blocking(device_logins::oldest)?.is_some_and(|oldest| oldest <= over);
+    if is_due {
         store.write_with_priority(move |tx| device_logins::delete_expired(tx, over, FORGET_BATCH)).wait()?;
     }
-    Ok(())
+    Ok(is_due)
 }
 
 /// The earliest instant at which a function of this file has work to do. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let (expired_claim, answer, login) = store.read_blocking(|read| {
-        Ok((claims::next_expiry(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
+    let (lease_end, answer, login) = store.read_blocking(|read| {
+        Ok((claims::next_end(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
     })?;
     let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
     let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
-    Ok([expired_claim, answer, login].into_iter().flatten().min())
+    Ok([lease_end, answer, login].into_iter().flatten().min())
 }
 
-fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
-    let mut released = 0;
-    for claim in &claims::list_expired(tx, now, BATCH)? {
-        released += usize::from(release(tx, claim, now)?);
+fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<ReapedClaims> {
+    let ended = claims::list_ended(tx, now, BATCH)?;
+    let mut reaped = ReapedClaims { released: 0, has_more: ended.len() == BATCH };
+    for EndedLease { execution, lease_expires_at, max_attempts, last_heartbeat } in &ended {
+        let lost_at = claim_lost_at(*lease_expires_at, *last_heartbeat);
+        match max_attempts {
+            Some(_) if lost_at > now => {
+                // Not later than a heartbeat of now would allow: a clock that ran ahead may have stamped the last one.
+                let end = lost_at.min(claim_lost_at(*lease_expires_at, Some(now)));
+                claims::set_end(tx, execution.key, Some(end))?;
+            }
+            Some(max_attempts) if release(tx, execution, *max_attempts, now)? => reaped.released += 1,
+            // The rows of a deleted cue are about to be deleted.
+            _ => claims::set_end(tx, execution.key, None)?,
+        }
     }
-    tx.wake(WakeSet { claim: true, ..WakeSet::default() });
-    Ok(released)
+    if reaped.released > 0 {
+        tx.wake(WakeSet { claim: true, ..WakeSet::default() });
+    }
+    Ok(reaped)
 }
 
-fn release(
-    tx: &WriteTx<'_>,
-    ExpiredClaim { execution, max_attempts }: &ExpiredClaim,
-    now: Timestamp,
-) -> Result<bool> {
-    let status = after_lost_claim(*max_attempts, execution.attempts);
+/// Returns false if no worker holds the execution.
+fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, now: Timestamp) -> Result<bool> {
+    let status = after_lost_claim(max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
         format!("the claim of worker {worker} expired: its lease ended without a report or a heartbeat");
-    let released = claims::release(tx, execution.key, status, &reason, now)?;
-    if released {
-        let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
-        alerts::raise(tx, execution.key, &expired_claim, now)?;
-        if status == ExecutionStatus::Failed {
-            on_execution_finished(tx, &FinishedExecution::new(execution, false), now)?;
-        }
+    if !claims::release(tx, execution.key, status, &reason, now)? {
+        return Ok(false);
     }
-    Ok(released)
+    let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
+    alerts::raise(tx, execution.key, &expired_claim, now)?;
+    if status == ExecutionStatus::Failed {
+        on_execution_finished(tx, &FinishedExecution::new(execution, false), now)?;
+    }
+    Ok(true)
 }

@@ -104,11 +104,9 @@ fn run_once(
     }
     scheduler.run_once_at(app, Some(deliveries))?;
     while delivery_service::promote(app)? > 0 {}
-    while reaper::release_expired_claims(&app.store, app.clock.now())? > 0 {
-        app.engine_stats.heartbeat(app.clock.monotonic());
+    if reaper::run_once(&app.store, app.clock.now())? {
+        return Ok(SweepOutcome::Again);
     }
-    reaper::delete_expired_responses(&app.store, app.clock.now())?;
-    reaper::delete_expired_logins(&app.store, app.clock.now())?;
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];

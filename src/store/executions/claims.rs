@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::execution::{Execution, ExecutionStatus, claim_lost_at};
+use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis};
+use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
@@ -144,69 +144,59 @@ pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Times
     Ok(renewed == 1)
 }
 
-/// An execution whose claim has expired.
+/// A claim whose lease has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpiredClaim {
+pub struct EndedLease {
     pub execution: Execution,
-    /// The number of attempts that its cue allows.
-    pub max_attempts: u32,
+    pub lease_expires_at: Timestamp,
+    /// The number of attempts that its cue allows; `None` if the cue has been deleted.
+    pub max_attempts: Option<u32>,
+    /// The last heartbeat of the worker, if it ever sent one.
+    pub last_heartbeat: Option<Timestamp>,
 }
 
-/// The claims that have expired at `now`, earliest lease first, at most `limit`. A claim expires when its lease has
-/// ended and its worker has sent no heartbeat for some time (`claim_lost_at`).
-pub fn list_expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredClaim>> {
-    let mut statement = read.prepare_cached(&expired_sql())?;
-    let mut rows = statement.query([millis(now)])?;
-    let mut expired = Vec::new();
-    // The limit counts expired claims only: workers that overrun their leases but send heartbeats must not hide others.
-    while expired.len() < limit
-        && let Some(row) = rows.next()?
-    {
-        let lease_expires_at = instant(row, "lease_expires_at")?;
-        if claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?) <= now {
-            expired.push(ExpiredClaim {
-                execution: read_execution(row)?,
-                max_attempts: row.get("max_attempts")?,
-            });
-        }
-    }
-    Ok(expired)
+/// The claims whose leases have ended at `now`, earliest first, at most `limit`. The caller releases each, or moves the
+/// end of its lease forward: otherwise those of workers that overrun would be read again and again.
+pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<EndedLease>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = read.prepare_cached(&ended_sql())?;
+    let ended = statement.query_map([millis(now), limit], |row| {
+        Ok(EndedLease {
+            execution: read_execution(row)?,
+            lease_expires_at: instant(row, "lease_expires_at")?,
+            max_attempts: row.get("max_attempts")?,
+            last_heartbeat: maybe_instant(row, "last_heartbeat")?,
+        })
+    })?;
+    Ok(ended.collect::<rusqlite::Result<_>>()?)
 }
 
-fn expired_sql() -> String {
+fn ended_sql() -> String {
     format!(
         "SELECT {COLUMNS}, c.max_attempts, w.last_heartbeat
            FROM executions e
-           JOIN cues c ON c.key = e.cue_key
+           LEFT JOIN cues c ON c.key = e.cue_key
            LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
           WHERE e.lease_expires_at <= ?1
-          ORDER BY e.lease_expires_at"
+          ORDER BY e.lease_expires_at LIMIT ?2 + 0"
     )
 }
 
-const NEXT_EXPIRY: &str = "
-    SELECT e.lease_expires_at, w.last_heartbeat
-      FROM executions e
-      JOIN cues c ON c.key = e.cue_key
-      LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
-     WHERE e.lease_expires_at IS NOT NULL
-     ORDER BY e.lease_expires_at";
+const NEXT_END: &str = "SELECT lease_expires_at FROM executions
+    WHERE lease_expires_at IS NOT NULL ORDER BY lease_expires_at LIMIT 1";
 
-/// The earliest time at which a claim expires if its worker sends no further heartbeat.
-pub fn next_expiry(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let mut statement = read.prepare_cached(NEXT_EXPIRY)?;
-    let mut rows = statement.query([])?;
-    let mut earliest: Option<Timestamp> = None;
-    while let Some(row) = rows.next()? {
-        let lease_expires_at = instant(row, "lease_expires_at")?;
-        // No claim expires before its lease ends, so the rest of the leases cannot be earlier.
-        if earliest.is_some_and(|earliest| earliest <= lease_expires_at) {
-            break;
-        }
-        let expires_at = claim_lost_at(lease_expires_at, maybe_instant(row, "last_heartbeat")?);
-        earliest = Some(earliest.map_or(expires_at, |earliest| earliest.min(expires_at)));
-    }
-    Ok(earliest)
+/// The earliest end of a lease.
+pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    let end: Option<i64> = read.prepare_cached(NEXT_END)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(end.map(read_instant).transpose()?)
+}
+
+const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?1";
+
+/// Moves the end of a lease; `None` if nobody is to look at it again, because its cue has been deleted.
+pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) -> Result<()> {
+    tx.prepare_cached(SET_END)?.execute(params![key, lease_expires_at.map(millis)])?;
+    Ok(())
 }
 
 /// Releases an execution whose claim has expired. `status` is `pending`, which makes it claimable again, or `failed`.
@@ -251,8 +241,9 @@ mod tests {
             (OLDEST.to_owned(), "executions_to_claim (user_key=?)"),
             (OLDEST_OF_TASK.to_owned(), by_task),
             (CLAIM.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
-            (expired_sql(), "executions_leased (lease_expires_at<?)"),
-            (NEXT_EXPIRY.to_owned(), "executions_leased (lease_expires_at>?)"),
+            (ended_sql(), "executions_leased (lease_expires_at<?)"),
+            (NEXT_END.to_owned(), "executions_leased (lease_expires_at>?)"),
+            (SET_END.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
         ] {
             let plan = plan(&sql);
             assert!(plan[0].starts_with("SEARCH ") && plan[0].ends_with(index), "{sql}: {plan:?}");

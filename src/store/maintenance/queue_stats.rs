@@ -75,7 +75,7 @@ mod tests {
             [
                 "SCAN CONSTANT ROW",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
-                "SEARCH executions USING COVERING INDEX executions_in_flight (last_attempt_at<?)",
+                "SCAN executions USING COVERING INDEX executions_in_flight",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH backlog USING PRIMARY KEY (name=?)",
                 "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat>?)",

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::support::fixture::{Fixture, after_begin, code};
 
 fn release_expired(fixture: &Fixture) -> usize {
-    release_expired_claims(&fixture.app.store, fixture.now()).unwrap()
+    release_expired_claims(&fixture.app.store, fixture.now()).unwrap().released
 }
 
 #[test]
@@ -57,8 +57,11 @@ fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
     fixture.advance(849);
     fixture.heartbeat(user, "alive");
     // 850 s + 180 s: the claim of the worker with heartbeats expires after the later claim of the other.
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(900)));
+    fixture.advance(50);
+    assert_eq!(release_expired(&fixture), 0);
     assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(after_begin(901)));
-    fixture.advance(51);
+    fixture.advance(1);
     assert_eq!(release_expired(&fixture), 1);
     assert_eq!(fixture.execution(user, other).execution.status, ExecutionStatus::Pending);
     let lost_at = after_begin(1_030) + SignedDuration::from_millis(1);
@@ -68,6 +71,39 @@ fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
     fixture.app.clock.set(lost_at);
     assert_eq!(release_expired(&fixture), 1);
     assert_eq!(fixture.execution(user, held).execution.status, ExecutionStatus::Pending);
+}
+
+#[test]
+fn claims_that_overrun_are_looked_at_once_per_heartbeat_in_bounded_batches() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    fixture.runs(&cue, (0..450).map(|_| json!({})));
+    let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "alive".to_owned())).collect();
+    assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
+    fixture.advance(899);
+    fixture.heartbeat(user, "alive");
+    fixture.advance(1);
+    let turn = || release_expired_claims(&fixture.app.store, fixture.now()).unwrap();
+    let turns: Vec<_> = (0..4).map(|_| turn()).map(|turn| (turn.released, turn.has_more)).collect();
+    assert_eq!(turns, [(0, true), (0, true), (0, false), (0, false)], "200 each time, then none");
+    let lost_at = after_begin(899 + 180) + SignedDuration::from_millis(1);
+    assert_eq!(reaper::next(&fixture.app.store).unwrap(), Some(lost_at), "none of them before");
+}
+
+#[test]
+fn a_heartbeat_of_a_clock_that_ran_ahead_does_not_keep_a_claim() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    fixture.claim(user, id, "w1");
+    fixture.advance(2_000_000_000);
+    fixture.heartbeat(user, "w1");
+    fixture.app.clock.set(after_begin(900));
+    assert_eq!(release_expired(&fixture), 0);
+    fixture.heartbeat(user, "w1");
+    fixture.advance(181);
+    assert_eq!(release_expired(&fixture), 1);
 }
 
 #[test]

@@ -245,6 +245,15 @@ fn a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged() 
             Err(stderr) => stderr,
         };
         assert!(stderr.contains("full"), "{free}: {stderr}");
+        if stderr.contains("schema migration finished") {
+            // There was just room for the migration, and then none for the server.
+            disk.free();
+            assert_migrates(&disk.db(), &before);
+            for name in names(disk.path()).difference(&whole) {
+                fs::remove_file(disk.path().join(name)).unwrap();
+            }
+            continue;
+        }
         if stderr.contains("cued.db.v1.pending needs about") {
             without_copy += 1;
         } else {

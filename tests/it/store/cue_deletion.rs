@@ -1,6 +1,7 @@
 //! Deleting a cue with a long history: invisible at once, removed gradually, through crashes and restarts.
 
 use cued::actions::executions::{claim, claim_next};
+use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
 use cued::store::db::counters;
@@ -77,7 +78,9 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     fixture.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
     fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap();
-    assert_eq!(fixture.app.store.read(claims::next_expiry).wait().unwrap(), None);
+    fixture.advance(900);
+    assert_eq!(release_expired_claims(&fixture.app.store, fixture.now()).unwrap().released, 0);
+    assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None, "it is looked at once");
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
 }

@@ -1,5 +1,8 @@
 //! The execution list: every filter and page matches a scan of all rows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::store::executions::execution_list;
@@ -120,5 +123,70 @@ fn every_filter_and_page_matches_a_full_scan() {
             expected.iter().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap());
         assert_eq!(shown, wanted.copied().collect::<Vec<_>>(), "{filter:?} {limit} {offset}");
         assert_eq!(total, i64::try_from(expected.len()).unwrap(), "{filter:?}");
+    }
+}
+
+/// The work of a list in SQLite's virtual machine, in calls of the progress handler.
+fn cost(fixture: &Fixture, user: i64, filter: &ExecutionFilter) -> usize {
+    let (steps, filter) = (Arc::new(AtomicUsize::new(0)), filter.clone());
+    let counter = Arc::clone(&steps);
+    let read = fixture.app.store.read(move |read| {
+        let count = move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+            false
+        };
+        read.progress_handler(1, Some(count))?;
+        let page = execution_list::list(read, user, &filter, 20, 0)?;
+        read.progress_handler(0, None::<fn() -> bool>)?;
+        Ok(page)
+    });
+    assert!(!read.wait().unwrap().0.is_empty());
+    steps.load(Ordering::SeqCst)
+}
+
+#[test]
+fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
+    let fixture = Fixture::new().without_counter_check();
+    let (user, other) = (fixture.user("ada"), fixture.user("eve"));
+    let (cue, crowd) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(other, |_| ()));
+    let fill = |user: i64, cue: i64, count: usize, seed: &str| {
+        // Status, queue, due_at, lease_expires_at.
+        let states = [
+            "'pending', 'waiting', 1, NULL",
+            "'retrying', 'waiting', 1, NULL",
+            "'pending', 'claim', NULL, NULL",
+            "'delivering', NULL, NULL, 1",
+            "'success', NULL, NULL, NULL",
+        ];
+        for (number, state) in states.iter().enumerate() {
+            fixture.sql(&format!(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+                 INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at,
+                     lease_expires_at, last_attempt_at, claimed_by_worker, outcome_state, scheduled_for, triggered_by,
+                     attempts, created_at, updated_at)
+                 SELECT CAST(printf('{seed}%1d%014d', {number}, i) AS BLOB), {cue}, {user}, 'worker', {state}, 0, 'w',
+                     'reported_success', 0, 'manual_fire', 0, 0, 0 FROM n"
+            ));
+        }
+    };
+    fill(user, cue.key, 5, "a");
+    let all = ExecutionFilter::default;
+    let filters = [
+        all(),
+        ExecutionFilter { statuses: vec![ExecutionStatus::Pending], ..all() },
+        ExecutionFilter { statuses: vec![ExecutionStatus::Delivering, ExecutionStatus::Retrying], ..all() },
+        ExecutionFilter { statuses: STATUSES.to_vec(), ..all() },
+        ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
+        ExecutionFilter { outcome_state: OutcomeState::parse("reported_success"), ..all() },
+        ExecutionFilter { triggered_by: Some(Trigger::ManualFire), ..all() },
+        ExecutionFilter { cue_id: Some(cue.id.clone()), ..all() },
+    ];
+    let costs = || filters.iter().map(|filter| cost(&fixture, user, filter)).collect::<Vec<_>>();
+    let alone = costs();
+    fill(other, crowd.key, 2_000, "b");
+    for ((filter, alone), beside) in filters.iter().zip(alone).zip(costs()) {
+        // A reader thread that runs a statement for the first time also prepares it. Reading the rows of the other
+        // would take several steps for each of 2,000.
+        assert!(beside < alone + 1_000, "{filter:?}: {alone} steps alone, {beside} beside another user");
     }
 }
