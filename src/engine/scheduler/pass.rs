@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::schedule::catch_up::{MissReason, Outage, is_clock_jump};
+use crate::domain::time::just_before;
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::error::Result;
 use crate::lifecycle::fire::{CueFirer, FireSummary};
@@ -143,6 +144,8 @@ impl Scheduler {
             // Cues that came due while the clock was behind could not fire either.
             self.outage = Outage::before(now, MissReason::Clock);
         }
+        // The clock may have been set back since the outage ended: no run is caught up with before its time.
+        self.outage.until = self.outage.until.min(just_before(now));
         if now < self.last_seen && self.wall >= self.last_seen {
             tracing::warn!(
                 %now,

@@ -64,6 +64,20 @@ fn a_late_server_runs_every_instant_in_order() {
 }
 
 #[test]
+fn a_clock_set_back_between_the_start_and_the_first_pass_fires_no_run_before_its_time() {
+    let (fixture, cue) = adrift(NOON, CatchUp::Latest);
+    // The clock is wrong at the start, and corrected before the first pass.
+    fixture.advance(3 * 3_600 + 60);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    fixture.advance(-3_600);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), ["2026-03-01T14:00:00Z"]);
+    fixture.advance(3_600);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(runs(&fixture, cue), ["2026-03-01T14:00:00Z", "2026-03-01T15:00:00Z"]);
+}
+
+#[test]
 fn a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed() {
     let (fixture, cue) = adrift(NOON, CatchUp::Latest);
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
