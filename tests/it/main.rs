@@ -10,5 +10,6 @@ mod faults;
 pub mod http;
 mod journeys;
 mod rules;
+mod simulation;
 mod store;
 mod support;

@@ -1,0 +1,76 @@
+//! A deterministic simulation: seeded users, workers, receivers, clock jumps, restarts and failing commits, against the
+//! real store, engine and HTTP server on a clock that stands still, beside a small model in memory.
+//!
+//! After every step: every due instant is accounted for exactly once, no acknowledged write is lost and no refused one
+//! is there, no run is in two attempts at a time or in more than its cue allows, no account is above its bounds, no run
+//! waits for the receivers of another account, counters equal recounts, and all states are those of the model.
+//!
+//! A failure prints its seed and the shortest list of steps that was found for it. `CUED_TEST_SEED` runs that seed
+//! alone.
+
+mod check;
+mod engine_steps;
+mod machine;
+mod model;
+mod receivers;
+mod run_steps;
+mod shrink;
+#[expect(clippy::module_inception, reason = "the folder is the subject, the file its central type")]
+mod simulation;
+mod steps;
+mod user_steps;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::simulation::shrink::shrink;
+use crate::simulation::simulation::Simulation;
+use crate::simulation::steps::{Step, generate};
+use crate::support::server::is_full_run;
+
+const STEPS: usize = 80;
+const SEEDS: u64 = 200;
+const SEEDS_OF_FULL_RUN: u64 = 20_000;
+/// Simulations at a time: each has threads of its own that wait for one another.
+const WORKERS: usize = 2;
+
+#[test]
+fn no_rule_is_violated_in_any_order_of_steps() {
+    let given = std::env::var("CUED_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    if let Some(seed) = given {
+        return simulate(seed);
+    }
+    let seeds = if is_full_run() { SEEDS_OF_FULL_RUN } else { SEEDS };
+    eprintln!("seeds 0 to {} with {STEPS} steps each", seeds - 1);
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    match next.fetch_add(1, Ordering::Relaxed) {
+                        seed if seed < seeds => simulate(seed),
+                        _ => return,
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Runs a seed. Fails with the shortest list of steps that violates a rule.
+fn simulate(seed: u64) {
+    let steps = generate(seed, STEPS);
+    if attempt(seed, &steps).is_ok() {
+        return;
+    }
+    let shortest = shrink(steps, |rest| attempt(seed, rest).is_err());
+    let (log, rule) = attempt(seed, &shortest).expect_err("the same steps fail again");
+    panic!("CUED_TEST_SEED={seed} fails; the shortest list of steps:\n{log}{rule}");
+}
+
+/// Runs the steps. A panic counts as a failure.
+fn attempt(seed: u64, steps: &[Step]) -> Result<(), (String, String)> {
+    catch_unwind(AssertUnwindSafe(|| Simulation::run(seed, steps)))
+        .unwrap_or_else(|_| Err((String::new(), format!("a panic after {steps:?}"))))
+}

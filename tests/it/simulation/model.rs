@@ -1,0 +1,337 @@
+//! The model: what a simulation expects of the program, in memory and without a database. It has its own arithmetic of
+//! schedules, retries, leases and states, and knows the rules of the reference only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cued::domain::account::quota::Quota;
+use cued::domain::account::user::month_of;
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// Milliseconds since 1970.
+pub type Ms = i64;
+/// A violated rule as text.
+pub type Checked<T = ()> = Result<T, String>;
+
+pub const SECOND: Ms = 1_000;
+pub const MINUTE: Ms = 60 * SECOND;
+pub const HOUR: Ms = 60 * MINUTE;
+pub const DAY: Ms = 24 * HOUR;
+/// The lease of a claim, and the silence after which its worker is lost (contract §7.3).
+pub const LEASE: Ms = 900 * SECOND;
+const SILENCE: Ms = 180 * SECOND;
+const MAX_CATCH_UP: usize = 100;
+
+/// Returns the message if the condition does not hold.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+pub(crate) use ensure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// At every multiple of a period, in UTC.
+    Every(Ms),
+    Once(Ms),
+}
+
+#[derive(Debug, Clone)]
+pub struct Cue {
+    pub user: usize,
+    pub id: String,
+    pub key: i64,
+    pub name: String,
+    pub rule: Rule,
+    pub catch_up: &'static str,
+    pub is_worker: bool,
+    pub receiver: usize,
+    pub status: &'static str,
+    /// The oldest due instant that is not accounted for.
+    pub next_run: Option<Ms>,
+    pub run_count: i64,
+    pub missed_count: i64,
+    pub max_attempts: u32,
+    pub backoff_minutes: Vec<i64>,
+    pub pauses: bool,
+    pub mode: &'static str,
+    pub is_deleted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    Waiting(Ms),
+    Ready,
+    /// A delivery is under way or a worker holds it; or it is over.
+    None,
+}
+
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub id: String,
+    pub cue: usize,
+    pub scheduled_for: Ms,
+    pub trigger: &'static str,
+    pub status: &'static str,
+    pub queue: Queue,
+    pub attempts: u32,
+    pub worker: Option<String>,
+    pub lease: Option<Ms>,
+    pub outcome: Option<Outcome>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub success: bool,
+    pub state: &'static str,
+    pub has_proof: bool,
+    pub is_judged: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Account {
+    pub key: i64,
+    pub secret: String,
+    /// Its receivers answer slowly or never; those of the others at once.
+    pub is_slow: bool,
+    pub quotas: BTreeMap<i64, Quota>,
+    pub heartbeats: BTreeMap<String, Ms>,
+    /// Kept answers by key: path and body of the request, its time, the answer.
+    pub answers: BTreeMap<String, Answer>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub path: String,
+    pub body: Value,
+    pub at: Ms,
+    pub text: Value,
+}
+
+/// The due instants of a cue that the present step must account for.
+#[derive(Debug, Clone, Default)]
+pub struct Settlement {
+    pub due: BTreeSet<Ms>,
+    /// Those that must become executions, where the rules say which.
+    pub runs: Option<Vec<Ms>>,
+    pub made: Vec<Ms>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub now: Ms,
+    pub is_test_clock: bool,
+    pub cue_limit: usize,
+    pub monthly_limit: u32,
+    pub accounts: Vec<Account>,
+    pub cues: Vec<Cue>,
+    /// By the key of the row.
+    pub runs: BTreeMap<i64, Run>,
+    pub settlements: BTreeMap<usize, Settlement>,
+    /// Runs by request that the present step must create: cue, trigger, instant.
+    pub requested: Vec<(usize, &'static str, Ms)>,
+    /// The scheduler's view of the clock.
+    pub wall: Ms,
+    pub last_seen: Ms,
+    /// The newest instant at which cues fired by schedule; it is in the file.
+    pub fired_at: Ms,
+    /// The newest instant of the clock.
+    pub newest: Ms,
+    pub outage_until: Ms,
+}
+
+impl Rule {
+    /// The first instant after `after`.
+    pub fn next_after(self, after: Ms) -> Option<Ms> {
+        match self {
+            Self::Every(period) => Some((after.div_euclid(period) + 1) * period),
+            Self::Once(at) => (at > after).then_some(at),
+        }
+    }
+
+    /// The instants from `from` to `to`.
+    pub fn instants(self, from: Ms, to: Ms) -> Vec<Ms> {
+        let mut found = Vec::new();
+        let mut next = self.next_after(from - 1);
+        while let Some(at) = next.filter(|at| *at <= to) {
+            found.push(at);
+            next = self.next_after(at);
+        }
+        found
+    }
+}
+
+impl Run {
+    pub fn is_over(&self) -> bool {
+        matches!(self.status, "success" | "failed")
+    }
+
+    pub fn is_claimed(&self) -> bool {
+        self.status == "delivering" && self.lease.is_some()
+    }
+}
+
+impl Model {
+    pub fn cue_of(&self, run: i64) -> &Cue {
+        &self.cues[self.runs[&run].cue]
+    }
+
+    pub fn active_cues(&self, user: usize) -> usize {
+        self.cues.iter().filter(|cue| cue.user == user && !cue.is_deleted && cue.status == "active").count()
+    }
+
+    pub fn timestamp(at: Ms) -> Timestamp {
+        Timestamp::from_millisecond(at).unwrap()
+    }
+
+    /// The quota of the account in the month of the present.
+    pub fn quota(&mut self, user: usize) -> &mut Quota {
+        let (month, limit) = (month_of(Self::timestamp(self.now)), self.monthly_limit);
+        let new = Quota { limit: Some(limit), used: 0, over_quota_since: None };
+        self.accounts[user].quotas.entry(month).or_insert(new)
+    }
+
+    /// Whether the quota allows one more run now.
+    pub fn has_quota(&mut self, user: usize) -> bool {
+        let now = Self::timestamp(self.now);
+        let mut quota = *self.quota(user);
+        quota.try_use(now)
+    }
+
+    /// The step accounts for every instant of the cue up to now; its next run is `next_run`.
+    pub fn settle(&mut self, cue: usize, next_run: Option<Ms>) {
+        let (now, it) = (self.now, &mut self.cues[cue]);
+        if let Some(from) = it.next_run.filter(|from| *from <= now) {
+            let due = it.rule.instants(from, now).into_iter().collect();
+            self.settlements.insert(cue, Settlement { due, ..Settlement::default() });
+        }
+        it.next_run = next_run;
+    }
+
+    /// The scheduler reads the clock.
+    pub fn read_clock(&mut self) {
+        let jumped = !self.is_test_clock && self.now - self.wall > MINUTE;
+        if jumped || (self.wall < self.last_seen && self.last_seen <= self.now) {
+            self.outage_until = self.now - 1;
+        }
+        // A period without runs does not reach into the future, wherever the clock stood at its end.
+        self.outage_until = self.outage_until.min(self.now - 1);
+        self.wall = self.now;
+    }
+
+    /// The scheduler fires all that is due.
+    pub fn fire_due(&mut self) {
+        if self.now < self.last_seen {
+            return;
+        }
+        (self.last_seen, self.newest) = (self.now, self.newest.max(self.now));
+        for cue in 0..self.cues.len() {
+            let it = &self.cues[cue];
+            let (rule, now) = (it.rule, self.now);
+            if it.is_deleted || it.next_run.is_none_or(|next_run| next_run > now) {
+                continue;
+            }
+            let runs = self.runs_to_fire(cue);
+            self.fired_at = self.now;
+            let next_run = rule.next_after(now);
+            self.settle(cue, next_run);
+            if let Some(settlement) = self.settlements.get_mut(&cue) {
+                settlement.runs = Some(runs);
+            }
+        }
+    }
+
+    /// The due instants that fire; the others are missed (contract §4.12).
+    fn runs_to_fire(&self, cue: usize) -> Vec<Ms> {
+        let cue = &self.cues[cue];
+        let due = cue.rule.instants(cue.next_run.unwrap_or(self.now), self.now);
+        let Rule::Every(_) = cue.rule else { return due };
+        let (before, after): (Vec<Ms>, Vec<Ms>) = due.into_iter().partition(|at| *at <= self.outage_until);
+        let kept = match cue.catch_up {
+            "latest" => 1,
+            "all" => MAX_CATCH_UP,
+            _ => 0,
+        };
+        let skipped = before.len().saturating_sub(kept);
+        before.into_iter().skip(skipped).chain(after).collect()
+    }
+
+    /// Promotes runs whose waiting time is over.
+    pub fn promote(&mut self) {
+        for run in self.runs.values_mut() {
+            if matches!(run.queue, Queue::Waiting(at) if at <= self.now) {
+                run.queue = Queue::Ready;
+            }
+        }
+    }
+
+    /// Releases the claims that are lost (contract §7.3), and forgets kept answers.
+    pub fn reap(&mut self) {
+        let now = self.now;
+        for key in self.runs.keys().copied().collect::<Vec<_>>() {
+            let run = &self.runs[&key];
+            let (Some(lease), Some(worker)) = (run.lease, &run.worker) else { continue };
+            let cue = &self.cues[run.cue];
+            let heard = self.accounts[cue.user].heartbeats.get(worker);
+            let lost_at = heard.map_or(lease, |heard| lease.max(heard + SILENCE + 1));
+            if lost_at > now || cue.is_deleted {
+                continue;
+            }
+            let is_last = run.attempts >= cue.max_attempts;
+            self.change(key, |run| {
+                run.lease = None;
+                if is_last {
+                    (run.status, run.queue) = ("failed", Queue::None);
+                } else {
+                    (run.status, run.queue, run.worker) = ("pending", Queue::Ready, None);
+                }
+            });
+            if is_last {
+                self.finish(key, false);
+            }
+        }
+        for account in &mut self.accounts {
+            account.answers.retain(|_, answer| answer.at > now - DAY);
+        }
+    }
+
+    pub fn change(&mut self, key: i64, change: impl FnOnce(&mut Run)) {
+        if let Some(run) = self.runs.get_mut(&key) {
+            change(run);
+        }
+    }
+
+    /// The consequences of the end of a run for its cue (contract §4.2, §6.8).
+    pub fn finish(&mut self, key: i64, success: bool) {
+        let run = &self.runs[&key];
+        let (cue, at) = (run.cue, run.scheduled_for);
+        if run.trigger == "schedule" {
+            self.end_once(cue, at, success);
+        }
+        let it = &self.cues[cue];
+        if !success && it.pauses && it.status == "active" && matches!(it.rule, Rule::Every(_)) {
+            self.settle(cue, None);
+            self.cues[cue].status = "paused";
+        }
+    }
+
+    /// A `once` cue ends with its only run.
+    pub fn end_once(&mut self, cue: usize, at: Ms, success: bool) {
+        let it = &mut self.cues[cue];
+        if it.rule == Rule::Once(at) && it.next_run.is_none() {
+            it.status = if success { "completed" } else { "failed" };
+        }
+    }
+
+    /// Webhook deliveries that a stop cut off are made again.
+    pub fn requeue(&mut self) {
+        for run in self.runs.values_mut().filter(|run| run.status == "delivering" && run.lease.is_none()) {
+            run.attempts -= 1;
+            run.status = if run.attempts > 0 { "retrying" } else { "pending" };
+            run.queue = Queue::Ready;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The receivers of a simulation. The answer of each follows from its kind, the instant of the run and the attempt.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use cued::domain::webhook::signature::signature_v1;
+use cued::engine::delivery::attempt::{classify, send};
+use cued::engine::delivery::dispatcher::FinishedAttempt;
+use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
+use cued::store::executions::delivery_queue::ClaimedDelivery;
+
+use crate::simulation::model::{Checked, Cue, MINUTE, Model, Ms, Run, SECOND, ensure};
+use crate::support::client::header;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Fast,
+    /// Fails two of three times, and asks for a pause.
+    Flaky,
+    Gone,
+    Refusing,
+    /// Answers with as much as is kept, cut inside a character.
+    Huge,
+    /// Answers when the dispatcher has passed a few more times.
+    Slow,
+    Hanging,
+}
+
+/// Each has a host of its own. Those from [`FIRST_SLOW`] on belong to the slow account.
+pub const RECEIVERS: [Kind; 9] = [
+    Kind::Fast,
+    Kind::Flaky,
+    Kind::Gone,
+    Kind::Refusing,
+    Kind::Huge,
+    Kind::Slow,
+    Kind::Slow,
+    Kind::Hanging,
+    Kind::Hanging,
+];
+pub const FIRST_SLOW: usize = 5;
+
+const RETRY_AFTER: Ms = 150 * SECOND;
+
+/// What follows an attempt, by the rules (contract §6.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Success,
+    RetryAt(Ms),
+    Failed,
+}
+
+/// An attempt that has not ended.
+pub struct InFlight {
+    claimed: ClaimedDelivery,
+    pub key: i64,
+    /// The id of the run; a key is used again once its row is deleted.
+    pub id: String,
+    pub attempt: u32,
+    pub receiver: usize,
+    scheduled_for: Ms,
+    max_attempts: u32,
+    backoff: Ms,
+    secret: String,
+    /// Passes of the dispatcher since its claim.
+    pub age: u32,
+}
+
+struct OneAnswer {
+    answer: Result<WebhookResponse, DeliveryError>,
+    request: Mutex<Option<WebhookRequest>>,
+}
+
+impl WebhookClient for OneAnswer {
+    fn send(&self, request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
+        *self.request.lock().unwrap() = Some(request.clone());
+        self.answer.clone()
+    }
+}
+
+/// The URL of a receiver.
+pub fn url(receiver: usize) -> String {
+    format!("https://receiver{receiver}.example/hook")
+}
+
+impl InFlight {
+    pub fn new(claimed: ClaimedDelivery, run: &Run, cue: &Cue, secret: &str) -> Self {
+        let attempt = claimed.attempt_ref.attempt;
+        let index = usize::try_from(attempt - 1).unwrap().min(cue.backoff_minutes.len() - 1);
+        Self {
+            key: claimed.attempt_ref.key,
+            id: run.id.clone(),
+            attempt,
+            receiver: cue.receiver,
+            scheduled_for: run.scheduled_for,
+            max_attempts: cue.max_attempts,
+            backoff: cue.backoff_minutes[index] * MINUTE,
+            secret: secret.to_owned(),
+            age: 0,
+            claimed,
+        }
+    }
+
+    /// Whether the receiver has answered or the time is up.
+    pub fn has_ended(&self) -> bool {
+        match RECEIVERS[self.receiver] {
+            Kind::Slow => self.age >= 2,
+            Kind::Hanging => self.age >= 4,
+            _ => true,
+        }
+    }
+
+    /// Sends it at `now`, checks the request and returns the end of the attempt with what must follow.
+    pub fn end(self, now: Ms) -> Checked<(FinishedAttempt, Next)> {
+        let (answer, pause) = self.answer();
+        let is_success = answer.as_ref().is_ok_and(|response| response.http_status == 200);
+        let is_gone = answer.as_ref().is_ok_and(|response| response.http_status == 410);
+        let next = match () {
+            () if is_success => Next::Success,
+            () if is_gone || self.attempt >= self.max_attempts => Next::Failed,
+            () => Next::RetryAt(now + self.backoff.max(pause)),
+        };
+        let client = OneAnswer { answer, request: Mutex::default() };
+        let at = Model::timestamp(now);
+        let finished = classify(&self.claimed, send(&client, &self.claimed, at), at);
+        let request = client.request.lock().unwrap().take();
+        let Some(request) = request else { return Err(format!("run {} was not sent", self.key)) };
+        let sent = |name: &str| header(&request.headers, name).unwrap_or_default().to_owned();
+        ensure!(request.url == url(self.receiver), "run {} went to {}", self.key, request.url);
+        ensure!(sent("x-cueapi-execution-id") == self.id, "run {} has another id", self.key);
+        ensure!(sent("x-cueapi-attempt") == self.attempt.to_string(), "run {} has another attempt", self.key);
+        let signed = signature_v1(&self.secret, now.div_euclid(SECOND), &request.body.unwrap_or_default());
+        ensure!(sent("x-cueapi-signature") == signed, "run {} is signed with another secret", self.key);
+        Ok((finished, next))
+    }
+
+    /// The answer, and the pause that it asks for.
+    fn answer(&self) -> (Result<WebhookResponse, DeliveryError>, Ms) {
+        let status = |http_status, body| Ok(WebhookResponse { http_status, retry_after: None, body });
+        let turn = (self.scheduled_for / SECOND + i64::from(self.attempt)).rem_euclid(3);
+        match RECEIVERS[self.receiver] {
+            Kind::Fast | Kind::Slow => (status(200, b"ok".to_vec()), 0),
+            Kind::Flaky if turn == 0 => (status(200, Vec::new()), 0),
+            Kind::Flaky if turn == 1 => (status(500, b"later".to_vec()), 0),
+            Kind::Flaky => {
+                let retry_after = Some((RETRY_AFTER / SECOND).to_string());
+                (Ok(WebhookResponse { http_status: 503, retry_after, body: Vec::new() }), RETRY_AFTER)
+            }
+            Kind::Gone => (status(410, Vec::new()), 0),
+            Kind::Refusing => (Err(DeliveryError::Connection("refused".to_owned())), 0),
+            Kind::Huge => {
+                let body = "x".to_owned() + &"é".repeat(MAX_KEPT_BODY);
+                (status(200, body.as_bytes()[..MAX_KEPT_BODY].to_vec()), 0)
+            }
+            Kind::Hanging => {
+                (Err(DeliveryError::Timeout { within: Duration::from_secs(30), status: None }), 0)
+            }
+        }
+    }
+}
