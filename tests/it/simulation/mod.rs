@@ -5,8 +5,8 @@
 //! is there, no run is in two attempts at a time or in more than its cue allows, no account is above its bounds, no run
 //! waits for the receivers of another account, counters equal recounts, and all states are those of the model.
 //!
-//! A failure prints its seed and the shortest list of steps that was found for it. `CUED_TEST_SEED` runs that seed
-//! alone.
+//! A failure prints its seed and the shortest list of steps that was found for it. `CUED_TEST_SEED=17` runs that
+//! seed alone, `CUED_TEST_SEEDS=200..5000` others than the usual ones.
 
 mod check;
 mod engine_steps;
@@ -20,6 +20,7 @@ mod simulation;
 mod steps;
 mod user_steps;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,33 +30,42 @@ use crate::simulation::simulation::Simulation;
 use crate::simulation::steps::{Step, generate};
 use crate::support::server::is_full_run;
 
-const STEPS: usize = 80;
+const STEPS: usize = 64;
 const SEEDS: u64 = 200;
 const SEEDS_OF_FULL_RUN: u64 = 20_000;
-/// Simulations at a time: each has threads of its own that wait for one another.
+/// Simulations at a time. The threads of one wait for each other most of the time.
 const WORKERS: usize = 2;
 
 #[test]
 fn no_rule_is_violated_in_any_order_of_steps() {
-    let given = std::env::var("CUED_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    if let Some(seed) = given {
-        return simulate(seed);
-    }
-    let seeds = if is_full_run() { SEEDS_OF_FULL_RUN } else { SEEDS };
-    eprintln!("seeds 0 to {} with {STEPS} steps each", seeds - 1);
-    let next = AtomicU64::new(0);
+    let seeds = seeds();
+    eprintln!("seeds {seeds:?}, {STEPS} steps each");
+    let next = AtomicU64::new(seeds.start);
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 loop {
                     match next.fetch_add(1, Ordering::Relaxed) {
-                        seed if seed < seeds => simulate(seed),
+                        seed if seed < seeds.end => simulate(seed),
                         _ => return,
                     }
                 }
             });
         }
     });
+}
+
+/// The seed of `CUED_TEST_SEED`, or those of `CUED_TEST_SEEDS=FIRST..END`, or the usual ones.
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    if let Ok(seed) = std::env::var("CUED_TEST_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    if let Ok(seeds) = std::env::var("CUED_TEST_SEEDS") {
+        let (first, end) = seeds.split_once("..").expect("FIRST..END");
+        return number(first)..number(end);
+    }
+    0..if is_full_run() { SEEDS_OF_FULL_RUN } else { SEEDS }
 }
 
 /// Runs a seed. Fails with the shortest list of steps that violates a rule.

@@ -181,7 +181,8 @@ impl Simulation {
         self.machine.restart(is_crash, now);
         self.model.requeue();
         let seen = self.machine.app().engine_stats.last_seen().as_millisecond();
-        let (known, newest) = (self.model.fired_at, self.model.newest.max(now));
+        self.model.newest = self.model.newest.max(now);
+        let (known, newest) = (self.model.fired_at, self.model.newest);
         ensure!(
             (known..=newest).contains(&seen),
             "the newest instant of the file is {}",

@@ -96,7 +96,7 @@ const WEIGHTS: [(Action, u64); 35] = [
     (Action::Notify, 2),
     (Action::Sweep, 2),
     (Action::Stop, 1),
-    (Action::Crash, 2),
+    (Action::Crash, 1),
 ];
 
 /// One step in this many meets a disk that refuses a commit.
