@@ -321,7 +321,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Parses `--public-url`: the base of links to this server and of its echo endpoint.
 fn web_address(text: &str) -> Result<String, String> {
-    let is_plain = !text.contains(['?', '#']) && CallbackTarget::parse(text).is_ok();
+    let target = CallbackTarget::parse(text).ok().filter(|_| !text.contains(['?', '#']));
     let invalid = || "expected a URL such as https://cue.example.com, with a path if needed".to_owned();
-    is_plain.then(|| text.to_owned()).ok_or_else(invalid)
+    target.map(|target| target.url).ok_or_else(invalid)
 }

@@ -15,7 +15,7 @@ pub const MAX_HEADER_NAME: usize = 256;
 /// The target of a webhook delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
-    /// An absolute `http` or `https` URL, as the user wrote it.
+    /// An absolute `http` or `https` URL, as the user wrote it, but its host in ASCII.
     pub url: String,
     pub method: Method,
     /// Custom headers, in the user's order.

@@ -214,6 +214,16 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§4.6",
+        "a name beyond ASCII is converted by UTS 46",
+        &[
+            "a_name_beyond_ascii_is_converted_by_uts_46",
+            "a_name_that_uts_46_does_not_allow_is_refused",
+            "an_address_in_other_digits_is_that_address",
+            "a_name_beyond_ascii_is_stored_shown_and_called_in_its_ascii_form",
+        ],
+    ),
+    (
+        "§4.6",
         "reserved and unsafe headers are rejected",
         &[
             "headers_that_the_delivery_sets_are_refused_in_any_case",

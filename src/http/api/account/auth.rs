@@ -68,9 +68,8 @@ pub async fn update_me(request: Request) -> Result<Response> {
     let url = fields.string("alert_webhook_url", 0..=usize::MAX);
     fields.forbid_unknown();
     fields.finish()?;
-    if let Some(url) = &url {
-        check_url_of("alert_webhook_url", url, &request.app.config.callbacks)?;
-    }
+    let check = |url: String| check_url_of("alert_webhook_url", &url, &request.app.config.callbacks);
+    let url = url.map(check).transpose()?;
     if presence != Presence::Absent {
         actions::set_alert_url(&request.app, &caller, url).await?;
     }

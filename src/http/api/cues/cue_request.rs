@@ -180,9 +180,7 @@ fn parse_callback(
     let url = fields.string("url", 0..=usize::MAX);
     let method = fields.string("method", 0..=16);
     let headers = fields.string_map("headers");
-    if let Some(url) = &url {
-        check_url(url, policy)?;
-    }
+    let url = url.map(|url| check_url(&url, policy)).transpose()?.map(|target| target.url);
     let method = method.map(|method| Method::from_request(&method)).transpose()?;
     if let Some(headers) = &headers {
         check_headers(headers)?;
@@ -209,19 +207,20 @@ fn parse_on_failure(
 ) -> std::result::Result<OnFailurePatch, Refusal> {
     let Some(mut on_failure) = fields.object("on_failure") else { return Ok(OnFailurePatch::default()) };
     let email = on_failure.boolean("email");
-    let webhook = match on_failure.presence("webhook") {
+    let mut webhook = match on_failure.presence("webhook") {
         Presence::Absent => None,
         _ => Some(on_failure.string("webhook", 0..=usize::MAX)),
     };
     let pause = on_failure.boolean("pause");
     add_or_forbid_unknown(&on_failure, "on_failure", unknown);
-    if let Some(Some(url)) = &webhook {
-        check_url_of("on_failure.webhook", url, policy)?;
+    if let Some(Some(url)) = &mut webhook {
+        *url = check_url_of("on_failure.webhook", url, policy)?;
     }
     Ok(OnFailurePatch { email, webhook, pause })
 }
 
-/// Checks a URL by the rules of a callback (contract §4.6), in a field without headers next to it.
+/// Checks a URL by the rules of a callback (contract §4.6), in a field without headers next to it. Returns the URL to
+/// store.
 ///
 /// # Errors
 /// `invalid_callback_url` with the name of the field.
@@ -229,7 +228,7 @@ pub(in crate::http) fn check_url_of(
     field: &str,
     url: &str,
     policy: &AddressPolicy,
-) -> std::result::Result<(), Refusal> {
+) -> std::result::Result<String, Refusal> {
     let named = |error: UrlError| {
         let message = match &error {
             UrlError::UserInfo => format!(
@@ -240,7 +239,7 @@ pub(in crate::http) fn check_url_of(
         };
         Refusal { message: message.into(), ..Refusal::from(error) }
     };
-    check_url(url, policy).map(|_| ()).map_err(named)
+    check_url(url, policy).map(|target| target.url).map_err(named)
 }
 
 fn parse_verification(

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Case, check, server};
 
 /// Non-public addresses in every notation.
-const BLOCKED: [&str; 60] = [
+const BLOCKED: [&str; 62] = [
     "localhost",
     "LOCALHOST",
     "localhost.",
@@ -47,6 +47,8 @@ const BLOCKED: [&str; 60] = [
     "255.255.255.255",
     "%31%32%37.0.0.1",
     "\u{2460}\u{2461}\u{2466}.0.0.1",
+    "\u{ff11}\u{ff12}\u{ff17}\u{3002}0.0.1",
+    "lo\u{ff43}alhost",
     "[::]",
     "[::1]",
     "[0:0:0:0:0:0:0:1]",
@@ -110,7 +112,8 @@ fn only_absolute_http_urls_are_accepted() {
         "https://example.com\\@127.0.0.1/",
         "https://[::1",
         "https://[zz]/",
-        "https://\u{2460}.example.com/",
+        "https://xn--a.example.com/",
+        "https://b\u{fc}cher%2e.example.com/",
         "https://.example.com/",
         "https://example..com/",
     ];
@@ -123,6 +126,8 @@ fn only_absolute_http_urls_are_accepted() {
         url(&longest).accepted(201),
         url("http://example.com").accepted(201),
         url("https://example.com:8443/path?query=%20").accepted(201),
+        url("https://b\u{fc}cher.example.com/").accepted(201),
+        url("https://xn--bcher-kva.example.com/").accepted(201),
         Case::cue("callback.url", json!(5)).invalid("string_type", "body.callback.url"),
         Case::cue("callback", json!({})).invalid("missing", "body.callback.url"),
         Case::cue("callback", json!("https://example.com/"))
