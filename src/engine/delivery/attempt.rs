@@ -23,6 +23,8 @@ pub enum SendResult {
     /// No complete response arrived.
     NoResponse {
         reason: String,
+        /// More than the reason says, for the log only.
+        detail: Option<String>,
         /// Label for metrics and the log.
         cause: &'static str,
         timed_out: bool,
@@ -78,6 +80,7 @@ pub fn send_guarded(
             Ok(Ok(response)) => SendResult::Responded(response),
             Ok(Err(delivery_error)) => SendResult::NoResponse {
                 reason: delivery_error.to_string(),
+                detail: delivery_error.detail(),
                 cause: delivery_error.as_str(),
                 timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
             },
@@ -87,7 +90,7 @@ pub fn send_guarded(
     sent.unwrap_or_else(|error| {
         log_panic(&error);
         let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
-        SendResult::NoResponse { reason, cause: "fault", timed_out: false }
+        SendResult::NoResponse { reason, detail: None, cause: "fault", timed_out: false }
     })
 }
 
@@ -99,7 +102,7 @@ pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -
         Ok((_, retry)) => after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
         Err(_) => NextStep::Failed,
     };
-    let cause = cause(&result);
+    let (cause, mut detail) = (cause(&result), None);
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
@@ -115,17 +118,19 @@ pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -
             record.response_body = Some(text(&response.body));
             record.error_message = (next != NextStep::Success).then(|| status_message(http_status));
         }
-        SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => {
+        SendResult::NoResponse { reason, detail: more, .. } => {
             record.error_message = Some(reason);
+            detail = more;
         }
+        SendResult::Unsendable(reason) => record.error_message = Some(reason),
     }
-    FinishedAttempt { record, timed_out, cause }
+    FinishedAttempt { record, timed_out, cause, detail }
 }
 
 /// Logs an attempt that took `duration`.
 pub fn log(
     claimed: &ClaimedDelivery,
-    FinishedAttempt { record, cause, .. }: &FinishedAttempt,
+    FinishedAttempt { record, cause, detail, .. }: &FinishedAttempt,
     duration: Duration,
 ) {
     tracing::debug!(
@@ -134,6 +139,7 @@ pub fn log(
         attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
         cause,
+        reason = detail,
         http_status = record.http_status,
         duration_ms = milliseconds(duration),
         "attempt ended"
@@ -180,6 +186,7 @@ fn text(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::webhook_client::address_guard::ResolveError;
     use crate::metrics::engine::CAUSES;
 
     struct FixedResult(Result<u16, DeliveryError>);
@@ -201,8 +208,11 @@ mod tests {
         let why = || "why".to_owned();
         let errors = [
             DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },
-            DeliveryError::Refused(why()),
-            DeliveryError::Unresolved(why()),
+            DeliveryError::NoAddress(ResolveError::Blocked {
+                host: String::new(),
+                address: std::net::Ipv4Addr::LOCALHOST.into(),
+            }),
+            DeliveryError::NoAddress(ResolveError::Unknown { name: String::new(), why: why() }),
             DeliveryError::Connection(why()),
             DeliveryError::Tls(why()),
             DeliveryError::Unsendable(why()),

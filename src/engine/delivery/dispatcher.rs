@@ -18,6 +18,8 @@ pub struct FinishedAttempt {
     pub timed_out: bool,
     /// Label of the cause of a failure for metrics and the log; `none` for a success.
     pub cause: &'static str,
+    /// More than the error message says, for the log only.
+    pub detail: Option<String>,
 }
 
 /// The mode of a pass.
@@ -61,7 +63,7 @@ impl Dispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for FinishedAttempt { record, timed_out, cause } in finished {
+        for FinishedAttempt { record, timed_out, cause, .. } in finished {
             app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
             self.slots.release(record.attempt_ref.destination, timed_out);
             self.unrecorded.push(Arc::new(record));

@@ -45,7 +45,10 @@ pub fn result_of_post(
     if next == NextStep::Failed {
         let why = match result {
             SendResult::Responded(response) => format!("it returned {}", response.http_status),
-            SendResult::NoResponse { reason, .. } | SendResult::Unsendable(reason) => reason.clone(),
+            SendResult::NoResponse { reason, detail: None, .. } | SendResult::Unsendable(reason) => {
+                reason.clone()
+            }
+            SendResult::NoResponse { reason, detail: Some(detail), .. } => format!("{reason}: {detail}"),
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();

@@ -16,7 +16,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::ip_class::{AddressClass, classify, literal};
+use crate::domain::webhook::ip_class::{classify, literal};
 use crate::locks::Mutex;
 
 /// Reads the monotonic clock: the time since a fixed moment.
@@ -39,13 +39,13 @@ pub struct AddressGuard {
 }
 
 /// The guard returned no address.
+///
+/// The text is shown to users. Of a name it says neither its addresses nor whether it exists: both could be facts of the
+/// operator's network. [`ResolveError::detail`] has them for the log.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// All addresses of the host are blocked.
-    #[error(
-        "{}, which callbacks may not reach (see --allow-callbacks-to)",
-        describe_blocked(host, *address)
-    )]
+    #[error("{}", describe_blocked(host, *address))]
     Blocked {
         /// The host in the URL.
         host: String,
@@ -53,7 +53,7 @@ pub enum ResolveError {
         address: IpAddr,
     },
     /// The name has no address.
-    #[error("the name {name} could not be resolved: {why}")]
+    #[error("{}", describe_unreachable(name))]
     Unknown {
         /// The name in the URL.
         name: String,
@@ -145,6 +145,15 @@ impl Resolver for AddressGuard {
 const MAX_TRIED: usize = 16;
 
 impl ResolveError {
+    /// What the resolver returned, for the operator. Without the host, which is a part of the callback URL.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        match self {
+            Self::Blocked { address, .. } => format!("resolved to {address} ({})", classify(*address)),
+            Self::Unknown { why, .. } => why.clone(),
+        }
+    }
+
     fn blocked(host: &str, address: IpAddr) -> ureq::Error {
         ureq::Error::Other(Box::new(Self::Blocked { host: host.to_owned(), address }))
     }
@@ -171,15 +180,19 @@ fn plain(host: &str) -> String {
 }
 
 fn describe_blocked(host: &str, address: IpAddr) -> String {
+    if literal(host).is_none() {
+        return describe_unreachable(host);
+    }
+    // The user wrote this address.
     let class = classify(address);
-    if literal(host).is_some() {
-        return format!("{address} is a {class} address");
-    }
-    match class {
-        // The name of the class would read as the reason for the refusal.
-        AddressClass::Public => format!("the name {host} resolves to {address}"),
-        _ => format!("the name {host} resolves to {address} ({class})"),
-    }
+    format!("{address} is a {class} address, which callbacks may not reach (see --allow-callbacks-to)")
+}
+
+fn describe_unreachable(name: &str) -> String {
+    format!(
+        "the name {name} has no address that callbacks may reach: it could not be resolved, or its addresses are not \
+         allowed (see --allow-callbacks-to)"
+    )
 }
 
 impl fmt::Debug for AddressGuard {

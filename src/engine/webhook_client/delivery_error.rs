@@ -1,4 +1,4 @@
-//! The reasons why an attempt got no response, worded for the user who asks why a cue did not run.
+//! The reasons why an attempt got no response, worded for the user who asks why a cue did not run (contract §6.4).
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -17,12 +17,9 @@ pub enum DeliveryError {
         /// The status, if the response had begun.
         status: Option<u16>,
     },
-    /// The address is blocked for callbacks. Nothing was sent.
+    /// The host has no address that callbacks may reach. Nothing was sent.
     #[error("{0}")]
-    Refused(String),
-    /// The name could not be resolved. Nothing was sent.
-    #[error("{0}")]
-    Unresolved(String),
+    NoAddress(ResolveError),
     /// No connection, a broken one, or a response that is not HTTP.
     #[error("{0}")]
     Connection(String),
@@ -40,11 +37,20 @@ impl DeliveryError {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => "timeout",
-            Self::Refused(_) => "blocked_address",
-            Self::Unresolved(_) => "unknown_name",
+            Self::NoAddress(ResolveError::Blocked { .. }) => "blocked_address",
+            Self::NoAddress(ResolveError::Unknown { .. }) => "unknown_name",
             Self::Connection(_) => "connection",
             Self::Tls(_) => "tls",
             Self::Unsendable(_) => "unsendable",
+        }
+    }
+
+    /// More than the text says, for the operator's log only.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::NoAddress(error) => Some(error.detail()),
+            _ => None,
         }
     }
 
@@ -52,10 +58,9 @@ impl DeliveryError {
     pub(in crate::engine) fn from_ureq(error: Error, status: Option<u16>, within: Duration) -> Self {
         match error {
             Error::Timeout(_) => Self::Timeout { within, status },
-            Error::Other(other) => match other.downcast_ref::<ResolveError>() {
-                Some(stopped @ ResolveError::Blocked { .. }) => Self::Refused(stopped.to_string()),
-                Some(stopped @ ResolveError::Unknown { .. }) => Self::Unresolved(stopped.to_string()),
-                None => Self::Connection(other.to_string()),
+            Error::Other(other) => match other.downcast::<ResolveError>() {
+                Ok(error) => Self::NoAddress(*error),
+                Err(other) => Self::Connection(other.to_string()),
             },
             Error::Io(error) if error.kind() == ErrorKind::InvalidData => Self::Tls(tls(&error.to_string())),
             Error::Io(error) => Self::Connection(after(status, &connection(&error))),

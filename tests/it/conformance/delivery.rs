@@ -115,6 +115,14 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§6.6",
+        "error messages tell nothing of the operator's names",
+        &[
+            "the_error_of_a_blocked_name_equals_that_of_an_unknown_one",
+            "the_address_of_a_blocked_name_is_logged_and_not_shown",
+        ],
+    ),
+    (
         "§6.7",
         "delivery is at least once",
         &[

@@ -237,3 +237,24 @@ fn the_text_format_has_the_same_names_and_values() {
         assert!(line.contains(part), "{part} in {line}");
     }
 }
+
+#[test]
+fn the_address_of_a_blocked_name_is_logged_and_not_shown() {
+    let allow = ["--allow-callbacks-to", "loopback", "--log-level", "debug", "--test-clock", BEGIN];
+    let mut server = Server::start(&[DEV_UNLIMITED, &allow].concat());
+    let user = server.user();
+    // A name is checked when it is stored; this one is blocked only from the restart on.
+    let cue = user.create(&json!({
+        "name": "hook", "schedule": {"type": "once", "at": "2030-01-01T01:00:00Z"}, "retry": {"max_attempts": 1},
+        "callback": {"url": "http://localhost:9/"},
+    }));
+    assert_eq!(server.stop(), Some(0));
+    server.restart_with("--allow-callbacks-to", "public");
+    let user = server.client().with_key(user.key());
+    user.advance("PT2H");
+    let message = user.only_execution(cue["id"].as_str().unwrap())["error_message"].to_string();
+    assert!(message.contains("the name localhost has no address"), "{message}");
+    assert!(!message.contains("127.") && !message.contains("::1"), "{message}");
+    let log = server.log();
+    assert!(log.contains("cause=\"blocked_address\" reason=\"resolved to "), "{log}");
+}
