@@ -1,15 +1,35 @@
 //! Evidence that the work was done, in addition to the report itself (contract §5).
 
+use url::Url;
+
 use crate::domain::json::{JsonStr, JsonText, merged};
-use crate::domain::webhook::callback_url::CallbackTarget;
 
 /// The text fields of evidence.
-pub const TEXTS: [&str; 5] = ["external_id", "result_url", "result_ref", "result_type", "summary"];
+pub const TEXTS: [&str; 5] = ["external_id", RESULT_URL, "result_ref", "result_type", "summary"];
+
+/// The text field of evidence that must be a URL.
+pub const RESULT_URL: &str = "result_url";
 
 /// The list field of evidence.
 pub const ARTIFACTS: &str = "artifacts";
 
 pub const MAX_ARTIFACTS: usize = 100;
+
+/// Characters of `result_url`, as of a callback URL.
+pub const MAX_RESULT_URL: usize = 2048;
+
+/// Returns whether a text is a `result_url`: an absolute `http` or `https` URL of bounded length. People open it in a
+/// browser, so what browsers accept is accepted; the server itself never opens it.
+#[must_use]
+pub fn is_result_url(text: &str) -> bool {
+    let has_scheme =
+        |scheme: &str| text.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    (has_scheme("http://") || has_scheme("https://"))
+        && text.chars().nth(MAX_RESULT_URL).is_none()
+        // A browser removes line breaks from a URL, and would open another one than is shown.
+        && !text.contains(char::is_control)
+        && Url::parse(text).is_ok_and(|url| url.has_host())
+}
 
 /// The evidence of one outcome: an object of the given fields, each a text or the list; `None` without any. It is
 /// looked through as text and never becomes a tree.
@@ -40,11 +60,11 @@ impl Evidence {
         }
     }
 
-    /// Returns whether `field` is an absolute `http` or `https` URL.
+    /// Returns whether `field` is a [result URL](is_result_url).
     #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.get(field).and_then(JsonStr::as_text);
-        text.is_some_and(|text| CallbackTarget::parse(text.trim()).is_ok())
+        text.is_some_and(|text| is_result_url(text.trim()))
     }
 
     /// Returns whether `field` was given but is blank or empty.
@@ -92,6 +112,43 @@ mod tests {
             assert!(!evidence.shows("external_id") && !evidence.is_blank_in("external_id"));
         }
         assert!(!Evidence::default().shows("summary"));
+    }
+
+    #[test]
+    fn a_result_url_is_an_absolute_web_address_of_bounded_length() {
+        let longest = format!("https://example.com/{}", "ü".repeat(MAX_RESULT_URL - 20));
+        for good in [
+            "http://example.com",
+            "HTTPS://Example.com:8443/a b?c=\"d\"#e",
+            "https://bücher.example/ü",
+            "http://127.0.0.1/report",
+            "https://user:password@example.com/",
+            &longest,
+        ] {
+            assert!(is_result_url(good), "{good}");
+        }
+        let too_long = format!("{longest}x");
+        for bad in [
+            "",
+            " ",
+            "done",
+            "/reports/7",
+            "//example.com/",
+            "http:example.com",
+            "https:/example.com",
+            "http://",
+            "ftp://example.com/",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            " https://example.com",
+            "https://example.com/\n",
+            "https://exa\tmple.com/",
+            "https://example.com:99999/",
+            "https://[::1",
+            &too_long,
+        ] {
+            assert!(!is_result_url(bad), "{bad:?}");
+        }
     }
 
     #[test]

@@ -173,6 +173,14 @@ pub const ROWS: &[Row] = &[
         &["later_evidence_verifies_a_success", "appended_evidence_extends_or_replaces_fields"],
     ),
     ("§5.6", "blank evidence is no evidence", &["a_blank_text_and_an_empty_list_are_no_evidence"]),
+    (
+        "§5.6",
+        "result_url is a web address",
+        &[
+            "a_result_url_that_is_no_web_address_is_refused_in_every_mode",
+            "a_result_url_is_an_absolute_web_address_of_bounded_length",
+        ],
+    ),
     ("§5.6", "evidence requires a report", &["verdicts_and_evidence_require_a_report"]),
     (
         "§5.7",

@@ -349,3 +349,22 @@ fn full_evidence() -> Value {
         "summary": "done", "artifacts": ["a"],
     })
 }
+
+#[test]
+fn a_result_url_that_is_no_web_address_is_refused_in_every_mode() {
+    let api = Api::start();
+    let user = api.user("ada");
+    for mode in [VerificationMode::None, VerificationMode::RequireResultUrl, VerificationMode::Manual] {
+        let run = Run::new(&api, &user, mode);
+        let long = format!("https://example.com/{}", "x".repeat(2_029));
+        for bad in ["done", "javascript:alert(1)", "ftp://example.com/7", "/reports/7", "https://", &long] {
+            let body = json!({"success": true, "result_url": bad});
+            let detail = run.try_to("POST", "/outcome", &body).expect_error(422, "validation_error");
+            assert_eq!(detail["detail"][0]["loc"], json!(["body", "result_url"]), "{bad}");
+        }
+        run.ask("POST", "/outcome", &json!({"success": true, "result_url": " https://example.com/7 "}));
+        run.try_to("PATCH", "/evidence", &json!({"result_url": "done"}))
+            .expect_error(422, "validation_error");
+        assert_eq!(run.shown()["evidence"]["result_url"], " https://example.com/7 ");
+    }
+}

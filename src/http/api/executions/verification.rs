@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::actions::verification as actions;
-use crate::domain::execution::evidence::{ARTIFACTS, Evidence, MAX_ARTIFACTS, TEXTS};
+use crate::domain::execution::evidence::{
+    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, RESULT_URL, TEXTS, is_result_url,
+};
 use crate::domain::execution::outcome::MAX_TEXT_BYTES;
 use crate::domain::json::JsonText;
 use crate::error::Result;
@@ -63,7 +65,14 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
 pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     let mut evidence = Vec::new();
     for name in TEXTS {
-        if read_bounded_text(fields, name).is_some() {
+        if let Some(text) = read_bounded_text(fields, name) {
+            // A blank text is no evidence, but it must not cost the only report.
+            if name == RESULT_URL && !text.trim().is_empty() && !is_result_url(text.trim()) {
+                fields.reject(
+                    name,
+                    &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
+                );
+            }
             evidence.extend(fields.any(name).map(|text| (name, text)));
         }
     }
