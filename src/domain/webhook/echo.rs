@@ -1,6 +1,7 @@
 //! The echo: requests posted to the echo path, kept in memory for five minutes, within limits (contract §8).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +16,8 @@ const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 const MAX_ECHOES: usize = 1_000;
 /// Bytes of all echoes together.
 const MAX_BYTES: usize = 16 << 20;
+/// A holder has at most this part of both. Four holders can still fill the store; then the largest one gives way first.
+const HOLDER_PART: usize = 4;
 /// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.
 const OVERHEAD: usize = 64;
 
@@ -33,13 +36,36 @@ pub struct Echo {
     pub received_at: Timestamp,
 }
 
-/// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped.
+/// Whose share of the memory an echo takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EchoHolder {
+    /// The row key of the account that posted it, or whose cue did.
+    Account(i64),
+    /// An address without an account.
+    Address(IpAddr),
+}
+
+/// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped, and only those
+/// of the largest holder: no holder can drop the echoes of one that has less.
 ///
 /// Anyone may post: rejecting requests at the limits would let one caller block the others for minutes.
 #[derive(Debug, Default)]
 pub struct EchoStore {
     /// In the order received.
-    kept: VecDeque<(EchoToken, Arc<Echo>)>,
+    kept: VecDeque<Kept>,
+    used: Usage,
+}
+
+#[derive(Debug)]
+struct Kept {
+    holder: EchoHolder,
+    token: EchoToken,
+    echo: Arc<Echo>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Usage {
+    echoes: usize,
     bytes: usize,
 }
 
@@ -70,34 +96,74 @@ impl Echo {
 }
 
 impl EchoStore {
-    /// Stores an echo, replacing an earlier one of the same token.
-    pub fn put(&mut self, token: EchoToken, echo: Echo) {
+    /// Stores an echo, replacing an earlier one of the same token. The newest echo is always kept.
+    pub fn put(&mut self, holder: EchoHolder, token: EchoToken, echo: Echo) {
         let now = echo.received_at;
-        self.retain(|known, kept| *known != token && !kept.is_expired(now));
-        self.bytes += echo.size(&token);
-        self.kept.push_back((token, Arc::new(echo)));
-        while self.kept.len() > MAX_ECHOES || self.bytes > MAX_BYTES {
-            let Some((token, oldest)) = self.kept.pop_front() else { break };
-            self.bytes -= oldest.size(&token);
+        self.kept.retain(|kept| kept.token != token && !kept.echo.is_expired(now));
+        self.used = self.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus);
+        let new = Kept { holder, token, echo: Arc::new(echo) };
+        let of_holder = self.kept.iter().filter(|kept| kept.holder == holder).map(Kept::size);
+        let mut own = of_holder.fold(new.size(), Usage::plus);
+        while own.exceeds(MAX_ECHOES / HOLDER_PART, MAX_BYTES / HOLDER_PART) {
+            let Some(dropped) = self.drop_oldest(holder) else { break };
+            own = own.minus(dropped);
         }
+        self.used = self.used.plus(new.size());
+        while self.used.exceeds(MAX_ECHOES, MAX_BYTES) {
+            let Some(largest) = self.largest_holder() else { break };
+            self.drop_oldest(largest);
+        }
+        self.kept.push_back(new);
     }
 
     /// The echo of a token, unless it has expired.
     #[must_use]
     pub fn find(&self, token: &EchoToken, now: Timestamp) -> Option<Arc<Echo>> {
-        let (_, echo) = self.kept.iter().find(|(known, _)| known == token)?;
-        (!echo.is_expired(now)).then(|| Arc::clone(echo))
+        let kept = self.kept.iter().find(|kept| kept.token == *token)?;
+        (!kept.echo.is_expired(now)).then(|| Arc::clone(&kept.echo))
     }
 
-    fn retain(&mut self, keep: impl Fn(&EchoToken, &Echo) -> bool) {
-        let bytes = &mut self.bytes;
-        self.kept.retain(|(token, echo)| {
-            let keep = keep(token, echo);
-            if !keep {
-                *bytes -= echo.size(token);
-            }
-            keep
-        });
+    /// The holder with the most of what is scarce; of several, the one with the oldest echo.
+    fn largest_holder(&self) -> Option<EchoHolder> {
+        let mut holders: HashMap<EchoHolder, Usage> = HashMap::new();
+        for kept in &self.kept {
+            let usage = holders.entry(kept.holder).or_default();
+            *usage = usage.plus(kept.size());
+        }
+        let by_count = self.used.echoes > MAX_ECHOES;
+        let amount = |holder| {
+            let usage = holders.get(&holder).copied().unwrap_or_default();
+            if by_count { usage.echoes } else { usage.bytes }
+        };
+        // The first of equals, from the newest to the oldest, is the last maximum.
+        self.kept.iter().rev().map(|kept| kept.holder).max_by_key(|holder| amount(*holder))
+    }
+
+    fn drop_oldest(&mut self, holder: EchoHolder) -> Option<Usage> {
+        let place = self.kept.iter().position(|kept| kept.holder == holder)?;
+        let size = self.kept.remove(place)?.size();
+        self.used = self.used.minus(size);
+        Some(size)
+    }
+}
+
+impl Kept {
+    fn size(&self) -> Usage {
+        Usage { echoes: 1, bytes: self.echo.size(&self.token) }
+    }
+}
+
+impl Usage {
+    fn plus(self, other: Self) -> Self {
+        Self { echoes: self.echoes + other.echoes, bytes: self.bytes + other.bytes }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { echoes: self.echoes - other.echoes, bytes: self.bytes - other.bytes }
+    }
+
+    fn exceeds(self, echoes: usize, bytes: usize) -> bool {
+        self.echoes > echoes || self.bytes > bytes
     }
 }
 
@@ -112,6 +178,11 @@ mod tests {
     fn echo(bytes: usize, second: i64) -> Echo {
         let received_at = Timestamp::from_second(second).unwrap();
         Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at }
+    }
+
+    /// The account with this row key.
+    fn account(key: usize) -> EchoHolder {
+        EchoHolder::Account(i64::try_from(key).unwrap())
     }
 
     fn at(second: i64) -> Timestamp {
@@ -138,41 +209,71 @@ mod tests {
     #[test]
     fn an_echo_lasts_five_minutes_even_when_the_clock_moves_back() {
         let mut echoes = EchoStore::default();
-        echoes.put(token(1), echo(1, 1_000));
+        echoes.put(account(1), token(1), echo(1, 1_000));
         assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
         assert!(echoes.find(&token(1), at(1_300)).is_none());
         assert!(echoes.find(&token(1), at(700)).is_none());
         assert!(echoes.find(&token(2), at(1_000)).is_none());
-        echoes.put(token(2), echo(1, 1_300));
-        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(1, 0).size(&token(2))), "it was let go");
+        echoes.put(account(2), token(2), echo(1, 1_300));
+        assert_eq!(echoes.used, Usage { echoes: 1, bytes: echo(1, 0).size(&token(2)) }, "it was let go");
     }
 
     #[test]
     fn the_newest_echo_of_a_token_replaces_the_others() {
         let mut echoes = EchoStore::default();
-        echoes.put(token(1), echo(7, 1_000));
-        echoes.put(token(1), echo(9, 1_200));
+        echoes.put(account(1), token(1), echo(7, 1_000));
+        echoes.put(account(2), token(1), echo(9, 1_200));
         assert_eq!(echoes.find(&token(1), at(1_400)).unwrap().payload.len(), 9);
-        assert_eq!((echoes.kept.len(), echoes.bytes), (1, echo(9, 0).size(&token(1))));
+        assert_eq!(echoes.used, Usage { echoes: 1, bytes: echo(9, 0).size(&token(1)) });
     }
 
     #[test]
     fn the_oldest_echoes_are_dropped_beyond_the_limits() {
         let mut echoes = EchoStore::default();
         for number in 0..3 * MAX_ECHOES {
-            echoes.put(token(number), echo(1, 1_000));
+            echoes.put(account(number % 100), token(number), echo(1, 1_000));
         }
-        assert_eq!(echoes.kept.len(), MAX_ECHOES);
+        assert_eq!(echoes.used.echoes, MAX_ECHOES);
         assert!(echoes.find(&token(2 * MAX_ECHOES - 1), at(1_000)).is_none());
         assert!(echoes.find(&token(2 * MAX_ECHOES), at(1_000)).is_some());
         for number in 0..100 {
             let mut large = echo(MAX_PAYLOAD, 1_000);
             large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
-            echoes.put(token(number), large);
-            assert!(echoes.bytes <= MAX_BYTES);
+            echoes.put(account(number), token(number), large);
+            assert!(echoes.used.bytes <= MAX_BYTES);
             assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
         }
-        let counted: usize = echoes.kept.iter().map(|(token, echo)| echo.size(token)).sum();
-        assert_eq!(echoes.bytes, counted);
+        let counted = echoes.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus);
+        assert_eq!(echoes.used, counted);
+    }
+
+    #[test]
+    fn a_holder_has_at_most_a_quarter_of_the_memory() {
+        let mut echoes = EchoStore::default();
+        let address = EchoHolder::Address([192, 0, 2, 1].into());
+        for number in 0..100 {
+            echoes.put(address, token(number), echo(MAX_PAYLOAD / 2, 1_000));
+        }
+        assert_eq!(echoes.used.echoes, 7, "beyond its payload an echo has a token and overhead");
+        assert!(echoes.find(&token(92), at(1_000)).is_none() && echoes.find(&token(93), at(1_000)).is_some());
+        for number in 100..2_000 {
+            echoes.put(address, token(number), echo(1, 1_000));
+        }
+        assert_eq!(echoes.used.echoes, MAX_ECHOES / 4);
+    }
+
+    #[test]
+    fn holders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones() {
+        let mut echoes = EchoStore::default();
+        echoes.put(account(0), token(0), echo(3 * MAX_PAYLOAD / 4, 1_000));
+        for number in 1..200 {
+            echoes.put(account(1 + number % 9), token(number), echo(MAX_PAYLOAD, 1_001));
+        }
+        assert!(echoes.find(&token(0), at(1_002)).is_some(), "by bytes");
+        for number in 200..5_000 {
+            echoes.put(account(20 + number % 9), token(number), echo(1, 1_002));
+        }
+        assert!(echoes.find(&token(0), at(1_002)).is_some(), "by number");
+        assert!(echoes.used.echoes <= MAX_ECHOES && echoes.used.bytes <= MAX_BYTES);
     }
 }

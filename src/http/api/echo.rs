@@ -5,20 +5,24 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 use std::sync::MutexGuard;
 
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::ids::CueId;
 use crate::domain::json;
-use crate::domain::webhook::echo::{Echo, EchoStore, EchoToken};
+use crate::domain::webhook::echo::{Echo, EchoHolder, EchoStore, EchoToken};
 use crate::error::{Error, Result};
 use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant, with_payload};
+use crate::store::cues;
 
 /// `POST /v1/echo/{token}`: any JSON value. Replaces the previous one.
 pub async fn receive(request: Request) -> Result<Response> {
     let token = token(&request)?;
     request.json()?;
+    let holder = holder(&request).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
-    echoes(&request).put(token, Echo { payload, headers, received_at: request.now });
+    echoes(&request).put(holder, token, Echo { payload, headers, received_at: request.now });
     Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
 
@@ -38,6 +42,18 @@ pub async fn show(request: Request) -> Result<Response> {
 
 fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
     request.app.echoes.lock()
+}
+
+/// The account of the key, if there is one, or of the cue that a delivery names: all deliveries of this server come from
+/// one address. Cue ids are known to their owners only, so that nobody takes from the share of another account.
+async fn holder(request: &Request) -> Result<EchoHolder> {
+    if let Some(caller) = &request.caller {
+        return Ok(EchoHolder::Account(caller.user_key));
+    }
+    let address = EchoHolder::Address(rate_limit_address(request.client_ip));
+    let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else { return Ok(address) };
+    let owner = request.app.store.read_inline_single(move |read| cues::find_owner(read, &cue_id)).await?;
+    Ok(owner.map_or(address, EchoHolder::Account))
 }
 
 fn token(request: &Request) -> Result<EchoToken> {

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
 use crate::domain::execution::verification::VerificationMode;
+use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
@@ -141,6 +142,12 @@ pub fn find_with_payload(
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
+}
+
+/// The row key of the user whose cue this is.
+pub fn find_owner(read: &ReadTx<'_>, id: &CueId) -> Result<Option<i64>> {
+    let mut owner = read.prepare_cached("SELECT user_key FROM cues WHERE id = ?1")?;
+    Ok(owner.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
 
 /// The cue in row `key`.

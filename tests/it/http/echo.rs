@@ -136,6 +136,33 @@ fn echoes_use_bounded_memory() {
 }
 
 #[test]
+fn many_echoes_of_one_account_drop_none_of_another() {
+    let server = Server::start(SAFE);
+    let (owner, flooder) = (server.user(), server.user());
+    assert_eq!(run(&owner, &owner.create(&to(&format!("{}{ECHO}", server.url()))))["status"], "success");
+    let text = "a".repeat(1_000_000);
+    let body = format!("\"{text}\"");
+    for number in 0..20 {
+        let path = format!("/v1/echo/token-{number:010}");
+        flooder.call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
+    }
+    assert_eq!(status(&owner, ECHO), "delivered", "after posts with a key");
+    // Deliveries of all accounts come from one address, that of the server.
+    for number in 20..26 {
+        let mut cue = to(&format!("{}/v1/echo/token-{number:010}", server.url()));
+        cue["payload"] = json!({ "text": text });
+        assert_eq!(run(&flooder, &flooder.create(&cue))["status"], "success");
+    }
+    assert_eq!(status(&owner, ECHO), "delivered", "after deliveries");
+    assert_eq!(status(&owner, "/v1/echo/token-0000000020"), "waiting", "the share of the account is used up");
+    for number in 30..36 {
+        let path = format!("/v1/echo/token-{number:010}");
+        server.client().call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
+    }
+    assert_eq!(status(&owner, ECHO), "delivered", "after posts without a key");
+}
+
+#[test]
 fn callbacks_reach_the_echo_path_under_every_address_policy() {
     let server = Server::start(SAFE);
     let user = server.user();
