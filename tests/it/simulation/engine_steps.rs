@@ -66,7 +66,7 @@ impl Simulation {
     pub fn reap(&mut self) -> Checked {
         self.insist(|machine| {
             let (store, now) = (&machine.app().store, machine.app().clock.now());
-            while reaper::release_expired_claims(store, now)? > 0 {}
+            while reaper::release_expired_claims(store, now)?.has_more {}
             reaper::delete_expired_responses(store, now)
         })?;
         self.model.reap();
