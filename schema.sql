@@ -148,7 +148,7 @@ CREATE TABLE payloads (
     -- 1: used by a single execution (`payload_override`, or a replay) and deleted with it. 0: the payload of the cue,
     -- shared by its executions; a newer one replaces it.
     is_single_use INTEGER NOT NULL,
-    -- The strings `task` and `agent` of the body. Workers filter by them when they claim.
+    -- The strings `task` and `agent` of the body, up to 255 characters. Workers filter by them when they claim.
     task          TEXT,
     agent         TEXT,
     body          TEXT    NOT NULL

@@ -42,16 +42,25 @@ impl Serialize for StoredJson<'_> {
     }
 }
 
-/// Adds the field `payload` to a serialized object: stored text that is JSON. The result is made in the memory of the
-/// payload, which may be much larger than the object.
-pub fn with_payload(object: &str, payload: Option<String>) -> String {
-    let fields = object.strip_suffix('}').unwrap_or(object);
-    let mut text = payload.unwrap_or_else(|| "null".to_owned());
-    let before = format!("{fields},\"payload\":");
-    text.reserve_exact(before.len() + 1);
-    text.insert_str(0, &before);
-    text.push('}');
-    text
+/// Adds the field `payload`, stored text that is JSON, to a serialized object.
+pub fn with_payload(mut object: String, payload: Option<String>) -> String {
+    object.pop();
+    object.push_str(",\"payload\":");
+    enclosed(object, payload.unwrap_or_else(|| "null".to_owned()), "}")
+}
+
+/// `text` between `before` and `after`. The longer one of the first two gets the other one, so that no third text of
+/// their size is made.
+pub fn enclosed(mut before: String, mut text: String, after: &str) -> String {
+    if text.len() > before.len() {
+        text.reserve_exact(before.len() + after.len());
+        text.insert_str(0, &before);
+        text.push_str(after);
+        return text;
+    }
+    before.push_str(&text);
+    before.push_str(after);
+    before
 }
 
 impl Response {
@@ -210,6 +219,15 @@ mod tests {
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00Z")), "2026-01-01T09:00:00+00:00");
         assert_eq!(instant_with_offset(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500+00:00");
         assert_eq!(instant_without_zone(at("2026-01-01T09:00:00.5Z")), "2026-01-01T09:00:00.500");
+    }
+
+    #[test]
+    fn a_payload_is_added_to_an_object() {
+        let object = || "{\"a\":1}".to_owned();
+        assert_eq!(with_payload(object(), None), r#"{"a":1,"payload":null}"#);
+        assert_eq!(with_payload(object(), Some("{}".to_owned())), r#"{"a":1,"payload":{}}"#);
+        let long = format!("\"{}\"", "x".repeat(50));
+        assert_eq!(with_payload(object(), Some(long.clone())), format!("{{\"a\":1,\"payload\":{long}}}"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub async fn show(request: Request) -> Result<Response> {
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     let view = json!({"status": "delivered", "headers": headers, "received_at": instant(echo.received_at)});
-    let body = with_payload(&view.to_string(), Some(payload.into_string()));
+    let body = with_payload(view.to_string(), Some(payload.into_string()));
     Ok(Response::json(StatusCode::OK, body))
 }
 

@@ -44,6 +44,17 @@ pub const ROWS: &[Row] = &[
         &[
             "a_page_of_very_large_outcomes_is_shorter_and_has_more",
             "a_list_of_large_payloads_is_shorter_than_its_limit_but_never_empty",
+            "every_list_ends_before_four_mebibytes_and_says_so",
+            "a_list_ends_before_its_bound_but_has_one_entry",
+        ],
+    ),
+    (
+        "§11.3",
+        "a request takes a few times the size of its texts",
+        &[
+            "a_large_body_of_small_values_costs_a_few_times_its_size",
+            "a_payload_that_grows_sixfold_in_its_canonical_form_costs_eight_times_its_size",
+            "stored_payloads_are_answered_as_their_text",
         ],
     ),
     ("§11.3", "a rejected value is shown in part", &["the_echo_of_an_invalid_value_is_bounded"]),

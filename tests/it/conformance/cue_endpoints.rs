@@ -204,5 +204,17 @@ pub const ROWS: &[Row] = &[
         "upcoming and preview list the next runs",
         &["a_schedule_can_be_previewed", "a_preview_validates_like_a_create"],
     ),
-    ("§4.14", "a repeated key returns the first response", &["a_repeated_idempotency_key_creates_one_cue"]),
+    (
+        "§4.14",
+        "a repeated key returns the first response",
+        &[
+            "a_repeated_idempotency_key_creates_one_cue",
+            "a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept",
+        ],
+    ),
+    (
+        "§4.11",
+        "an override is merged into the payload of that instant",
+        &["an_override_is_merged_into_the_payload_of_its_instant"],
+    ),
 ];

@@ -51,6 +51,14 @@ pub const ROWS: &[Row] = &[
             "an_execution_is_listed_claimed_extended_and_reported",
         ],
     ),
+    (
+        "§7.1",
+        "words of up to 255 characters are filters",
+        &[
+            "workers_filter_by_words_of_up_to_255_characters",
+            "task_and_agent_are_filters_up_to_255_characters",
+        ],
+    ),
     ("§7.1", "the list is in executions", &["an_execution_is_listed_claimed_extended_and_reported"]),
     (
         "§7.1",

@@ -111,3 +111,81 @@ fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
         assert_eq!(user.get(&path).expect(200)["outcome"]["result"], winners[0]);
     }
 }
+
+#[test]
+fn workers_filter_by_words_of_up_to_255_characters() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let schedule = json!({"type": "recurring", "cron": "0 9 1 1 *"});
+    let (short, long) = ("a".repeat(255), "b".repeat(400_000));
+    for (number, word) in [&short, &long].into_iter().enumerate() {
+        let payload = json!({"task": word, "agent": word, "number": number});
+        let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": payload});
+        let cue = user.create(&cue);
+        assert_eq!(cue["payload"], payload, "the payload keeps a word of any length");
+        let fire = format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap());
+        user.post(&fire, &json!({})).expect(200);
+        user.post(&fire, &json!({"payload_override": {"number": 7}})).expect(200);
+        user.post(&fire, &json!({"payload_override": payload, "merge_strategy": "replace"})).expect(200);
+    }
+    let stored = |table: &str| -> (i64, i64, i64) {
+        let sql = format!("SELECT count(*), count(task), coalesce(sum(length(task)), 0) FROM {table}");
+        server.sqlite().query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    };
+    assert_eq!((stored("executions"), stored("payloads")), ((6, 3, 765), (6, 3, 765)));
+    let found = |query: &str| {
+        let list = user.get(&format!("/v1/executions/claimable{query}")).expect(200);
+        list["executions"].as_array().unwrap().len()
+    };
+    assert_eq!((found(&format!("?task={short}")), found(&format!("?agent={short}"))), (3, 3));
+    assert_eq!(found(&format!("?task={}", &long[..256])), 0);
+    assert_eq!(found(""), 6);
+    user.post("/v1/executions/claim", &json!({"task": long})).expect_error(409, "claim_failed");
+}
+
+#[test]
+fn an_override_is_merged_into_the_payload_of_its_instant() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let schedule = json!({"type": "recurring", "cron": "0 9 1 1 *"});
+    let payload = |version: u32| json!({"a": version, "b": version, "task": version.to_string()});
+    let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": payload(0)});
+    let path = format!("/v1/cues/{}", user.create(&cue)["id"].as_str().unwrap());
+    let path = &path;
+    thread::scope(|scope| {
+        let patcher = user.clone();
+        scope.spawn(move || {
+            for version in 1..=100 {
+                let patched = patcher.patch(path, &json!({"payload": payload(version)})).expect(200);
+                assert_eq!(patched["payload"], payload(version));
+            }
+        });
+        for name in 0..3 {
+            let renamer = user.clone();
+            scope.spawn(move || {
+                for _ in 0..30 {
+                    let renamed = renamer.patch(path, &json!({"name": name.to_string()})).expect(200);
+                    assert!(
+                        renamed["payload"]["a"].is_u64()
+                            && renamed["payload"]["a"] == renamed["payload"]["b"]
+                    );
+                }
+            });
+        }
+        for _ in 0..30 {
+            user.post(&format!("{path}/fire"), &json!({"payload_override": {"over": true}})).expect(200);
+        }
+    });
+    let list = user.get("/v1/executions/claimable?limit=100").expect(200);
+    let runs = list["executions"].as_array().unwrap();
+    assert_eq!((runs.len(), &list["has_more"]), (30, &json!(false)));
+    let mut last = 0;
+    for run in runs {
+        let version = run["payload"]["a"].as_u64().unwrap();
+        let mut expected = payload(u32::try_from(version).unwrap());
+        expected["over"] = json!(true);
+        assert_eq!((&run["payload"], &run["task"]), (&expected, &expected["task"]));
+        assert!(version >= last, "no execution has an older payload than one before it");
+        last = version;
+    }
+}

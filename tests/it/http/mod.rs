@@ -11,5 +11,6 @@ mod echo;
 mod executions;
 mod health;
 mod limits;
+mod memory;
 mod verification;
 mod wire;

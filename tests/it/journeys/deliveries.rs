@@ -145,6 +145,28 @@ fn a_repeated_idempotency_key_creates_one_cue() {
 }
 
 #[test]
+fn a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let cue = r#"{"name":"n","transport":"worker","schedule":{"type":"once","at":"2026-01-05T08:00:00Z"},
+                  "payload":{"word":"unmistakable","n":1E2}}"#;
+    let send = || user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap();
+    let first = send();
+    let path = format!("/v1/cues/{}", id(&first.expect(201)));
+    let kept: String = server
+        .sqlite()
+        .query_row("SELECT response_body FROM idempotency_keys", [], |row| row.get(0))
+        .unwrap();
+    assert!(!kept.contains("unmistakable"), "{kept}");
+    user.patch(&path, &json!({"name": "another", "payload": null})).expect(200);
+    assert_eq!(send().body, first.body, "after a change");
+    user.delete(&path);
+    user.advance_to("2026-01-05T09:00:00Z");
+    assert_eq!(send().body, first.body, "after the removal, and after the instant of the schedule");
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+}
+
+#[test]
 fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();

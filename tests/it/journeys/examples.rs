@@ -325,7 +325,7 @@ fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
         let bad = finished(&user, &work(&user, &json!({"task": "copy"})));
         assert_eq!(bad["status"], "failed");
         let error = bad["outcome"]["error"].as_str().unwrap();
-        assert!(error.starts_with(r#"{"task":"copy"}"#) && error.ends_with("exit code 3"), "{error}");
+        assert!(error.starts_with(r#"{"task": "copy"}"#) && error.ends_with("exit code 3"), "{error}");
         assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
         let known = announced(&user);
         assert_eq!((&known["worker_id"], &known["handlers"]), (&json!("worker-1"), &json!(["copy"])));

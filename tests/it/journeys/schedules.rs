@@ -152,7 +152,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     let missed = |cue: &Value| user.get(&format!("/v1/cues/{}/missed", id(cue))).expect(200);
     let gap = |first: &str, last: &str, count: u32| {
         let row = json!({"first": first, "last": last, "count": count, "reason": "downtime"});
-        json!({"missed": [row], "total": 1})
+        json!({"missed": [row], "total": 1, "has_more": false})
     };
     assert_eq!(instants_of(&user.executions_of(id(&latest))), ["2026-01-05T02:00:00Z"]);
     assert_eq!(missed(&latest), gap("2026-01-05T00:05:00Z", "2026-01-05T01:55:00Z", 23));

@@ -116,6 +116,41 @@ fn a_file_of_version_2_keeps_every_row() {
     assert_eq!(counters::discrepancies(&Connection::open(&db).unwrap()).unwrap(), Vec::<String>::new());
 }
 
+#[test]
+fn stored_responses_lose_their_payload_and_long_words_are_no_filters() {
+    let folder = TempDir::new().unwrap();
+    let db = folder.path().join("cued.db");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-2.db"), &db).unwrap();
+    let connection = Connection::open(&db).unwrap();
+    let body =
+        r#"{"id":"cue_1","payload":{"payload":1,"n":1e400},"warning":null,"n":12345678901234567890123}"#;
+    let insert = "INSERT INTO idempotency_keys VALUES (1, ?1, x'00', ?2, ?3, 1)";
+    for (key, status, body) in [("create", 201, body), ("fire", 200, body), ("damaged", 201, "{")] {
+        connection.execute(insert, (key, status, body)).unwrap();
+    }
+    let (short, long) = ("ä".repeat(255), "ä".repeat(256));
+    for table in ["payloads", "executions"] {
+        let set =
+            format!("UPDATE {table} SET task = ?1, agent = ?2 WHERE key = (SELECT min(key) FROM {table})");
+        connection.execute(&set, (&short, &long)).unwrap();
+    }
+    drop(connection);
+    migrate(&db);
+    let connection = Connection::open(&db).unwrap();
+    let found = |key: &str| -> String {
+        let sql = "SELECT response_body FROM idempotency_keys WHERE idempotency_key = ?1";
+        connection.query_row(sql, [key], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(found("create"), r#"{"id":"cue_1","warning":null,"n":12345678901234567890123}"#);
+    assert_eq!((found("fire").as_str(), found("damaged").as_str()), (body, "{"));
+    for table in ["payloads", "executions"] {
+        let sql = format!("SELECT task, agent FROM {table} ORDER BY key LIMIT 1");
+        let words: (Option<String>, Option<String>) =
+            connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(words, (Some(short.clone()), None), "{table}");
+    }
+}
+
 fn names(folder: &TempDir) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder.path())
         .unwrap()

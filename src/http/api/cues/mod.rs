@@ -43,7 +43,7 @@ pub async fn create(request: Request) -> Result<Response> {
     let call = idempotency_request(&request, "POST /v1/cues")?;
     let created = actions::create(&request.app, &caller, new, call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
-    let body = with_payload(&body, created.payload.map(|payload| payload.body));
+    let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(from_stored(StoredResponse { status, body }))
 }
 
@@ -80,7 +80,7 @@ pub async fn show(request: Request) -> Result<Response> {
     };
     let cue = to_json(&CueView::from(&cue))?;
     let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView::from))?;
-    let body = with_payload(&history.with_page("execution_", total, pagination).into_text(), payload);
+    let body = with_payload(history.with_page("execution_", total, pagination).into_text(), payload);
     Ok(Response::json(StatusCode::OK, body))
 }
 
@@ -94,7 +94,7 @@ pub async fn update(request: Request) -> Result<Response> {
         Some(given) => given.map(|payload| payload.body),
         None => current_payload(&request, &updated.cue).await?,
     };
-    let body = with_payload(&to_json(&CueView::from(&updated.cue))?, payload);
+    let body = with_payload(to_json(&CueView::from(&updated.cue))?, payload);
     Ok(Response::json(StatusCode::OK, body))
 }
 

@@ -12,7 +12,7 @@ use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response, StoredJson, instant, with_payload};
+use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
 use crate::http::timeout::within;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
@@ -86,28 +86,28 @@ async fn list_claimable(request: &Request, filter: &ClaimFilter, limit: u32) -> 
 /// An execution in the list of claimable ones (contract §7.1).
 #[derive(Debug, Serialize)]
 struct ClaimableView<'a> {
-    id: String,
-    execution_id: String,
+    attempt: u32,
     cue_id: &'a str,
     cue_name: &'a str,
-    task: Option<&'a str>,
-    attempt: u32,
-    scheduled_for: JsonTimestamp,
+    execution_id: String,
+    id: String,
     /// A worker always receives an object.
     payload: StoredJson<'a>,
+    scheduled_for: JsonTimestamp,
+    task: Option<&'a str>,
 }
 
 impl<'a> From<&'a ClaimableExecution> for ClaimableView<'a> {
     fn from(it: &'a ClaimableExecution) -> Self {
         Self {
-            id: it.id.to_string(),
-            execution_id: it.id.to_string(),
+            attempt: it.attempt,
             cue_id: &it.cue_id,
             cue_name: &it.cue_name,
-            task: it.task.as_deref(),
-            attempt: it.attempt,
-            scheduled_for: JsonTimestamp(it.scheduled_for),
+            execution_id: it.id.to_string(),
+            id: it.id.to_string(),
             payload: StoredJson(it.payload.as_deref().unwrap_or("{}")),
+            scheduled_for: JsonTimestamp(it.scheduled_for),
+            task: it.task.as_deref(),
         }
     }
 }
@@ -124,16 +124,20 @@ async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Respo
             read.await?.ok_or_else(not_found)?
         }
     };
-    let claim = json!({
+    // In alphabetical order: shell scripts cut the payload out of the text (`examples/worker.sh`).
+    let mut before = json!({
+        "attempt": it.attempt,
         "claimed": true,
-        "execution_id": it.id.to_string(),
         "cue_id": it.cue_id,
         "cue_name": it.cue_name,
-        "scheduled_for": instant(it.scheduled_for),
-        "attempt": it.attempt,
+        "execution_id": it.id.to_string(),
         "lease_seconds": LEASE.as_secs(),
-    });
-    Ok(Response::json(StatusCode::OK, with_payload(&claim.to_string(), Some(payload))))
+    })
+    .to_string();
+    before.pop();
+    before.push_str(",\"payload\":");
+    let after = format!(",\"scheduled_for\":\"{}\"}}", instant(it.scheduled_for));
+    Ok(Response::json(StatusCode::OK, enclosed(before, payload, &after)))
 }
 
 fn worker_id(worker: Option<String>) -> String {

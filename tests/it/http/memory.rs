@@ -1,0 +1,140 @@
+//! What requests cost in memory: in a process of its own, by its peak. Bounds are wide enough for a debug build on a
+//! busy machine; a tree of the same values takes 90 times their text.
+
+use std::fs;
+use std::thread;
+
+use cued::store::MAX_LIST_BYTES;
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, Response};
+use crate::support::server::{DEV_UNLIMITED, Server, resident_mb};
+
+const MIB: usize = 1 << 20;
+
+/// The most that a tree takes for its text: an object with one entry.
+fn small_objects(bytes: usize) -> String {
+    let object = r#"{"":0},"#;
+    let list = object.repeat(bytes / object.len());
+    format!("[{}]", list.trim_end_matches(','))
+}
+
+fn create_with(user: &Client, payload: &str) -> Response {
+    let cue = r#""name":"n","schedule":{"type":"recurring","cron":"0 0 1 1 *"},"transport":"worker""#;
+    user.call("POST", "/v1/cues", &[], format!("{{{cue},\"payload\":{payload}}}").as_bytes()).unwrap()
+}
+
+/// The peak in MB that `job` adds to the memory of the server.
+fn added_mb(server: &Server, job: impl FnOnce()) -> u64 {
+    // Sets the peak to the present use.
+    fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
+    let before = resident_mb(server.pid());
+    job();
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    let added = (peak / 1024).saturating_sub(before);
+    println!("added {added} MB to {before} MB; now {} MB", resident_mb(server.pid()));
+    added
+}
+
+#[test]
+fn a_large_body_of_small_values_costs_a_few_times_its_size() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let payload = format!("{{\"a\":{}}}", small_objects(2_000_000));
+    let unsorted = format!("{{{}\"a\":1}}", "\"z\":0,\"\":0,".repeat(180_000));
+    let added = added_mb(&server, || {
+        create_with(&user, &payload).expect_error(400, "invalid_payload_size");
+        create_with(&user, &unsorted).expect(201);
+        let register = user.call("POST", "/v1/auth/register", &[], small_objects(60_000).as_bytes());
+        register.unwrap().expect_error(422, "validation_error");
+        let fields: String = (0..150_000).map(|number| format!("\"{number}\":0,")).collect();
+        let body = format!("{{{fields}\"name\":{}}}", small_objects(200_000));
+        user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().expect_error(422, "validation_error");
+    });
+    assert!(added <= 24, "{added} MB");
+}
+
+#[test]
+fn a_payload_that_grows_sixfold_in_its_canonical_form_costs_eight_times_its_size() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let payload = format!("{{\"a\":\"{}\"}}", "\u{7f}".repeat(MIB - 9));
+    let mut cue = Value::Null;
+    let added = added_mb(&server, || cue = create_with(&user, &payload).expect(201));
+    assert_eq!(cue["payload"]["a"].as_str().unwrap().len(), MIB - 9);
+    // The request's share is 9 MB; the writer and the write-ahead log take as much again, once for all requests.
+    assert!(added <= 32, "{added} MB");
+}
+
+#[test]
+fn stored_payloads_are_answered_as_their_text() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
+    let cue = create_with(&user, &payload).expect(201);
+    let path = format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let fire = format!("{path}/fire");
+    for _ in 0..8 {
+        user.call("POST", &fire, &[], b"").unwrap().expect(200);
+    }
+    let mut listed = Vec::new();
+    let added = added_mb(&server, || listed = user.get("/v1/executions/claimable").body);
+    assert!(added <= 24, "{added} MB");
+    assert!(listed.len() <= MAX_LIST_BYTES + 100);
+    let list: Value = serde_json::from_slice(&listed).unwrap();
+    assert_eq!((list["executions"].as_array().unwrap().len(), &list["has_more"]), (3, &json!(true)));
+    assert_eq!(list["executions"][0]["payload"], cue["payload"]);
+    let merged = added_mb(&server, || {
+        user.post(&fire, &json!({"payload_override": {"b": 1}})).expect(200);
+    });
+    assert!(merged <= 24, "{merged} MB");
+
+    let renamed = added_mb(&server, || {
+        thread::scope(|scope| {
+            for _ in 0..58 {
+                let (user, path) = (user.clone(), &path);
+                scope.spawn(move || {
+                    let renamed = user.patch(path, &json!({"name": "x"}));
+                    assert_eq!((renamed.status, renamed.body.len() > MIB), (200, true));
+                });
+            }
+        });
+    });
+    // As trees these answers took 5,800 MB.
+    assert!(renamed <= 250, "{renamed} MB");
+}
+
+#[test]
+fn every_list_ends_before_four_mebibytes_and_says_so() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    // Each character takes six in JSON.
+    let description = "\u{1}".repeat(10_000);
+    let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
+    for _ in 0..100 {
+        let cue =
+            json!({"name": "n", "transport": "worker", "schedule": schedule, "description": description});
+        user.create(&cue);
+    }
+    for number in 0..300 {
+        let handlers = vec!["\u{1}".repeat(250); 10];
+        let beat = json!({"worker_id": number.to_string(), "handlers": handlers});
+        user.post("/v1/worker/heartbeat", &beat).expect(200);
+    }
+    let mut seen = 0;
+    let added = added_mb(&server, || {
+        for (path, name) in [("/v1/cues?limit=100", "cues"), ("/v1/workers", "workers")] {
+            let response = user.get(path);
+            assert!(response.body.len() <= MAX_LIST_BYTES + 100, "{path}: {}", response.body.len());
+            let list = response.expect(200);
+            let count = list[name].as_array().unwrap().len();
+            assert!(count > 50 && list["has_more"] == true, "{path}: {count}, {}", list["has_more"]);
+            seen = if name == "cues" { count } else { seen };
+        }
+    });
+    assert!(added <= 40, "{added} MB");
+    let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
+    assert_eq!((rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]), (100, &json!(false)));
+}
