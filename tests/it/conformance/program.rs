@@ -115,6 +115,11 @@ pub const ROWS: &[Row] = &[
         "a hard-linked file is refused",
         &["a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted"],
     ),
+    (
+        "§1.5",
+        "a lock file that is a link is refused",
+        &["a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged"],
+    ),
     ("§1.5", "a write-ahead log without its database is kept", &["a_wal_without_its_database_is_kept"]),
     (
         "§1.5",

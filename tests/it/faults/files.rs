@@ -112,6 +112,24 @@ fn a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted() {
 }
 
 #[test]
+fn a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged() {
+    let (folder, mut server) = (TempDir::new().unwrap(), Server::start(DEV_UNLIMITED));
+    assert_eq!(server.stop(), Some(0));
+    let (lock, target) = (beside(&server.db(), ".lock"), folder.path().join("precious"));
+    fs::write(&target, "kept").unwrap();
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    let stderr = refused_start(&server.db());
+    assert!(stderr.contains("symbolic link") && stderr.contains("remove it"), "{stderr}");
+    fs::remove_file(&lock).unwrap();
+    fs::hard_link(&target, &lock).unwrap();
+    assert!(refused_start(&server.db()).contains("hard links"));
+    assert_eq!(fs::read(&target).unwrap(), b"kept");
+    fs::remove_file(&lock).unwrap();
+    server.restart();
+    server.user();
+}
+
+#[test]
 fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let mut server = Server::start(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
     let user = server.user();

@@ -21,6 +21,12 @@ pub enum OpenError {
          this program, or use another --db"
     )]
     Newer { path: PathBuf, version: i64 },
+    /// Writing the process id into it would overwrite another file.
+    #[error(
+        "{lock} is a symbolic link, has several hard links, or is no plain file, so it is not the lock file of a cued: \
+         remove it"
+    )]
+    LinkedLock { lock: PathBuf },
     /// The schema is of an earlier version, and only `cued serve` upgrades it.
     #[error(
         "{path} has schema version {version}, written by an earlier cued; this one writes {SCHEMA_VERSION}: start \

@@ -20,13 +20,20 @@ impl ServerLock {
     /// Acquires the lock of the database at `path`.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] with the process that has it, or [`OpenError::Unusable`] if the lock file cannot be
-    /// created.
+    /// [`OpenError::InUse`] with the process that has it, [`OpenError::LinkedLock`] if the lock file is a link, or
+    /// [`OpenError::Unusable`] if it cannot be created.
     pub fn acquire(path: &Path) -> Result<Self, OpenError> {
         let lock_path = sibling_path(&resolved(path), ".lock");
         let failed = |error: std::io::Error| OpenError::unusable(path, error);
         loop {
-            let mut file = open_lock(&lock_path).map_err(failed)?;
+            let mut file = open_lock(&lock_path).map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP) => OpenError::LinkedLock { lock: lock_path.clone() },
+                _ => failed(error),
+            })?;
+            let metadata = file.metadata().map_err(failed)?;
+            if !metadata.is_file() || metadata.nlink() > 1 {
+                return Err(OpenError::LinkedLock { lock: lock_path });
+            }
             match file.try_lock() {
                 Ok(()) if is_same_file(&file, &lock_path) => {
                     file.set_len(0).map_err(failed)?;
@@ -49,12 +56,21 @@ impl ServerLock {
     }
 }
 
+/// Opens or creates the lock file. Does not follow a symbolic link: the process id would be written to any file of the
+/// user that runs the server, if another user may create files in the folder.
 fn open_lock(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
 }
 
 fn is_same_file(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::metadata(path)) {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
         (Ok(file), Ok(at_path)) => (file.dev(), file.ino()) == (at_path.dev(), at_path.ino()),
         _ => false,
     }
