@@ -140,8 +140,8 @@ pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending
     app.store.write(move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
 }
 
-/// Changes a user's plan. Its limits apply from the next request on, a grace period above the quota ends, and the newest
-/// cues above the limit are paused. Returns the number of paused cues.
+/// Changes a user's plan. Its limits apply from the next request on, a grace period above the quota ends if the usage is
+/// within the new one, and the newest cues above the limit are paused. Returns the number of paused cues.
 pub fn change_plan(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -150,7 +150,7 @@ pub fn change_plan(
     now: Timestamp,
 ) -> Result<usize> {
     if users::set_plan(tx, user_key, plan)? {
-        usage::end_grace_period(tx, user_key)?;
+        usage::end_grace_period_within(tx, user_key, limits.executions, now)?;
     }
     plan_limits::pause_above_limit(tx, user_key, limits.cues, now)
 }

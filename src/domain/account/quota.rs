@@ -5,6 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 /// The grace period, from the first execution above the limit.
 pub const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
+/// The multiple of the quota up to which executions run within the grace period. The grace period is
+/// for a busy day; without this bound one account could run any number of executions in it.
+const GRACE_FACTOR: i64 = 2;
+
 /// The `error_message` of an execution rejected by the quota.
 pub const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
 
@@ -22,11 +26,15 @@ impl Quota {
     /// Counts an execution created at `now`. Returns `false`, without counting, when it must not run.
     #[must_use]
     pub fn try_use(&mut self, now: Timestamp) -> bool {
-        if self.limit.is_none_or(|limit| self.used < i64::from(limit)) {
+        match self.limit.map(i64::from) {
+            Some(limit) if self.used >= limit => {
+                let since = *self.over_quota_since.get_or_insert(now);
+                if now.duration_since(since) >= GRACE || self.used >= limit.saturating_mul(GRACE_FACTOR) {
+                    return false;
+                }
+            }
             // The limit was raised: the next excess starts a new grace period.
-            self.over_quota_since = None;
-        } else if now.duration_since(*self.over_quota_since.get_or_insert(now)) >= GRACE {
-            return false;
+            _ => self.over_quota_since = None,
         }
         self.used += 1;
         true
@@ -74,6 +82,15 @@ mod tests {
         assert!(quota.try_use(at("20T00:00")));
         assert!(quota.try_use(at("21T00:00")));
         assert_eq!(quota.over_quota_since, Some(at("21T00:00")));
+    }
+
+    #[test]
+    fn within_the_grace_period_at_most_twice_the_quota_runs() {
+        let mut quota = quota(10, 0);
+        let ran = (0..30).filter(|_| quota.try_use(at("05T10:00"))).count();
+        assert_eq!((ran, quota.used, quota.over_quota_since), (20, 20, Some(at("05T10:00"))));
+        quota.limit = Some(21);
+        assert!(quota.try_use(at("05T10:00")), "a larger quota");
     }
 
     #[test]

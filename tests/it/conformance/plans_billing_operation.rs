@@ -61,7 +61,7 @@ pub const ROWS: &[Row] = &[
         "§8.2",
         "the plan sets the monthly quota",
         &[
-            "a_plan_change_ends_the_grace_period_and_the_block",
+            "a_plan_change_ends_the_grace_period_only_if_its_quota_is_not_exceeded",
             "runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends",
         ],
     ),
@@ -71,6 +71,7 @@ pub const ROWS: &[Row] = &[
         "runs above the quota continue for 24 hours",
         &["runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends"],
     ),
+    ("§8.2", "at most twice the quota runs in them", &["within_the_day_at_most_twice_the_quota_runs"]),
     (
         "§8.2",
         "responses warn from 80 % of the quota on",

@@ -32,10 +32,13 @@ impl Plans {
     }
 
     /// Five executions and three cues on `free`, more of both on `pro`, fewer on `tiny`, with any number of requests.
+    /// `plus` and `daily` have more executions than `free`.
     fn small() -> Self {
         Self::new(&json!({
             "free": {"cues": 3, "executions": 5, "requests_per_minute": null},
             "tiny": {"cues": 1, "executions": 2, "requests_per_minute": null},
+            "plus": {"cues": 3, "executions": 6, "requests_per_minute": null},
+            "daily": {"cues": 3, "executions": 30, "requests_per_minute": null},
             "pro": {"cues": 5, "executions": 1_000, "requests_per_minute": null},
         }))
     }

@@ -57,67 +57,88 @@ fn responses_warn_from_80_percent_of_the_quota_on() {
 
 #[test]
 fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
-    let (server, receiver) = (Plans::small().server(), Receiver::start());
+    let (plans, receiver) = (Plans::small(), Receiver::start());
+    let server = plans.server();
     let user = server.user();
+    administer(&server, &["set-plan", &email(&user), "daily", "--plans", &plans.path()]);
     let mut cue = worker("0 * * * *");
     cue["transport"] = json!("webhook");
     cue["callback"] = json!({"url": receiver.url()});
     let cue = user.create(&cue);
-    // Runs at 01:00 to 05:00 are within the quota; the one at 06:00 is the first above it.
-    user.advance_to("2026-01-30T05:59:59Z");
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(29), 29));
+    // Thirty hourly runs are within the quota; the one at 07:00 is the first above it.
+    user.advance_to("2026-01-31T06:59:59Z");
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
     let late = user
-        .create(&json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-30T06:30:00Z"},
+        .create(&json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"},
                                    "callback": {"url": receiver.url()}}));
-    let moved = user.advance_to("2026-01-30T07:30:00Z");
+    let moved = user.advance_to("2026-01-31T08:30:00Z");
     assert_eq!(moved["delivered"], 0);
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(29), 29));
-    assert_eq!(states(&user, &cue), (29, 2));
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
+    assert_eq!(states(&user, &cue), (54, 2));
     assert_eq!(states(&user, &late), (0, 1));
     let shown = user.get(&format!("/v1/cues/{}", id(&late))).expect(200);
     assert_eq!((&shown["status"], &shown["next_run"]), (&json!("failed"), &Value::Null));
     let recurring = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
     assert_eq!(
         (&recurring["status"], &recurring["next_run"]),
-        (&json!("active"), &json!("2026-01-30T08:00:00+00:00"))
+        (&json!("active"), &json!("2026-01-31T09:00:00+00:00"))
     );
     let over = user.executions_of(id(&cue)).remove(2);
     assert_eq!(over["status"], "success");
     fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
         .expect_error(403, "execution_limit_exceeded");
-    assert_eq!(used(&user), json!(29));
+    assert_eq!(used(&user), json!(54));
     user.advance_to("2026-02-01T01:30:00Z");
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 31));
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 56));
     fire(&user, &cue).expect(200);
 }
 
 #[test]
-fn a_plan_change_ends_the_grace_period_and_the_block() {
+fn within_the_day_at_most_twice_the_quota_runs() {
+    let server = Plans::small().server();
+    let user = server.user();
+    let cue = user.create(&worker("0 * * * *"));
+    user.advance("PT1H");
+    for _ in 0..9 {
+        fire(&user, &cue).expect(200);
+    }
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    user.advance("PT1H");
+    assert_eq!(states(&user, &cue), (10, 1), "a scheduled run is recorded as failed");
+    assert_eq!(used(&user), json!(10));
+}
+
+#[test]
+fn a_plan_change_ends_the_grace_period_only_if_its_quota_is_not_exceeded() {
     let plans = Plans::small();
     let server = plans.server();
     let user = server.user();
     let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
+    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
     for _ in 0..6 {
         fire(&user, &cue).expect(200);
     }
     user.advance("PT24H");
     fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
-    administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
+    change("pro");
     fire(&user, &cue).expect(200);
     assert_eq!(used(&user), json!(7));
     // A quota below the usage again: a grace period starts with the next run.
-    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
+    change("free");
     user.advance("PT12H");
     fire(&user, &cue).expect(200);
     user.advance("PT23H59M");
     fire(&user, &cue).expect(200);
-    // Setting the same plan again changes nothing.
-    administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
+    // Neither the same plan again nor another one whose quota is exceeded restarts it.
+    change("free");
+    change("plus");
+    change("free");
     user.advance("PT1M");
     fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
-    // A smaller plan does.
-    administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
+    change("plus");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    change("daily");
     fire(&user, &cue).expect(200);
 }
 
