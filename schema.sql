@@ -15,6 +15,8 @@
 -- * `last_seen`: the latest time at which the scheduler ran. Nothing fires by schedule before it.
 -- * `held_since`: when this copy was made by `cued backup`, `cued restore` or a migration. While the row exists the
 --   file is on hold: nothing is fired, delivered or handed to a worker. `cued promote` deletes it.
+-- * `trusted_at`: the newest instant that retention trusts, and `doubted_for`: the running time in milliseconds for which
+--   the clock has disagreed with it (contract §1.7).
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,

@@ -4,6 +4,7 @@ pub mod on_failure;
 pub mod patch;
 pub mod payload;
 pub mod retention;
+pub mod retention_clock;
 pub mod stored_schedule;
 
 use jiff::Timestamp;

@@ -4,8 +4,6 @@ use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::time::saturating_sub;
-
 /// The longest age, in days: a century.
 const MAX_DAYS: i64 = 36_525;
 
@@ -32,12 +30,6 @@ impl Default for Retention {
 pub struct ParseRetentionError;
 
 impl Retention {
-    /// Executions that ended at or before this instant are deleted; `None` without an age limit.
-    #[must_use]
-    pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
-        self.age.map(|age| saturating_sub(now, age))
-    }
-
     /// The earliest expiry of something created at `created`.
     #[must_use]
     pub fn expires(&self, created: Timestamp) -> Option<Timestamp> {

@@ -1,12 +1,16 @@
 //! Deletes the rows of deleted cues and the history beyond `--retain`, then returns the free pages to the file system.
 //! One small batch a pass, so that no other write waits long; writes nothing if there is nothing to delete.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::cue::retention::Retention;
+use crate::domain::cue::retention_clock::{Expiry, RetentionClock};
 use crate::error::Result;
 use crate::store::ReadTx;
+use crate::store::db::meta;
 use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{HistoryScan, PageUsage};
@@ -27,14 +31,25 @@ const BATCH: usize = 200;
 /// Cues read in one batch after `--retain` was lowered. Most need no change, so the batch is larger.
 const CUE_BATCH: i64 = 2_000;
 
+/// Cues whose unfinished executions are remembered until the next round: 160 kB. Those of a further cue are read again.
+const MAX_WAITING_CUES: usize = 10_000;
+
 /// The state of the sweeper between two passes.
 #[derive(Debug, Default)]
 pub struct RetentionSweeper {
+    /// The time by which history ages; `None` under a test clock and without an age limit.
+    clock: Option<RetentionClock>,
     /// The key up to which expired executions are deleted, and the start of the present round.
     expired_up_to: i64,
     round: Option<Timestamp>,
+    /// The first execution of the round whose date cannot be believed, and the key before which all are old.
+    undated_from: Option<i64>,
+    old_before: i64,
     /// The queued cue whose history is being trimmed, and the key up to which it is done.
     trimming: Option<(i64, i64)>,
+    /// The key up to which a cue had only unfinished executions in this round, of cues that have many: a cue that nobody
+    /// claims would be read from its beginning at every sweep.
+    waiting_up_to: BTreeMap<i64, i64>,
     /// The cue up to which histories are queued after `--retain` was lowered; `None` once that is done.
     marking: Option<i64>,
     has_begun: bool,
@@ -54,6 +69,8 @@ pub enum SweepOutcome {
 /// The start of the history of a queued cue.
 struct CueHistory {
     cue_key: i64,
+    /// The execution after which the batch begins.
+    after: i64,
     deletable: Vec<i64>,
     /// The last execution that was read.
     reached: i64,
@@ -79,19 +96,27 @@ impl RetentionSweeper {
         if !self.has_begun {
             self.begin(app, retention)?;
         }
+        let expiry = self.expiry(app, retention, now)?;
         if let Some(after) = self.marking {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        match app.store.read_blocking(|read| self.find_work(read, retention, now))? {
+        match app.store.read_blocking(|read| self.find_work(read, retention, expiry.as_ref()))? {
             SweepStep::Erase(cue_key) => {
                 app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
             }
-            SweepStep::Trim(histories) => self.trimming = trim(app, retention, histories)?,
-            SweepStep::Expire(oldest) => self.expired_up_to = delete(app, &oldest)?,
+            SweepStep::Trim(histories) => {
+                self.remember_waiting(&histories);
+                self.trimming = trim(app, retention, histories)?;
+            }
+            SweepStep::Expire(oldest) => {
+                self.expired_up_to = delete(app, &oldest)?;
+                self.date_by_order(&oldest);
+            }
             SweepStep::Idle(usage, oldest) => {
                 if !self.return_free_pages(app, usage)? {
-                    let expires = oldest.and_then(|made| retention.expires(made));
+                    // It may be past while the clock is not trusted; the passes go on without a deadline.
+                    let expires = oldest.and_then(|made| retention.expires(made)).filter(|at| *at > now);
                     return Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()));
                 }
             }
@@ -109,13 +134,46 @@ impl RetentionSweeper {
         } else if runs != before {
             app.store.write_with_priority(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
         }
+        if let Some(age) = retention.age.filter(|_| !app.clock.is_test()) {
+            let (stored, newest) = app
+                .store
+                .read_blocking(|read| Ok((retention::trusted_time(read)?, meta::last_seen(read)?)))?;
+            let (wall, monotonic) = (app.clock.now(), app.clock.monotonic());
+            self.clock = Some(RetentionClock::start(stored, newest, age, wall, monotonic));
+        }
         self.has_begun = true;
         Ok(())
     }
 
+    /// The limits by which executions expire now; `None` if none can. A test clock is trusted: it is moved on purpose.
+    fn expiry(&mut self, app: &App, retention: Retention, wall: Timestamp) -> Result<Option<Expiry>> {
+        let Some(age) = retention.age else { return Ok(None) };
+        let Some(clock) = &mut self.clock else { return Ok(Some(Expiry::of_test_clock(age, wall))) };
+        let now = clock.advance(wall, app.clock.monotonic());
+        if let Some(time) = clock.to_store() {
+            app.store.write_with_priority(move |tx| retention::set_trusted_time(tx, &time)).wait()?;
+            clock.set_stored(time);
+        }
+        Ok(Expiry::new(age, now, wall))
+    }
+
     fn start_round(&mut self, now: Timestamp) {
-        if self.next_round().is_none_or(|next| next <= now) {
+        // A round in the future began while the clock ran ahead.
+        let is_over = |began: Timestamp| began > now || now.duration_since(began) >= ROUND_INTERVAL;
+        if self.round.is_none_or(is_over) {
             (self.expired_up_to, self.round) = (0, Some(now));
+            (self.undated_from, self.old_before) = (None, 0);
+            self.waiting_up_to.clear();
+        }
+    }
+
+    /// Executions without a date are older than every later one. Once one of those is old, the scan goes back to them.
+    fn date_by_order(&mut self, scan: &HistoryScan) {
+        self.undated_from = self.undated_from.or(scan.first_undated);
+        if let (Some(undated), Some(old)) = (self.undated_from, scan.last_old)
+            && undated < old
+        {
+            (self.expired_up_to, self.undated_from, self.old_before) = (undated - 1, None, old);
         }
     }
 
@@ -137,7 +195,12 @@ impl RetentionSweeper {
         Ok(SweepOutcome::Again)
     }
 
-    fn find_work(&self, read: &ReadTx<'_>, retention: Retention, now: Timestamp) -> Result<SweepStep> {
+    fn find_work(
+        &self,
+        read: &ReadTx<'_>,
+        retention: Retention,
+        expiry: Option<&Expiry>,
+    ) -> Result<SweepStep> {
         if let Some(cue_key) = cue_deletion::first_pending(read)? {
             return Ok(SweepStep::Erase(cue_key));
         }
@@ -145,8 +208,8 @@ impl RetentionSweeper {
         if !histories.is_empty() {
             return Ok(SweepStep::Trim(histories));
         }
-        let oldest = match retention.expired(now) {
-            Some(expired) => retention::scan_expired(read, self.expired_up_to, expired)?,
+        let oldest = match expiry {
+            Some(expiry) => retention::scan_expired(read, self.expired_up_to, expiry, self.old_before)?,
             None => HistoryScan::default(),
         };
         Ok(match oldest.last_key {
@@ -160,12 +223,14 @@ impl RetentionSweeper {
     fn queued_histories(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
         let (mut histories, mut count) = (Vec::new(), 0);
         for cue_key in retention::queued_cues(read)? {
-            let (_, after) = self.trimming.filter(|(cue, _)| *cue == cue_key).unwrap_or((cue_key, 0));
+            let trimmed = self.trimming.filter(|(cue, _)| *cue == cue_key).map_or(0, |(_, up_to)| up_to);
+            let after = trimmed.max(self.waiting_up_to(cue_key));
             let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
             let scan = retention::scan_history(read, cue_key, after, surplus)?;
             count += scan.deletable.len();
             let history = CueHistory {
                 cue_key,
+                after,
                 deletable: scan.deletable,
                 reached: scan.last_key.unwrap_or(after),
                 surplus,
@@ -177,6 +242,23 @@ impl RetentionSweeper {
             }
         }
         Ok(histories)
+    }
+
+    fn waiting_up_to(&self, cue_key: i64) -> i64 {
+        self.waiting_up_to.get(&cue_key).copied().unwrap_or(0)
+    }
+
+    /// Remembers full batches of unfinished executions at the beginning of a history. One that finishes is deleted in
+    /// the next round.
+    fn remember_waiting(&mut self, histories: &[CueHistory]) {
+        for history in histories {
+            let is_waiting = history.deletable.is_empty()
+                && !history.is_read()
+                && history.after == self.waiting_up_to(history.cue_key);
+            if is_waiting && self.waiting_up_to.len() < MAX_WAITING_CUES {
+                self.waiting_up_to.insert(history.cue_key, history.reached);
+            }
+        }
     }
 
     /// Returns some free pages to the file system if there are many. Returns whether it did.

@@ -4,9 +4,10 @@
 //! An execution is deleted only if it is finished. The table `retention_queue` lists the cues whose history may have
 //! more executions than are retained.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
+use crate::domain::cue::retention_clock::{Dating, Expiry, TrustedTime};
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, delete_within_limit};
@@ -16,7 +17,7 @@ use crate::store::{ReadTx, WriteTx};
 /// Pages released in one write: 1 MiB. Each is moved through the log, so a larger number delays other writes longer.
 const MAX_PAGES: i64 = 1_024;
 
-const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', updated_at, created_at
+const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at
    FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const SURPLUS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2";
@@ -43,6 +44,9 @@ pub struct HistoryScan {
     pub last_key: Option<i64>,
     /// The creation time of the first execution that is not old enough; `None` if the scan did not reach it.
     pub first_unexpired: Option<Timestamp>,
+    /// The first execution whose date cannot be believed, and the last one that is old enough by its own.
+    pub first_undated: Option<i64>,
+    pub last_old: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,22 +105,52 @@ pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -
     Ok(scan)
 }
 
-/// Scans a batch of all executions, after key `after` up to the first one created after `expired`. Those that were
-/// finished by then are deletable.
-pub fn scan_expired(read: &ReadTx<'_>, after: i64, expired: Timestamp) -> Result<HistoryScan> {
+/// Scans a batch of all executions, after key `after` up to the first one that is not old enough. Those that are old
+/// enough and finished by then are deletable. Before key `old_before`, all are old.
+pub fn scan_expired(read: &ReadTx<'_>, after: i64, expiry: &Expiry, old_before: i64) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
     let mut query = read.prepare_cached(SCAN_ALL)?;
     let mut rows = query.query([after, BATCH])?;
     while let Some(row) = rows.next()? {
-        let created_at = row.get(3)?;
-        if created_at > millis(expired) {
-            scan.first_unexpired = Some(read_instant(created_at)?);
-            break;
+        let (key, created_at) = (row.get(0)?, read_instant(row.get(2)?)?);
+        match expiry.judge(created_at, read_instant(row.get(3)?)?, key < old_before) {
+            Dating::Fresh => {
+                scan.first_unexpired = Some(created_at);
+                break;
+            }
+            Dating::Undated => {
+                scan.first_undated = scan.first_undated.or(Some(key));
+                scan.add(key, false);
+            }
+            Dating::Old { has_ended_long_ago } => {
+                scan.last_old = Some(key);
+                scan.add(key, row.get::<_, bool>(1)? && has_ended_long_ago);
+            }
         }
-        let updated_at: i64 = row.get(2)?;
-        scan.add(row.get(0)?, row.get::<_, bool>(1)? && updated_at <= millis(expired));
     }
     Ok(scan)
+}
+
+/// The time that the clock of retention stored last.
+pub fn trusted_time(read: &ReadTx<'_>) -> Result<Option<TrustedTime>> {
+    let value = |name: &str| -> Result<Option<i64>> {
+        let mut query = read.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+        Ok(query.query_row([name], |row| row.get(0)).optional()?)
+    };
+    let Some(trusted_at) = value("trusted_at")?.map(read_instant).transpose()? else { return Ok(None) };
+    let doubted_for = SignedDuration::from_millis(value("doubted_for")?.unwrap_or(0));
+    Ok(Some(TrustedTime { trusted_at, doubted_for }))
+}
+
+/// Stores the time of the clock of retention.
+pub fn set_trusted_time(tx: &WriteTx<'_>, time: &TrustedTime) -> Result<()> {
+    let doubted_for = i64::try_from(time.doubted_for.as_millis()).unwrap_or(i64::MAX);
+    tx.prepare_cached(
+        "INSERT INTO meta (name, value) VALUES ('trusted_at', ?1), ('doubted_for', ?2)
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )?
+    .execute([millis(time.trusted_at), doubted_for])?;
+    Ok(())
 }
 
 /// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch.

@@ -214,6 +214,24 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§1.7", "unfinished executions are never deleted", &["unfinished_executions_are_never_deleted"]),
+    (
+        "§1.7",
+        "a wrong clock deletes no history",
+        &[
+            "a_clock_that_is_far_ahead_for_a_while_deletes_no_history",
+            "a_clock_that_disagrees_for_a_day_of_running_is_followed",
+            "the_trusted_time_survives_a_restart",
+        ],
+    ),
+    (
+        "§1.7",
+        "wrong dates are judged by the order of creation",
+        &[
+            "dates_that_no_clock_can_have_shown_are_judged_by_the_order_of_creation",
+            "executions_with_wrong_dates_stay_until_a_later_one_expires",
+            "executions_after_those_with_wrong_dates_expire_as_well",
+        ],
+    ),
     ("§1.7", "freed space returns gradually", &["freed_space_returns_to_the_file_system_gradually"]),
     (
         "§1.8",

@@ -136,10 +136,34 @@ fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set()
     machine.fire(&user, &id);
     assert_eq!(user.get("/health").json()["status"], "healthy");
     machine.set("2026-03-01T15:30:00Z");
-    // The run of 1970 is not expected any more: it is decades old by the clock, and history of that age is removed.
     until("the newest run fires", || {
         machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
     });
+    // The run of 1970 is decades old by its date, and was made after the clock had shown 2026.
+    machine.set("2026-03-01T15:31:00Z");
+    assert_eq!(machine.instants(&user, &id)[1], "1970-01-01T02:00:00Z");
     assert_eq!(machine.cue(&user, &id)["missed_count"], 2);
+    machine.stops();
+}
+
+#[test]
+fn a_clock_that_is_far_ahead_for_a_while_deletes_no_history() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&user);
+    machine.fire(&user, &id);
+    machine.set("2026-03-01T12:01:00Z");
+    machine.set("2099-01-01T00:00:30Z");
+    until("the newest run fires", || (machine.instants(&user, &id).len() == 2).then_some(()));
+    machine.set("2099-01-01T00:01:30Z");
+    assert_eq!(machine.instants(&user, &id), ["2099-01-01T00:00:00Z", NOON]);
+    machine.stops();
+    // The same for a process that starts while the clock is ahead.
+    let machine = Machine::boots(&folder, "2098-01-01T00:00:30Z");
+    let user = machine.api.reconnect(&user);
+    machine.set("2098-01-01T00:01:30Z");
+    machine.set("2026-03-01T12:10:00Z");
+    assert_eq!(machine.instants(&user, &id), ["2099-01-01T00:00:00Z", NOON]);
     machine.stops();
 }

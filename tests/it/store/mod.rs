@@ -6,6 +6,7 @@ mod cue_deletion;
 mod execution_list;
 pub mod migration;
 mod retention;
+mod retention_dates;
 mod worker_claims;
 mod write_order;
 mod writer_and_readers;

@@ -6,6 +6,7 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
+use cued::store::cues::payloads;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -181,6 +182,33 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
     // One pass marks them, and each of the others deletes some two hundred executions of several cues.
     assert!(passes <= 5, "{passes} passes");
+}
+
+#[test]
+fn executions_that_nobody_claims_are_read_once_a_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cued.db");
+    let config = Config { retention: "10".parse().unwrap(), ..Config::new(path.clone()) };
+    let fixture = Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap())
+        .without_counter_check();
+    let cue = fixture.worker_cue(fixture.user("u"), |_| ());
+    let mut file = Connection::open(path).unwrap();
+    insert_history(&mut file, &cue.id, 3_000, false, BEGIN);
+    let mut sweeper = RetentionSweeper::default();
+    let mut passes = || {
+        fixture.write(move |tx| payloads::queue_for_retention(tx, cue.key)).unwrap();
+        let again = || sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again;
+        std::iter::repeat_with(again).take_while(|again| *again).count()
+    };
+    let (first, second) = (passes(), passes());
+    assert!(first >= 15 && second <= 2, "{first} batches, then {second}");
+    // One of them finishes: it is above the number, and deleted in the next round.
+    fixture.sql("UPDATE executions SET status = 'success', queue_name = NULL, due_at = NULL WHERE key = 1");
+    assert!(passes() <= 2);
+    assert_eq!(rows(&file, "executions"), 3_000);
+    fixture.advance(24 * 3_600);
+    assert!(passes() >= 15);
+    assert_eq!(rows(&file, "executions"), 2_999);
 }
 
 #[test]
