@@ -57,7 +57,8 @@ async function receive(request, secret) {
   }
   const body = Buffer.concat(parts);
   if (secret && !isSigned(secret, request.headers, body)) return 401;
-  const executionId = request.headers['x-cueapi-execution-id'] ?? '';
+  // The execution id. `X-CueAPI-Execution-Id` has it too, but the signature does not cover that header.
+  const executionId = request.headers['webhook-id'] ?? '';
   if (seen.has(executionId)) {
     console.log(`${executionId} again, ignored`);
     return 200;

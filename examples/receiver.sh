@@ -85,7 +85,9 @@ receive() {
   if [ -n "${WEBHOOK_SECRET:-}" ] && ! is_signed; then respond '401 Unauthorized'; fi
   case $execution_id in '' | *[!0-9A-Za-z-]*) respond '400 Bad Request' ;; esac
   # Delivery is at least once: if a response is lost, the execution is sent again. A production receiver stores the ids
-  # of handled executions with its results, beyond its own lifetime.
+  # of handled executions with its results, beyond its own lifetime. `X-CueAPI-Signature` covers the time and the body,
+  # but not the id: whoever records a delivery can send it again under another id for five minutes. Where that matters,
+  # serve HTTPS, or verify `webhook-signature` as receiver.js does: it covers `webhook-id`.
   if [ -e "$folder/$execution_id" ]; then
     echo "$execution_id again, ignored" >&3
   else

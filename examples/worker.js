@@ -12,6 +12,8 @@ const { setTimeout: sleep } = require('node:timers/promises');
 const POLL_SECONDS = 25; // how long the server waits for work before it returns an empty list
 const HEARTBEAT_SECONDS = 60; // the server marks a worker as stale after 180 seconds without one
 const MAX_PAUSE_SECONDS = 60;
+// A response holds at most one payload of 1 MiB and its frame.
+const MAX_RESPONSE = 8 * 1024 * 1024;
 
 // The return value of a handler, or of its promise, is reported as `result`, an exception as `error`.
 const HANDLERS = {
@@ -56,7 +58,7 @@ async function call(method, path, body) {
   let response, result;
   try {
     response = await fetch(url + path, { method, headers, signal, body: body && JSON.stringify(body) });
-    result = await response.json();
+    result = JSON.parse(await readBounded(response));
   } catch (error) { // connection refused, reset, timed out or interrupted
     throw new Unavailable(error.cause?.message ?? error.message);
   }
@@ -65,6 +67,17 @@ async function call(method, path, body) {
     throw new Unavailable(`${response.status}`, Number(response.headers.get('retry-after')) || 0);
   }
   throw new Refused(response.status, result.error ?? {});
+}
+
+async function readBounded(response) {
+  const parts = [];
+  let length = 0;
+  for await (const part of response.body ?? []) {
+    length += part.length;
+    if (length > MAX_RESPONSE) throw new Error(`the response has more than ${MAX_RESPONSE} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
 }
 
 async function repeat(step, ...values) {

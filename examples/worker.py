@@ -22,6 +22,8 @@ import urllib.request
 POLL_SECONDS = 25  # how long the server waits for work before it returns an empty list
 HEARTBEAT_SECONDS = 60  # the server marks a worker as stale after 180 seconds without one
 MAX_PAUSE_SECONDS = 60
+# A response holds at most one payload of 1 MiB and its frame.
+MAX_RESPONSE = 8 * 1024 * 1024
 
 
 def count_words(payload):
@@ -74,14 +76,28 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         try:
             with urllib.request.urlopen(request, data, timeout=POLL_SECONDS + 15) as response:
-                return json.loads(response.read() or b"null")
+                return json.loads(read_bounded(response) or b"null")
         except urllib.error.HTTPError as error:
             if error.code == 429 or error.code >= 500:
                 raise Unavailable(error, retry_after(error)) from error
-            details = json.loads(error.read() or b"{}").get("error", {})
-            raise Refused(error.code, details.get("code"), details.get("message")) from error
+            raise refusal(error) from error
         except (OSError, ValueError) as error:  # connection refused, reset, timed out or interrupted
             raise Unavailable(error) from error
+
+
+def read_bounded(response):
+    body = response.read(MAX_RESPONSE + 1)
+    if len(body) > MAX_RESPONSE:
+        raise ValueError(f"the response has more than {MAX_RESPONSE} bytes")
+    return body
+
+
+def refusal(error):
+    try:
+        details = json.loads(read_bounded(error))["error"]
+        return Refused(error.code, details.get("code"), details.get("message"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not an answer of cued, but of a proxy, say
+        return Refused(error.code, None, error.reason)
 
 
 def retry_after(error):

@@ -11,6 +11,8 @@ export LC_ALL=C
 poll_seconds=25 # how long the server waits for work before it returns an empty list
 heartbeat_seconds=60 # the server marks a worker as stale after 180 seconds without one
 max_pause_seconds=60
+# A response holds at most one payload of 1 MiB and its frame.
+max_response=8388608
 
 if [ $# -lt 2 ] || [ -z "${CUED_API_KEY:-}" ]; then
   echo 'set CUED_API_KEY to a key of the account (cue_sk_...) and pass a task and a command' >&2
@@ -24,14 +26,16 @@ url=${CUED_URL:-http://127.0.0.1:8000}
 worker=${WORKER_ID:-$(uname -n)-$$}
 folder=$(mktemp -d)
 
-# call NAME METHOD PATH [BODY]: writes the response body to the file NAME and prints the HTTP status, 000 for no
-# response. Call it in a subshell: `exec` replaces the shell by curl.
+# call NAME METHOD PATH [BODY]: writes the response body to the file NAME and prints the HTTP status. Fails without a
+# complete response. Call it in a subshell: `exec` replaces the shell by curl.
 call() {
   printf '%s' "${4:-}" >"$folder/$1.body"
+  # In blocks of 512 bytes: bounds a response without a length, which older versions of curl read without end.
+  ulimit -f $((max_response / 512)) 2>/dev/null
   # The key is passed on standard input: arguments are visible in the process list.
-  exec curl --silent --max-time $((poll_seconds + 15)) --config - --request "$2" --output "$folder/$1" \
-    --header 'Content-Type: application/json' --header "X-Worker-Id: $worker" \
-    --data-binary "@$folder/$1.body" --write-out '%{http_code}' "$url$3" <<END
+  exec curl --silent --max-time $((poll_seconds + 15)) --max-filesize "$max_response" --config - \
+    --request "$2" --output "$folder/$1" --header 'Content-Type: application/json' \
+    --header "X-Worker-Id: $worker" --data-binary "@$folder/$1.body" --write-out '%{http_code}' "$url$3" <<END
 header = "Authorization: Bearer $CUED_API_KEY"
 END
 }
@@ -61,6 +65,11 @@ keep_claim() {
   done
 }
 
+# Succeeds if the response of the poll is an empty list. Only its start is looked at: a payload can contain the same text.
+nothing_to_claim() {
+  case $(head -c 64 "$folder/poll" | tr -d ' \t\r\n') in '{"executions":[]'*) return 0 ;; *) return 1 ;; esac
+}
+
 # Prints the first 60,000 bytes of standard input as a JSON string.
 json_string() {
   printf '"'
@@ -71,11 +80,11 @@ json_string() {
 
 # Claims the oldest execution of the task and runs the command.
 claim_and_run() {
-  status=$(call claim POST /v1/executions/claim "{\"worker_id\": \"$worker\", \"task\": \"$task\"}")
+  status=$(call claim POST /v1/executions/claim "{\"worker_id\": \"$worker\", \"task\": \"$task\"}") || status=000
   case $status in
     200) ;;
-    409) return ;; # another worker was faster: normal
-    *) back_off "$status" && return ;;
+    409) interruptible_sleep 1; return ;; # another worker was faster: normal
+    *) back_off "$status"; return ;;
   esac
   # cued writes the fields of a response in alphabetical order, so the fields before `payload` cannot be confused with
   # contents of the payload. With jq: jq -c .payload
@@ -99,7 +108,7 @@ claim_and_run() {
 # recorded and only its response was lost, the next one returns 409.
 report() {
   while :; do
-    status=$(call outcome POST "/v1/executions/$1/outcome" "$2")
+    status=$(call outcome POST "/v1/executions/$1/outcome" "$2") || status=000
     case $status in
       2??) failures=0; printf '%s\n' "$1 $2"; return ;;
       000 | 429 | 5??) if [ -n "$stopping" ]; then echo "$1 not reported: $status" >&2; return; fi ;;
@@ -129,12 +138,12 @@ while [ -z "$stopping" ]; do
   call poll GET "/v1/executions/claimable?task=$task&limit=1&wait=$poll_seconds" >"$folder/status" &
   poll_pid=$!
   if [ -n "$stopping" ]; then kill "$poll_pid"; fi
-  wait "$poll_pid"
+  wait "$poll_pid" || echo 000 >"$folder/status"
   poll_pid=''
   if [ -n "$stopping" ]; then break; fi
   status=$(cat "$folder/status")
   case $status in
-    200) failures=0; grep -q '"executions":\[\]' "$folder/poll" || claim_and_run "$@" ;;
+    200) failures=0; nothing_to_claim || claim_and_run "$@" ;;
     *) back_off "$status" ;;
   esac
 done

@@ -1,5 +1,7 @@
 //! The programs in `examples/`, run as their users run them, with the same tests in each language.
 
+mod hostile;
+
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
 
@@ -126,7 +128,8 @@ fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
     for value in [timestamp - 1, timestamp + 1, timestamp - 301, timestamp + 10_000, 0, -1] {
         forged.push((stamp, value.to_string()));
     }
-    for value in ["soon", "", "0x10", "0900", "99999999999999999999999999", "1e9"] {
+    let huge = "9".repeat(400);
+    for value in ["soon", "", "0x10", "0900", "99999999999999999999999999", "1e9", "1_000", "+5", &huge] {
         forged.push((stamp, value.to_owned()));
     }
     forged
@@ -231,7 +234,8 @@ fn the_receivers_warn_when_they_run_without_a_secret() {
         let mut example = Example::start(file, &["0"], &[]);
         assert!(example.line().contains("NOT verified"), "{file}");
         let client = Client::new(example.addr());
-        let response = client.call("POST", "/", &[("X-CueAPI-Execution-Id", "x")], b"{}").unwrap();
+        let id = [("X-CueAPI-Execution-Id", "x"), ("webhook-id", "x")];
+        let response = client.call("POST", "/", &id, b"{}").unwrap();
         assert_eq!(response.status, 200, "{file}");
         assert_eq!(example.line(), "x {}", "{file}");
     }
