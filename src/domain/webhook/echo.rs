@@ -16,8 +16,8 @@ const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 const MAX_ECHOES: usize = 1_000;
 /// Bytes of all echoes together.
 const MAX_BYTES: usize = 16 << 20;
-/// A holder has at most this part of both. Four holders can still fill the store; then the largest one gives way first.
-const HOLDER_PART: usize = 4;
+/// Parts of both of which a sender has at most one. Four senders can still fill the store; then the largest gives way.
+const SENDER_PART: usize = 4;
 /// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.
 const OVERHEAD: usize = 64;
 
@@ -38,7 +38,7 @@ pub struct Echo {
 
 /// Whose share of the memory an echo takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EchoHolder {
+pub enum EchoSender {
     /// The row key of the account that posted it, or whose cue did.
     Account(i64),
     /// An address without an account.
@@ -46,7 +46,7 @@ pub enum EchoHolder {
 }
 
 /// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped, and only those
-/// of the largest holder: no holder can drop the echoes of one that has less.
+/// of the largest sender: no sender can drop the echoes of one that has less.
 ///
 /// Anyone may post: rejecting requests at the limits would let one caller block the others for minutes.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ pub struct EchoStore {
 
 #[derive(Debug)]
 struct Kept {
-    holder: EchoHolder,
+    sender: EchoSender,
     token: EchoToken,
     echo: Arc<Echo>,
 }
@@ -97,20 +97,20 @@ impl Echo {
 
 impl EchoStore {
     /// Stores an echo, replacing an earlier one of the same token. The newest echo is always kept.
-    pub fn put(&mut self, holder: EchoHolder, token: EchoToken, echo: Echo) {
+    pub fn put(&mut self, sender: EchoSender, token: EchoToken, echo: Echo) {
         let now = echo.received_at;
         self.kept.retain(|kept| kept.token != token && !kept.echo.is_expired(now));
         self.used = self.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus);
-        let new = Kept { holder, token, echo: Arc::new(echo) };
-        let of_holder = self.kept.iter().filter(|kept| kept.holder == holder).map(Kept::size);
-        let mut own = of_holder.fold(new.size(), Usage::plus);
-        while own.exceeds(MAX_ECHOES / HOLDER_PART, MAX_BYTES / HOLDER_PART) {
-            let Some(dropped) = self.drop_oldest(holder) else { break };
+        let new = Kept { sender, token, echo: Arc::new(echo) };
+        let of_sender = self.kept.iter().filter(|kept| kept.sender == sender).map(Kept::size);
+        let mut own = of_sender.fold(new.size(), Usage::plus);
+        while own.exceeds(MAX_ECHOES / SENDER_PART, MAX_BYTES / SENDER_PART) {
+            let Some(dropped) = self.drop_oldest(sender) else { break };
             own = own.minus(dropped);
         }
         self.used = self.used.plus(new.size());
         while self.used.exceeds(MAX_ECHOES, MAX_BYTES) {
-            let Some(largest) = self.largest_holder() else { break };
+            let Some(largest) = self.largest_sender() else { break };
             self.drop_oldest(largest);
         }
         self.kept.push_back(new);
@@ -123,24 +123,24 @@ impl EchoStore {
         (!kept.echo.is_expired(now)).then(|| Arc::clone(&kept.echo))
     }
 
-    /// The holder with the most of what is scarce; of several, the one with the oldest echo.
-    fn largest_holder(&self) -> Option<EchoHolder> {
-        let mut holders: HashMap<EchoHolder, Usage> = HashMap::new();
+    /// The sender with the most of what is scarce; of several, the one with the oldest echo.
+    fn largest_sender(&self) -> Option<EchoSender> {
+        let mut senders: HashMap<EchoSender, Usage> = HashMap::new();
         for kept in &self.kept {
-            let usage = holders.entry(kept.holder).or_default();
+            let usage = senders.entry(kept.sender).or_default();
             *usage = usage.plus(kept.size());
         }
         let by_count = self.used.echoes > MAX_ECHOES;
-        let amount = |holder| {
-            let usage = holders.get(&holder).copied().unwrap_or_default();
+        let amount = |sender| {
+            let usage = senders.get(&sender).copied().unwrap_or_default();
             if by_count { usage.echoes } else { usage.bytes }
         };
         // The first of equals, from the newest to the oldest, is the last maximum.
-        self.kept.iter().rev().map(|kept| kept.holder).max_by_key(|holder| amount(*holder))
+        self.kept.iter().rev().map(|kept| kept.sender).max_by_key(|sender| amount(*sender))
     }
 
-    fn drop_oldest(&mut self, holder: EchoHolder) -> Option<Usage> {
-        let place = self.kept.iter().position(|kept| kept.holder == holder)?;
+    fn drop_oldest(&mut self, sender: EchoSender) -> Option<Usage> {
+        let place = self.kept.iter().position(|kept| kept.sender == sender)?;
         let size = self.kept.remove(place)?.size();
         self.used = self.used.minus(size);
         Some(size)
@@ -181,8 +181,8 @@ mod tests {
     }
 
     /// The account with this row key.
-    fn account(key: usize) -> EchoHolder {
-        EchoHolder::Account(i64::try_from(key).unwrap())
+    fn account(key: usize) -> EchoSender {
+        EchoSender::Account(i64::try_from(key).unwrap())
     }
 
     fn at(second: i64) -> Timestamp {
@@ -248,9 +248,9 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_has_at_most_a_quarter_of_the_memory() {
+    fn a_sender_has_at_most_a_quarter_of_the_memory() {
         let mut echoes = EchoStore::default();
-        let address = EchoHolder::Address([192, 0, 2, 1].into());
+        let address = EchoSender::Address([192, 0, 2, 1].into());
         for number in 0..100 {
             echoes.put(address, token(number), echo(MAX_PAYLOAD / 2, 1_000));
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones() {
+    fn senders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones() {
         let mut echoes = EchoStore::default();
         echoes.put(account(0), token(0), echo(3 * MAX_PAYLOAD / 4, 1_000));
         for number in 1..200 {

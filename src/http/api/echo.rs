@@ -9,7 +9,7 @@ use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::CueId;
 use crate::domain::json;
-use crate::domain::webhook::echo::{Echo, EchoHolder, EchoStore, EchoToken};
+use crate::domain::webhook::echo::{Echo, EchoSender, EchoStore, EchoToken};
 use crate::error::{Error, Result};
 use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
@@ -20,9 +20,9 @@ use crate::store::cues;
 pub async fn receive(request: Request) -> Result<Response> {
     let token = token(&request)?;
     request.json()?;
-    let holder = holder(&request).await?;
+    let sender = sender(&request).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
-    echoes(&request).put(holder, token, Echo { payload, headers, received_at: request.now });
+    echoes(&request).put(sender, token, Echo { payload, headers, received_at: request.now });
     Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
 
@@ -46,14 +46,14 @@ fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
 
 /// The account of the key, if there is one, or of the cue that a delivery names: all deliveries of this server come from
 /// one address. Cue ids are known to their owners only, so that nobody takes from the share of another account.
-async fn holder(request: &Request) -> Result<EchoHolder> {
+async fn sender(request: &Request) -> Result<EchoSender> {
     if let Some(caller) = &request.caller {
-        return Ok(EchoHolder::Account(caller.user_key));
+        return Ok(EchoSender::Account(caller.user_key));
     }
-    let address = EchoHolder::Address(rate_limit_address(request.client_ip));
+    let address = EchoSender::Address(rate_limit_address(request.client_ip));
     let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else { return Ok(address) };
     let owner = request.app.store.read_inline_single(move |read| cues::find_owner(read, &cue_id)).await?;
-    Ok(owner.map_or(address, EchoHolder::Account))
+    Ok(owner.map_or(address, EchoSender::Account))
 }
 
 fn token(request: &Request) -> Result<EchoToken> {

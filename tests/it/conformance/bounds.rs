@@ -65,10 +65,10 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§11.3",
-        "echoes of one holder drop no other's",
+        "echoes of one sender drop no other's",
         &[
-            "a_holder_has_at_most_a_quarter_of_the_memory",
-            "holders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones",
+            "a_sender_has_at_most_a_quarter_of_the_memory",
+            "senders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones",
             "many_echoes_of_one_account_drop_none_of_another",
         ],
     ),
