@@ -72,7 +72,7 @@ pub enum ServeError {
     PublicUrl { url: String, source: UrlError },
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error(transparent)]
+    #[error("--callback-ca: {0}")]
     Certificate(#[from] CertificateError),
     #[error(transparent)]
     Engine(Error),

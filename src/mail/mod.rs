@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 
 use jiff::Timestamp;
 
-pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError};
+pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError, SmtpTls};
 
 /// A plain-text mail to one recipient.
 #[derive(Clone, PartialEq, Eq)]

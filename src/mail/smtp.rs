@@ -10,7 +10,7 @@ use lettre::Transport as _;
 use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
 use lettre::message::{Body, Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::transport::smtp::{Error, SmtpTransport};
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
@@ -24,11 +24,29 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Response codes that reject the login, independent of the mail (RFC 4954).
 const LOGIN_REJECTED: [u16; 4] = [530, 534, 535, 538];
 
+/// What the errors of the mail library say that are about the server, not about the mail: no TLS, no known login.
+const SERVER_LACKS: [&str; 2] = ["STARTTLS", "authentication mechanism"];
+
 /// An SMTP server and the sender's address. `Debug` shows neither user nor password.
 #[derive(Clone)]
 pub struct Smtp {
     transport: SmtpTransport,
     from: Mailbox,
+}
+
+/// The rules for TLS. The program uses the default; tests have a mail server on this machine.
+#[derive(Debug, Clone)]
+pub struct SmtpTls {
+    /// A certificate authority in PEM that is trusted in addition to the public ones.
+    pub authority: Option<Vec<u8>>,
+    /// Whether a server on this machine needs no TLS.
+    pub trusts_this_machine: bool,
+}
+
+impl Default for SmtpTls {
+    fn default() -> Self {
+        Self { authority: None, trusts_this_machine: true }
+    }
 }
 
 /// A mail was not sent.
@@ -69,11 +87,25 @@ impl Smtp {
     /// `smtps` uses TLS from the start (port 465). `smtp` (port 587) upgrades with STARTTLS if the server offers it.
     /// With a password, TLS is required, except for a server on this machine.
     pub fn new(url: &str, from: &str) -> Result<Self, SmtpConfigError> {
+        Self::with_tls(url, from, &SmtpTls::default())
+    }
+
+    /// As [`Smtp::new`], with other rules for TLS.
+    ///
+    /// # Errors
+    /// As [`Smtp::new`], and for an authority that is not in PEM.
+    pub fn with_tls(url: &str, from: &str, rules: &SmtpTls) -> Result<Self, SmtpConfigError> {
         let from = from.parse::<Mailbox>().map_err(|_| SmtpConfigError::Sender(from.to_owned()))?;
         let server = SmtpServer::parse(url)?;
-        let tls = TlsParameters::new(server.host.clone())
-            .map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
-        let tls = match (server.implicit_tls, server.is_on_this_machine(), &server.login) {
+        let mut tls = TlsParameters::builder(server.host.clone());
+        if let Some(pem) = &rules.authority {
+            let certificate = Certificate::from_pem(pem)
+                .map_err(|_| SmtpConfigError::Url("the certificate authority cannot be read"))?;
+            tls = tls.add_root_certificate(certificate);
+        }
+        let tls = tls.build().map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
+        let is_trusted = rules.trusts_this_machine && server.is_on_this_machine();
+        let tls = match (server.implicit_tls, is_trusted, &server.login) {
             (true, ..) => Tls::Wrapper(tls),
             (false, true, _) => Tls::None,
             (false, false, Some(_)) => Tls::Required(tls),
@@ -132,9 +164,10 @@ impl From<Error> for SmtpError {
             None if error.is_response() => "the mail server's response is not valid SMTP".to_owned(),
             None => error.to_string(),
         };
-        // A rejected login is transient: the operator corrects the password, and the mail is still good.
+        // Transient, because the operator corrects the password or the server, and the mail is still good.
         let is_login = error.status().is_some_and(|code| LOGIN_REJECTED.contains(&u16::from(code)));
-        Self { is_transient: is_login || (!error.is_permanent() && !error.is_client()), reason }
+        let is_server = error.is_client() && SERVER_LACKS.iter().any(|lack| reason.contains(lack));
+        Self { is_transient: is_login || is_server || (!error.is_permanent() && !error.is_client()), reason }
     }
 }
 

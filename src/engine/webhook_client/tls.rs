@@ -173,6 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn a_private_authority_adds_to_the_public_ones() {
+        let roots = |agent: &Agent| agent.config().tls_config().root_certs().clone();
+        for ca_pem in [None, Some(CERTIFICATE)] {
+            let agents = agents(ca_pem).unwrap();
+            assert!(matches!(roots(&agents.public), RootCerts::WebPki), "{ca_pem:?}");
+        }
+        let private = agents(Some(&CERTIFICATE.repeat(2))).unwrap().private.unwrap();
+        let RootCerts::Specific(given) = roots(&private.agent) else { panic!("all roots are given") };
+        assert_eq!(given.len(), 2);
+    }
+
+    #[test]
     fn a_file_without_certificates_is_refused() {
         let broken = CERTIFICATE.replace('M', "!");
         for pem in ["", "not PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", &broken]

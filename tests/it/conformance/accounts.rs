@@ -218,7 +218,22 @@ pub const ROWS: &[Row] = &[
     (
         "§3.9",
         "a password is sent only over TLS or to this machine",
-        &["a_server_on_this_machine_is_recognized", "a_url_is_parsed_with_defaults_and_escapes"],
+        &[
+            "a_server_on_this_machine_is_recognized",
+            "a_url_is_parsed_with_defaults_and_escapes",
+            "smtps_sends_nothing_outside_tls",
+            "starttls_comes_before_the_login_and_the_mail",
+            "a_server_without_starttls_gets_no_password",
+        ],
+    ),
+    (
+        "§3.9",
+        "a wrong certificate is a temporary failure",
+        &[
+            "a_wrong_certificate_gets_neither_password_nor_mail",
+            "a_mail_stays_in_the_queue_until_the_certificate_is_right",
+            "the_log_says_why_a_mail_server_is_not_trusted",
+        ],
     ),
     (
         "§3.9",

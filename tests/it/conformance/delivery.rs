@@ -68,6 +68,16 @@ pub const ROWS: &[Row] = &[
             "a_slowly_sent_body_is_cut_by_the_timeout",
         ],
     ),
+    (
+        "§6.4",
+        "the public authorities and those of --callback-ca are trusted",
+        &[
+            "a_receiver_with_a_certificate_of_the_callback_ca_is_reached",
+            "without_the_callback_ca_its_receiver_gets_no_request",
+            "a_certificate_for_another_name_or_time_is_refused",
+            "a_private_authority_adds_to_the_public_ones",
+        ],
+    ),
     ("§6.4", "redirects are not followed", &["a_redirect_is_a_response_and_is_not_followed"]),
     (
         "§6.4",

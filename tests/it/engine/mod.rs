@@ -8,4 +8,5 @@ mod fire_overdue;
 mod leases;
 mod notifications;
 mod scheduler;
+mod tls;
 mod webhook_client;
