@@ -7,6 +7,7 @@ mod cli;
 mod conformance;
 mod engine;
 mod faults;
+mod fuzz;
 pub mod http;
 mod journeys;
 mod rules;
