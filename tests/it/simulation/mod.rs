@@ -45,9 +45,15 @@ fn no_rule_is_violated_in_any_order_of_steps() {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 loop {
-                    match next.fetch_add(1, Ordering::Relaxed) {
-                        seed if seed < seeds.end => simulate(seed),
-                        _ => return,
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let steps = generate(seed, STEPS);
+                    if attempt(seed, &steps).is_err() {
+                        // The others end after their present seed.
+                        next.store(seeds.end, Ordering::Relaxed);
+                        report(seed, steps);
                     }
                 }
             });
@@ -68,12 +74,8 @@ fn seeds() -> Range<u64> {
     0..if is_full_run() { SEEDS_OF_FULL_RUN } else { SEEDS }
 }
 
-/// Runs a seed. Fails with the shortest list of steps that violates a rule.
-fn simulate(seed: u64) {
-    let steps = generate(seed, STEPS);
-    if attempt(seed, &steps).is_ok() {
-        return;
-    }
+/// Fails with the shortest list of steps that violates a rule.
+fn report(seed: u64, steps: Vec<Step>) {
     let shortest = shrink(steps, |rest| attempt(seed, rest).is_err());
     let (log, rule) = attempt(seed, &shortest).expect_err("the same steps fail again");
     panic!("CUED_TEST_SEED={seed} fails; the shortest list of steps:\n{log}{rule}");
