@@ -9,7 +9,7 @@ use cued::store::db::counters;
 use rusqlite::{Connection, Row};
 
 use crate::simulation::model::{Checked, Model, Ms, Queue, Run, Settlement, ensure};
-use crate::simulation::simulation::Simulation;
+use crate::simulation::runner::Simulation;
 
 /// A row of `executions`.
 struct RunRow {

@@ -13,7 +13,7 @@ use cued::store::notifications::outbox::Notification;
 use crate::simulation::machine::Machine;
 use crate::simulation::model::{Checked, MINUTE, Queue, SECOND, ensure};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next};
-use crate::simulation::simulation::Simulation;
+use crate::simulation::runner::Simulation;
 use crate::support::delivery_fixture::RecordingClient;
 
 /// An attempt whose result the dispatcher has and the disk does not.
@@ -27,6 +27,9 @@ pub struct Unrecorded {
 
 /// Repetitions of a pass that met a failing disk; a step refuses one commit.
 const MAX_FAILURES: usize = 2;
+
+/// Passes of the scheduler in which all due cues must fire.
+const MAX_PASSES: usize = 50;
 
 impl Simulation {
     /// Everything that a turn of the scheduler's thread does, then deliveries and notifications.
@@ -50,8 +53,14 @@ impl Simulation {
         self.model.read_clock();
         self.insist(|machine| {
             let app = machine.app().clone();
-            let scheduler = &mut machine.engine().scheduler;
-            scheduler.run_once(&app)
+            let (scheduler, now) = (&mut machine.engine().scheduler, app.clock.now());
+            for _ in 0..MAX_PASSES {
+                scheduler.run_once(&app)?;
+                if scheduler.deadline(&app)?.is_none_or(|next| next > now) {
+                    return Ok(());
+                }
+            }
+            Err(Error::fault(format!("cues are due after {MAX_PASSES} passes")))
         })?;
         self.model.fire_due();
         Ok(())

@@ -14,9 +14,8 @@ mod machine;
 mod model;
 mod receivers;
 mod run_steps;
+mod runner;
 mod shrink;
-#[expect(clippy::module_inception, reason = "the folder is the subject, the file its central type")]
-mod simulation;
 mod steps;
 mod user_steps;
 
@@ -25,8 +24,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use crate::simulation::runner::Simulation;
 use crate::simulation::shrink::shrink;
-use crate::simulation::simulation::Simulation;
 use crate::simulation::steps::{Step, generate};
 use crate::support::server::is_full_run;
 
@@ -48,6 +47,9 @@ fn no_rule_is_violated_in_any_order_of_steps() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end {
                         return;
+                    }
+                    if seed > seeds.start && seed % 1_000 == 0 {
+                        eprintln!("seed {seed}");
                     }
                     let steps = generate(seed, STEPS);
                     if attempt(seed, &steps).is_err() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Run, ensure};
-use crate::simulation::simulation::{Expected, Simulation};
+use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 
 use Expected::{Done, Refused};

@@ -7,7 +7,7 @@ use crate::simulation::model::{
     Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Queue, Rule, SECOND, ensure,
 };
 use crate::simulation::receivers::{FIRST_SLOW, RECEIVERS, url};
-use crate::simulation::simulation::{Expected, Simulation};
+use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 
 use Expected::{Done, Refused};

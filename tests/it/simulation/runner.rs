@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Unrecorded;
 use crate::simulation::machine::Machine;
-use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, SECOND, ensure};
+use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure};
 use crate::simulation::steps::{Action, Step};
 use crate::support::random::Random;
 
@@ -152,7 +152,7 @@ impl Simulation {
         let model = &self.model;
         let runs = model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
         let waits = model.runs.values().filter_map(|run| match run.queue {
-            crate::simulation::model::Queue::Waiting(at) => Some(at),
+            Queue::Waiting(at) => Some(at),
             _ => run.lease,
         });
         let near = model.now + 2 * HOUR;
