@@ -38,8 +38,8 @@ pub enum Expected {
 }
 
 impl Simulation {
-    /// Runs the steps. Returns the log and the violated rule of the first failure.
-    pub fn run(seed: u64, steps: &[Step]) -> Result<(), (String, String)> {
+    /// Runs the steps. Returns the log, and the violated rule of the first failure.
+    pub fn run(seed: u64, steps: &[Step]) -> Result<String, (String, String)> {
         let mut simulation = Self::start(seed);
         for (place, step) in steps.iter().enumerate() {
             simulation.random = Random::new(step.salt);
@@ -48,7 +48,10 @@ impl Simulation {
                 return Err((simulation.log, rule));
             }
         }
-        simulation.end().map_err(|rule| (simulation.log, format!("at the end: {rule}")))
+        match simulation.end() {
+            Ok(()) => Ok(simulation.log),
+            Err(rule) => Err((simulation.log, format!("at the end: {rule}"))),
+        }
     }
 
     fn start(seed: u64) -> Self {
