@@ -41,7 +41,16 @@ CREATE TABLE users (
     -- thousand rows takes a millisecond.
     active_cues                        INTEGER NOT NULL,
     disabled_at                        INTEGER,
-    created_at                         INTEGER NOT NULL
+    created_at                         INTEGER NOT NULL,
+    -- When the address was proved to receive mail, or added by the operator. An unconfirmed address gets no failure
+    -- mails, but once a mail with a link that has `confirmation_token` (contract §3.10).
+    confirmed_at                       INTEGER,
+    confirmation_token                 TEXT,
+    confirmation_requested_at          INTEGER,
+    -- The number of cues in all states, and the bytes of the user's payloads, callback headers, results and stored
+    -- responses (contract §11.6). Triggers maintain the bytes, because rows of four tables count.
+    cue_count                          INTEGER NOT NULL DEFAULT 0,
+    stored_bytes                       INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE api_keys (
@@ -121,9 +130,25 @@ CREATE INDEX cues_due ON cues (next_run) WHERE status = 'active' AND next_run IS
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
 
-CREATE TRIGGER decrement_active_cues AFTER DELETE ON cues WHEN old.status = 'active'
+-- The brackets of the array do not count as stored bytes: a cue without headers has none.
+CREATE TRIGGER uncount_cue AFTER DELETE ON cues
 BEGIN
-    UPDATE users SET active_cues = active_cues - 1 WHERE key = old.user_key;
+    UPDATE users
+       SET active_cues = active_cues - (old.status = 'active'), cue_count = cue_count - 1,
+           stored_bytes = stored_bytes - (octet_length(old.callback_headers) - 2)
+     WHERE key = old.user_key;
+END;
+
+CREATE TRIGGER add_header_bytes AFTER INSERT ON cues WHEN new.callback_headers <> '[]'
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.callback_headers) - 2 WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER change_header_bytes AFTER UPDATE OF callback_headers ON cues
+WHEN new.callback_headers <> old.callback_headers
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.callback_headers) - octet_length(old.callback_headers)
+     WHERE key = new.user_key;
 END;
 
 -- Deleted cues that still have executions, payloads or missed runs. A background task deletes those rows in batches.
@@ -157,6 +182,19 @@ CREATE TABLE payloads (
 ) STRICT;
 
 CREATE INDEX payloads_by_cue ON payloads (cue_key, is_single_use, key);
+
+CREATE TRIGGER add_payload_bytes AFTER INSERT ON payloads
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.body)
+     WHERE key = (SELECT user_key FROM cues WHERE key = new.cue_key);
+END;
+
+CREATE TRIGGER subtract_payload_bytes AFTER DELETE ON payloads
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes - octet_length(old.body)
+     WHERE key = coalesce((SELECT user_key FROM cues WHERE key = old.cue_key),
+                          (SELECT user_key FROM deleted_cues WHERE cue_key = old.cue_key));
+END;
 
 -- Scheduled runs for which no execution was created, one row per interval. `executions` and `missed_runs` together
 -- account for every scheduled time.
@@ -269,6 +307,35 @@ CREATE TABLE outcomes (
     CHECK ((valid IS NULL) = (verified_at IS NULL))
 ) STRICT;
 
+-- An outcome is deleted before its execution, which tells the user.
+CREATE TRIGGER add_outcome_bytes AFTER INSERT ON outcomes
+WHEN new.result IS NOT NULL OR new.error IS NOT NULL OR new.metadata IS NOT NULL OR new.evidence IS NOT NULL
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + coalesce(octet_length(new.result), 0) + coalesce(octet_length(new.error), 0)
+                          + coalesce(octet_length(new.metadata), 0) + coalesce(octet_length(new.evidence), 0) + coalesce(octet_length(new.reason), 0)
+     WHERE key = (SELECT user_key FROM executions WHERE key = new.execution_key);
+END;
+
+CREATE TRIGGER change_outcome_bytes AFTER UPDATE OF evidence, reason ON outcomes
+WHEN new.evidence IS NOT old.evidence OR new.reason IS NOT old.reason
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + coalesce(octet_length(new.evidence), 0) + coalesce(octet_length(new.reason), 0)
+                          - coalesce(octet_length(old.evidence), 0) - coalesce(octet_length(old.reason), 0)
+     WHERE key = (SELECT user_key FROM executions WHERE key = new.execution_key);
+END;
+
+CREATE TRIGGER subtract_outcome_bytes AFTER DELETE ON outcomes
+WHEN old.result IS NOT NULL OR old.error IS NOT NULL OR old.metadata IS NOT NULL OR old.evidence IS NOT NULL
+  OR old.reason IS NOT NULL
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes - (coalesce(octet_length(old.result), 0) + coalesce(octet_length(old.error), 0)
+                          + coalesce(octet_length(old.metadata), 0) + coalesce(octet_length(old.evidence), 0) + coalesce(octet_length(old.reason), 0))
+     WHERE key = (SELECT user_key FROM executions WHERE key = old.execution_key);
+END;
+
 CREATE TABLE workers (
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     worker_id        TEXT    NOT NULL,
@@ -294,6 +361,26 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 
+CREATE TRIGGER add_response_bytes AFTER INSERT ON idempotency_keys
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + octet_length(new.idempotency_key) + octet_length(new.response_body)
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER change_response_bytes AFTER UPDATE OF response_body ON idempotency_keys
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.response_body) - octet_length(old.response_body)
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER subtract_response_bytes AFTER DELETE ON idempotency_keys
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes - octet_length(old.idempotency_key) - octet_length(old.response_body)
+     WHERE key = old.user_key;
+END;
+
 -- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key; the token in
 -- the mailed link approves the login. Both are stored as SHA-256 only.
 CREATE TABLE device_logins (
@@ -306,10 +393,14 @@ CREATE TABLE device_logins (
     mail_count     INTEGER NOT NULL,
     user_key       INTEGER REFERENCES users (key) ON DELETE CASCADE,
     created_at     INTEGER NOT NULL,
+    -- The code that people see, on the device, on pages and in the mail. The device does not poll with it. Null in
+    -- logins from before version 3.
+    user_code      TEXT,
     CHECK ((state IN ('approved', 'claimed')) = (user_key IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX device_logins_by_client ON device_logins (client_network, created_at);
+CREATE UNIQUE INDEX device_logins_by_user_code ON device_logins (user_code);
 CREATE INDEX device_logins_by_age ON device_logins (created_at);
 CREATE INDEX device_logins_by_user ON device_logins (user_key) WHERE user_key IS NOT NULL;
 

@@ -67,11 +67,21 @@ pub fn register(
     }))
 }
 
-/// Creates another API key for a user.
-pub fn create_key(store: &Store, user_key: i64, name: String, now: Timestamp) -> Result<Pending<NewApiKey>> {
+/// Creates another API key for a user, who may have `limit` of them; `None` is no limit.
+///
+/// # Errors
+/// `key_limit_exceeded`.
+pub fn create_key(
+    store: &Store,
+    user_key: i64,
+    name: String,
+    limit: Option<i64>,
+    now: Timestamp,
+) -> Result<Pending<NewApiKey>> {
     let id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
+        check_key_limit(tx, user_key, limit)?;
         insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
         Ok(NewApiKey { id, name, api_key, created_at: now })
     }))
@@ -103,7 +113,7 @@ pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
             return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
         }
         // The error rolls the deletion back.
-        if api_keys::list(tx, user_key)?.is_empty() {
+        if !api_keys::has_at_least(tx, user_key, 1)? {
             let message =
                 "This is the last API key of the account: create another one first, or regenerate it";
             return Err(Error::refused(ErrorCode::LastKey, message));
@@ -180,7 +190,19 @@ pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUse
         webhook_secret: secret.reveal().to_owned(),
         alert_webhook_secret: alert_secret.reveal().to_owned(),
         created_at: now,
+        confirmation_token: None,
     })
+}
+
+/// Refuses another API key with `key_limit_exceeded` if the user has `limit` of them; `None` is no limit.
+pub(super) fn check_key_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<i64>) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    if !api_keys::has_at_least(tx, user_key, limit)? {
+        return Ok(());
+    }
+    let message =
+        format!("The account has {limit} API keys, which is the limit: revoke one that is no longer used");
+    Err(Error::refused(ErrorCode::KeyLimitExceeded, message))
 }
 
 /// Stores an API key and returns its row id.

@@ -3,6 +3,7 @@
 use crate::actions::accounts::disabled;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
+use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::patch::CuePatch;
@@ -12,8 +13,10 @@ use crate::domain::ids::CueId;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::lifecycle::pause::record_overdue_as_missed;
+use crate::lifecycle::plan_limits::within_storage;
 use crate::random;
 use crate::store::accounts::users;
+use crate::store::accounts::users::CueCounts;
 use crate::store::cues::payloads;
 use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
@@ -35,7 +38,7 @@ pub struct UpdatedCue {
 /// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
 /// `Idempotency-Key`.
 ///
-/// Refused with `cue_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
+/// Refused with `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 ///
 /// # Errors
 /// If there is no random id.
@@ -47,54 +50,60 @@ pub fn create(
     render: fn(&Cue) -> Result<StoredResponse>,
 ) -> Result<Pending<CreatedCue>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
-    let limit = app.config.plans.limits(&caller.plan).cues;
+    let plans = app.config.plans.clone();
+    let limits = CueLimits::of(&plans, caller);
     let id = CueId::generate(random::fill)?.to_string();
     let payload = new.payload.take();
     // A repetition is answered even if the schedule has no later run by now.
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
     let prepared = prepared.and_then(|(cue, _)| Ok((render(&cue)?, cue)));
     Ok(app.store.write(move |tx| {
-        if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
-            return Ok(CreatedCue { response, payload });
-        }
-        let (response, cue) = prepared?;
-        check_limit(tx, user_key, limit)?;
-        let cue = cues::insert(tx, cue, payload.as_ref())?;
-        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-        keep(tx, user_key, call.as_ref(), &response, now)?;
-        Ok(CreatedCue { response, payload })
+        within_storage(tx, &plans, user_key, || {
+            if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+                return Ok(CreatedCue { response, payload });
+            }
+            let (response, cue) = prepared?;
+            limits.check_new(tx, user_key)?;
+            let cue = cues::insert(tx, cue, payload.as_ref())?;
+            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+            keep(tx, user_key, call.as_ref(), &response, now)?;
+            Ok(CreatedCue { response, payload })
+        })
     }))
 }
 
 /// Updates the caller's cue.
 ///
-/// Refused with `cue_not_found`, `cue_limit_exceeded` and the refusals of [`Cue::apply`].
+/// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
-    let limit = app.config.plans.limits(&caller.plan).cues;
+    let plans = app.config.plans.clone();
+    let limits = CueLimits::of(&plans, caller);
     let (firer, clock) =
         (CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now), scheduler_clock(app));
     app.store.write(move |tx| {
-        let mut before = find(tx, user_key, &id)?;
-        let mut cue = before.clone();
-        cue.apply(&change, now)?;
-        if cue.next_run != before.next_run && firer.fire_overdue(tx, &before, &clock)? {
-            before = find(tx, user_key, &id)?;
-            cue = before.clone();
+        within_storage(tx, &plans, user_key, || {
+            let mut before = find(tx, user_key, &id)?;
+            let mut cue = before.clone();
             cue.apply(&change, now)?;
-        }
-        if cue.status == CueStatus::Active && before.status != CueStatus::Active {
-            check_limit(tx, user_key, limit)?;
-        }
-        if cue.next_run != before.next_run {
-            cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
-        }
-        cues::save(tx, &cue)?;
-        if let Some(payload) = &change.payload {
-            cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
-        }
-        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-        Ok(UpdatedCue { cue, payload: change.payload })
+            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before, &clock)? {
+                before = find(tx, user_key, &id)?;
+                cue = before.clone();
+                cue.apply(&change, now)?;
+            }
+            if cue.status == CueStatus::Active && before.status != CueStatus::Active {
+                limits.check_active(tx, user_key)?;
+            }
+            if cue.next_run != before.next_run {
+                cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
+            }
+            cues::save(tx, &cue)?;
+            if let Some(payload) = &change.payload {
+                cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
+            }
+            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+            Ok(UpdatedCue { cue, payload: change.payload })
+        })
     })
 }
 
@@ -131,9 +140,42 @@ fn scheduler_clock(app: &App) -> SchedulerClock {
     }
 }
 
-fn check_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<u32>) -> Result<()> {
-    let active = users::active_cues(tx, user_key)?.ok_or_else(disabled)?;
-    let Some(limit) = limit.filter(|limit| active >= i64::from(*limit)) else { return Ok(()) };
-    let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
-    Err(Error::refused(ErrorCode::CueLimitExceeded, message))
+/// The limits on the cues of a plan. `None` is no limit.
+#[derive(Debug, Clone, Copy)]
+struct CueLimits {
+    active: Option<u32>,
+    /// In all states.
+    all: Option<i64>,
+}
+
+impl CueLimits {
+    fn of(plans: &Plans, caller: &Caller) -> Self {
+        Self { active: plans.limits(&caller.plan).cues, all: plans.storage_bounds(&caller.plan).cues }
+    }
+
+    /// Refuses another active cue with `cue_limit_exceeded` if the limit is reached.
+    fn check_active(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+        self.check(users::cue_counts(tx, user_key)?.ok_or_else(disabled)?)
+    }
+
+    /// Refuses another cue with `cue_limit_exceeded` if the limit is reached.
+    fn check_new(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+        let counts = users::cue_counts(tx, user_key)?.ok_or_else(disabled)?;
+        self.check(counts)?;
+        let Some(limit) = self.all.filter(|limit| counts.all >= *limit) else { return Ok(()) };
+        let message = format!(
+            "The account has {} cues in all states; the plan allows {limit}: delete some that are paused or finished, or \
+             upgrade",
+            counts.all
+        );
+        Err(Error::refused(ErrorCode::CueLimitExceeded, message))
+    }
+
+    fn check(self, counts: CueCounts) -> Result<()> {
+        let Some(limit) = self.active.filter(|limit| counts.active >= i64::from(*limit)) else {
+            return Ok(());
+        };
+        let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
+        Err(Error::refused(ErrorCode::CueLimitExceeded, message))
+    }
 }

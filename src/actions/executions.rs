@@ -10,6 +10,7 @@ use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend}
 use crate::domain::ids::ExecutionId;
 use crate::error::{Error, Result};
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
+use crate::lifecycle::plan_limits::within_storage;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::accounts::usage;
 use crate::store::db::hold;
@@ -87,14 +88,16 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// Records the outcome of the user's execution `id`, which completes a worker execution. Only the first report counts: a
 /// later one is refused, even from the worker that holds the claim.
 ///
-/// Refused with `metadata_too_large`, `execution_not_found` and `outcome_already_reported`.
+/// Refused with `metadata_too_large`, `execution_not_found`, `outcome_already_reported` and `storage_limit_exceeded`. A
+/// report of success or failure alone is never refused for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
-    let now = app.clock.now();
+    let (now, plans) = (app.clock.now(), app.config.plans.clone());
     let outcome = report.record(now);
     app.store.write(move |tx| {
         let outcome = outcome?;
         let ExecutionDetails { execution, verification, .. } = find(tx, user_key, id)?;
-        if !outcomes::insert(tx, execution.key, &outcome)? {
+        let insert = || outcomes::insert(tx, execution.key, &outcome);
+        if !within_storage(tx, &plans, user_key, insert)? {
             return Err(Error::refused(
                 ErrorCode::OutcomeAlreadyReported,
                 "An outcome has already been reported",

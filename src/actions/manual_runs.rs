@@ -21,6 +21,7 @@ use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::{enqueue, queue_retention_if_due};
+use crate::lifecycle::plan_limits::within_storage;
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
 use crate::store::{Pending, WriteTx, cues, executions};
@@ -56,7 +57,7 @@ pub enum FirePayload {
 /// the one that was merged: nothing was done, and the caller merges again.
 ///
 /// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
-/// `idempotency_conflict`.
+/// `storage_limit_exceeded`, `idempotency_conflict`.
 pub fn fire(
     app: &App,
     caller: &Caller,
@@ -68,27 +69,29 @@ pub fn fire(
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
     let (plans, retention) = (app.config.plans.clone(), app.config.retention);
     app.store.write(move |tx| {
-        if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
-            return Ok(Some(response));
-        }
-        let cue = find(tx, user_key, &id)?;
-        if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
-            return Ok(None);
-        }
-        consume_quota(tx, &plans, user_key, now)?;
-        let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
-        cues::record_run(tx, cue.key, now)?;
-        queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
-        let response = render(&insert_run(tx, &cue, &run)?);
-        keep(tx, user_key, call.as_ref(), &response, now)?;
-        Ok(Some(response))
+        within_storage(tx, &plans, user_key, || {
+            if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+                return Ok(Some(response));
+            }
+            let cue = find(tx, user_key, &id)?;
+            if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
+                return Ok(None);
+            }
+            consume_quota(tx, &plans, user_key, now)?;
+            let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
+            cues::record_run(tx, cue.key, now)?;
+            queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
+            let response = render(&insert_run(tx, &cue, &run)?);
+            keep(tx, user_key, call.as_ref(), &response, now)?;
+            Ok(Some(response))
+        })
     })
 }
 
 /// Repeats a finished execution with its original payload.
 ///
 /// Refused with `execution_not_found`, with `execution_in_flight` until the execution has finished, and with
-/// `execution_limit_exceeded`.
+/// `execution_limit_exceeded` and `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
     app.store.write(move |tx| {
@@ -102,8 +105,9 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
+        let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
         let run = NewExecution {
-            payload_key: payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key)?,
+            payload_key: within_storage(tx, &plans, user_key, copy)?,
             task: old.task,
             agent: old.agent,
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)

@@ -10,6 +10,7 @@ use crate::domain::execution::verification::{
     Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
 };
 use crate::domain::ids::ExecutionId;
+use crate::lifecycle::plan_limits::within_storage;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::Pending;
 use crate::store::executions::ExecutionDetails;
@@ -62,7 +63,7 @@ fn update(
     id: ExecutionId,
     apply: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
 ) -> Pending<RecordedOutcome> {
-    let now = app.clock.now();
+    let (now, plans) = (app.clock.now(), app.config.plans.clone());
     app.store.write(move |tx| {
         let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
@@ -70,7 +71,7 @@ fn update(
         };
         let event = apply(&mut outcome, verification, now);
         let state = after_event(state, event)?;
-        outcomes::save(tx, execution.key, &outcome)?;
+        within_storage(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;
         Ok(recorded)

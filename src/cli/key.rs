@@ -52,7 +52,8 @@ fn add(database: &DatabaseArgs, email: &str, name: String) -> Result<(), CliErro
     if user.disabled_at.is_some() {
         return Err(CliError::Failed(format!("{} is disabled: its API keys are refused", user.email)));
     }
-    let new = actions::create_key(&store, user.key, name, Clock::system().now())?.wait()?;
+    // The limit is for callers of the API, not for the operator.
+    let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?.wait()?;
     print_fields(&[("id", &new.id), ("name", &new.name), ("api key", new.api_key.reveal())])?;
     eprintln!("Save the key now: it is not shown again.");
     Ok(())

@@ -37,6 +37,7 @@ pub enum ErrorCode {
     InvalidSignature,
     InvalidState,
     InvalidTimezone,
+    KeyLimitExceeded,
     KeyNotFound,
     LastKey,
     MetadataTooLarge,
@@ -50,9 +51,11 @@ pub enum ErrorCode {
     RegistrationDisabled,
     RequestTimeout,
     ServerBusy,
+    StorageLimitExceeded,
     StorageUnavailable,
     UriTooLong,
     ValidationError,
+    WorkerLimitExceeded,
     WorkerNotFound,
 }
 
@@ -89,6 +92,7 @@ impl ErrorCode {
             Self::InvalidSignature => ("invalid_signature", 400),
             Self::InvalidState => ("invalid_state", 409),
             Self::InvalidTimezone => ("invalid_timezone", 400),
+            Self::KeyLimitExceeded => ("key_limit_exceeded", 409),
             Self::KeyNotFound => ("key_not_found", 404),
             Self::LastKey => ("last_key", 409),
             Self::MetadataTooLarge => ("metadata_too_large", 400),
@@ -102,9 +106,11 @@ impl ErrorCode {
             Self::RegistrationDisabled => ("registration_disabled", 403),
             Self::RequestTimeout => ("request_timeout", 408),
             Self::ServerBusy => ("server_busy", 503),
+            Self::StorageLimitExceeded => ("storage_limit_exceeded", 403),
             Self::StorageUnavailable => ("storage_unavailable", 503),
             Self::UriTooLong => ("uri_too_long", 414),
             Self::ValidationError => ("validation_error", 422),
+            Self::WorkerLimitExceeded => ("worker_limit_exceeded", 409),
             Self::WorkerNotFound => ("worker_not_found", 404),
         }
     }

@@ -1,9 +1,13 @@
-//! Pauses active cues above the limit of a lower plan (contract §8.1).
+//! Limits of plans: pauses active cues above the limit of a lower plan (contract §8.1), and refuses writes that store
+//! more than the plan allows (contract §11.6).
 
 use jiff::Timestamp;
 
-use crate::error::Result;
+use crate::domain::account::plan::Plans;
+use crate::domain::api_error::ErrorCode;
+use crate::error::{Error, Result};
 use crate::lifecycle::pause::record_overdue_as_missed;
+use crate::store::accounts::users;
 use crate::store::cues::pauses;
 use crate::store::{WriteTx, cues};
 
@@ -22,4 +26,29 @@ pub fn pause_above_limit(
         }
     }
     pauses::pause_above_limit(tx, user_key, limit, now)
+}
+
+/// Runs `write`, and refuses it if the user then stores more than before and more than the plan allows.
+///
+/// # Errors
+/// `storage_limit_exceeded`, which rolls the write back, and the errors of `write`.
+pub fn within_storage<T>(
+    tx: &WriteTx<'_>,
+    plans: &Plans,
+    user_key: i64,
+    write: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let (before, _) = users::stored_bytes(tx, user_key)?;
+    let written = write()?;
+    let (after, plan) = users::stored_bytes(tx, user_key)?;
+    match plans.storage_bounds(&plan).bytes {
+        Some(limit) if after > limit && after > before => {
+            let message = format!(
+                "The account would store {after} bytes of payloads, callback headers, results and kept responses; the \
+                 plan allows {limit}: delete cues that are no longer needed, send less, or upgrade"
+            );
+            Err(Error::refused(ErrorCode::StorageLimitExceeded, message))
+        }
+        _ => Ok(written),
+    }
 }

@@ -160,6 +160,7 @@ impl Store {
     /// #     webhook_secret: String::new(),
     /// #     alert_webhook_secret: String::new(),
     /// #     created_at: "2030-01-01T00:00:00Z".parse()?,
+    /// #     confirmation_token: None,
     /// # };
     /// // `wait` blocks the calling thread; a handler awaits the result instead.
     /// let user_key = store.write(move |tx| users::insert(tx, &ann)).wait()?;

@@ -1,15 +1,41 @@
 //! Plans and their limits (contract §8).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// The number shown for "no limit": clients divide by it, so it cannot be null (contract §8).
 pub const NO_LIMIT: u32 = 1_000_000_000;
 
+/// Bytes of a megabyte of `storage_mb`.
+const MEGABYTE: i64 = 1 << 20;
+
+/// Cues in all states for each active cue of the plan: a user may keep a history of paused and finished cues, and no
+/// request can fill the file with them.
+const CUES_PER_ACTIVE: i64 = 10;
+
+/// Cues in all states that every plan allows.
+const MIN_CUES: i64 = 100;
+
+/// With `--limits off` the bounds on what an account stores are this many times those of its plan: they protect the disk
+/// from a program that runs wild.
+const UNLIMITED_FACTOR: i64 = 10;
+
+/// API keys of an account: one for each device and program of a person, and few enough for a list.
+const MAX_KEYS: i64 = 100;
+
+/// Workers of an account that are remembered.
+const MAX_WORKERS: i64 = 1_000;
+
+/// Bytes of the names in `handlers` of a worker, as JSON: a thousand workers then have at most 16 MB.
+const MAX_HANDLERS: usize = 16 << 10;
+
+/// The storage of a plan of another name than the built-in ones that does not say: that of `pro`.
+const DEFAULT_STORAGE_MB: u32 = 1_024;
+
 /// The limits of a plan. `None` is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanLimits {
     /// Active cues at a time.
     pub cues: Option<u32>,
@@ -17,16 +43,39 @@ pub struct PlanLimits {
     pub executions: Option<u32>,
     /// Requests in any 60 seconds.
     pub requests_per_minute: Option<u32>,
+    /// Megabytes of payloads, callback headers, results and stored responses.
+    pub storage_mb: Option<u32>,
 }
 
 impl PlanLimits {
     /// No limits, as with `--limits off`.
-    pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None };
+    pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None, storage_mb: None };
+}
+
+/// A plan as `--plans` writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanEntry {
+    cues: Option<u32>,
+    executions: Option<u32>,
+    requests_per_minute: Option<u32>,
+    /// The outer `None` is an absent field, the inner one `null`.
+    #[serde(default, deserialize_with = "present")]
+    storage_mb: Option<Option<u32>>,
+}
+
+/// The bounds on what an account stores (contract §11.6). `None` is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StorageBounds {
+    /// Cues in all states.
+    pub cues: Option<i64>,
+    /// Bytes of payloads, callback headers, results and stored responses.
+    pub bytes: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plans {
-    table: BTreeMap<String, PlanLimits>,
+    table: Arc<BTreeMap<String, PlanLimits>>,
     default: String,
     limited: bool,
 }
@@ -38,18 +87,20 @@ pub struct PlansError(String);
 
 impl Default for Plans {
     fn default() -> Self {
-        let limits = |cues, executions, requests| PlanLimits {
+        let limits = |cues, executions, requests, storage_mb| PlanLimits {
             cues: Some(cues),
             executions: Some(executions),
             requests_per_minute: Some(requests),
+            storage_mb: Some(storage_mb),
         };
         let table = [
-            ("free", limits(10, 300, 60)),
-            ("pro", limits(100, 5_000, 200)),
-            ("scale", limits(500, 50_000, 500)),
+            ("free", limits(10, 300, 60, 64)),
+            ("pro", limits(100, 5_000, 200, 1_024)),
+            ("scale", limits(500, 50_000, 500, 10_240)),
         ];
-        let table = table.into_iter().map(|(name, limits)| (name.to_owned(), limits)).collect();
-        Self { table, default: "free".to_owned(), limited: true }
+        let table: BTreeMap<_, _> =
+            table.into_iter().map(|(name, limits)| (name.to_owned(), limits)).collect();
+        Self { table: Arc::new(table), default: "free".to_owned(), limited: true }
     }
 }
 
@@ -57,13 +108,13 @@ impl Plans {
     /// Replaces the built-in table by `json`, the content of `--plans`.
     ///
     /// # Errors
-    /// `json` is not an object of plans with exactly the three limits, or has no plan `free`, the fallback of every
+    /// `json` is not an object of plans with no other fields than the limits, or has no plan `free`, the fallback of every
     /// account.
     pub fn from_json(json: &str) -> Result<Self, PlansError> {
-        let table: BTreeMap<String, PlanLimits> = serde_json::from_str(json).map_err(|error| {
+        let table: BTreeMap<String, PlanEntry> = serde_json::from_str(json).map_err(|error| {
             PlansError(format!(
                 "not a valid table of plans: {error}. Write {{\"free\": {{\"cues\": 10, \"executions\": 300, \
-                 \"requests_per_minute\": 60}}, …}}, with null for no limit"
+                 \"requests_per_minute\": 60, \"storage_mb\": 64}}, …}}, with null for no limit"
             ))
         })?;
         if !table.contains_key("free") {
@@ -71,7 +122,15 @@ impl Plans {
                 "the table has no plan \"free\", which accounts fall back to; add it".to_owned(),
             ));
         }
-        Ok(Self { table, ..Self::default() })
+        let built_in = Self::default();
+        let limits = |(name, entry): (String, PlanEntry)| {
+            let usual = built_in.table.get(&name).map_or(Some(DEFAULT_STORAGE_MB), |plan| plan.storage_mb);
+            let PlanEntry { cues, executions, requests_per_minute, storage_mb } = entry;
+            let storage_mb = storage_mb.unwrap_or(usual);
+            (name, PlanLimits { cues, executions, requests_per_minute, storage_mb })
+        };
+        let table = Arc::new(table.into_iter().map(limits).collect());
+        Ok(Self { table, ..built_in })
     }
 
     /// Makes `name` the plan of new users.
@@ -102,9 +161,39 @@ impl Plans {
     /// The limits of `plan`. A plan that the table no longer has gets those of `free`.
     #[must_use]
     pub fn limits(&self, plan: &str) -> PlanLimits {
-        if !self.limited {
-            return PlanLimits::NONE;
+        if self.limited { self.entry(plan) } else { PlanLimits::NONE }
+    }
+
+    /// The bounds on what an account with `plan` stores.
+    #[must_use]
+    pub fn storage_bounds(&self, plan: &str) -> StorageBounds {
+        let PlanLimits { cues, storage_mb, .. } = self.entry(plan);
+        let factor = if self.limited { 1 } else { UNLIMITED_FACTOR };
+        StorageBounds {
+            cues: cues.map(|cues| factor * (CUES_PER_ACTIVE * i64::from(cues)).max(MIN_CUES)),
+            bytes: storage_mb.map(|megabytes| factor * i64::from(megabytes) * MEGABYTE),
         }
+    }
+
+    /// The API keys that an account may have; `None` is no limit.
+    #[must_use]
+    pub fn max_keys(&self) -> Option<i64> {
+        self.limited.then_some(MAX_KEYS)
+    }
+
+    /// The workers that an account may have; `None` is no limit.
+    #[must_use]
+    pub fn max_workers(&self) -> Option<i64> {
+        self.limited.then_some(MAX_WORKERS)
+    }
+
+    /// The bytes that the names in `handlers` of a worker may have as JSON; `None` is no limit.
+    #[must_use]
+    pub fn max_handlers(&self) -> Option<usize> {
+        self.limited.then_some(MAX_HANDLERS)
+    }
+
+    fn entry(&self, plan: &str) -> PlanLimits {
         self.table.get(plan).or_else(|| self.table.get("free")).copied().unwrap_or(PlanLimits::NONE)
     }
 
@@ -127,9 +216,44 @@ pub fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(NO_LIMIT)
 }
 
+/// Bytes as shown to callers. No bound is shown as [`NO_LIMIT`] megabytes.
+#[must_use]
+pub fn bytes_or_max(bytes: Option<i64>) -> i64 {
+    bytes.unwrap_or(i64::from(NO_LIMIT) * MEGABYTE)
+}
+
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_without_storage_has_that_of_the_built_in_plan_of_its_name() {
+        let entry = r#"{"cues": 20, "executions": 1, "requests_per_minute": 1"#;
+        let json = format!(
+            r#"{{"free": {entry}}}, "gold": {entry}}}, "small": {entry}, "storage_mb": 2}}, "any": {entry}, "storage_mb": null}}}}"#
+        );
+        let plans = Plans::from_json(&json).unwrap();
+        for (plan, bytes) in
+            [("free", Some(64 << 20)), ("gold", Some(1 << 30)), ("small", Some(2 << 20)), ("any", None)]
+        {
+            assert_eq!(plans.storage_bounds(plan), StorageBounds { cues: Some(200), bytes }, "{plan}");
+        }
+    }
+
+    #[test]
+    fn stored_cues_are_ten_times_the_active_ones_and_at_least_100() {
+        let (plans, unlimited) = (Plans::default(), Plans::default().limited(false));
+        for (plan, cues, megabytes) in [("free", 100, 64), ("pro", 1_000, 1_024), ("scale", 5_000, 10_240)] {
+            let bounds = StorageBounds { cues: Some(cues), bytes: Some(megabytes << 20) };
+            assert_eq!(plans.storage_bounds(plan), bounds);
+            let tenfold = StorageBounds { cues: Some(10 * cues), bytes: Some(10 * (megabytes << 20)) };
+            assert_eq!(unlimited.storage_bounds(plan), tenfold);
+        }
+    }
 
     #[test]
     fn null_means_no_limit_and_is_shown_as_a_billion() {

@@ -41,8 +41,14 @@ pub struct User {
     pub plan_interval: Option<String>,
     pub alert_webhook_url: Option<String>,
     pub active_cues: i64,
+    /// Cues in all states.
+    pub cue_count: i64,
+    /// Bytes of payloads, callback headers, results and stored responses.
+    pub stored_bytes: i64,
     pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    /// When the address was proved to receive mail, or added by the operator; `None` before.
+    pub confirmed_at: Option<Timestamp>,
 }
 
 /// The data of an API key that may be shown; the key itself is not stored.

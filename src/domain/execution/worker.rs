@@ -11,6 +11,9 @@ pub const ACTIVE_FOR: SignedDuration = SignedDuration::from_secs(180);
 /// A worker is dead when it has been silent for this long.
 pub const DEAD_AFTER: SignedDuration = SignedDuration::from_secs(900);
 
+/// A worker that has been silent for this long and holds no claim is forgotten.
+pub const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
+
 /// The name of a worker that gave none (contract §7).
 pub const ANONYMOUS: &str = "anonymous-worker";
 

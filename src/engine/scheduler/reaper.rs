@@ -1,11 +1,12 @@
-//! Clean-up that falls due as time passes: expired claims, stored idempotent responses, device logins.
+//! Clean-up that falls due as time passes: expired claims, stored idempotent responses, device logins, silent workers.
 //!
 //! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
 //! due cues between two batches.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::device_login::RATE_WINDOW;
+use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
@@ -17,10 +18,14 @@ use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
 use crate::store::executions::claims;
 use crate::store::executions::claims::EndedLease;
+use crate::store::executions::workers;
 use crate::store::{Store, WakeSet, WriteTx};
 
 /// Ended leases handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
+
+/// Time between two looks for silent workers. A month makes an hour irrelevant.
+const CLEANUP_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
@@ -71,7 +76,35 @@ pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<bool> {
     Ok(is_due)
 }
 
-/// The earliest instant at which a function of this file has work to do. A worker's heartbeat can only postpone it.
+/// Forgets workers that are silent for 30 days and hold no claim. A worker that holds one stays in the way of a check by
+/// the oldest heartbeat alone, so that this looks once an hour.
+#[derive(Debug, Default)]
+pub struct WorkerCleanup {
+    /// The last look.
+    looked_at: Option<Timestamp>,
+}
+
+impl WorkerCleanup {
+    /// Looks, if the last look is an hour ago, or in the future because the clock was set back.
+    pub fn run_if_due(&mut self, store: &Store, now: Timestamp) -> Result<()> {
+        let since_last = self.looked_at.map(|last| now.duration_since(last));
+        if since_last.is_some_and(|since| since < CLEANUP_INTERVAL && !since.is_negative()) {
+            return Ok(());
+        }
+        let until = saturating_sub(now, FORGOTTEN_AFTER);
+        loop {
+            let silent = store.read_blocking(move |read| workers::list_silent(read, until, FORGET_BATCH))?;
+            if silent.is_empty() {
+                self.looked_at = Some(now);
+                return Ok(());
+            }
+            store.write(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
+        }
+    }
+}
+
+/// The earliest instant at which a function of this file has work to do; not that of [`WorkerCleanup`], which can wait for
+/// the next pass. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     let (lease_end, answer, login) = store.read_blocking(|read| {
         Ok((claims::next_end(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))

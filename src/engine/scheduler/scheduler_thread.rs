@@ -10,6 +10,7 @@ use crate::engine::delivery::delivery_service;
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
+use crate::engine::scheduler::reaper::WorkerCleanup;
 use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use crate::error::{Error, Result};
 use crate::panics;
@@ -31,12 +32,16 @@ impl SchedulerThread {
     /// # Errors
     /// The database cannot be read, or the system cannot start a thread.
     pub fn start(app: &Arc<App>, deliveries: Arc<DispatchHandle>) -> Result<Self> {
-        let (mut scheduler, mut sweeper) = (Scheduler::start(app)?, RetentionSweeper::default());
+        let mut tasks = Tasks {
+            scheduler: Scheduler::start(app)?,
+            sweeper: RetentionSweeper::default(),
+            worker_cleanup: WorkerCleanup::default(),
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("scheduler".to_owned())
-            .spawn(move || run(&shared, &mut scheduler, &mut sweeper, &deliveries, &stopped))
+            .spawn(move || run(&shared, &mut tasks, &deliveries, &stopped))
             .map_err(|error| Error::fault_from("the scheduler cannot start", error))?;
         Ok(Self { thread, stop, app: Arc::clone(app) })
     }
@@ -60,13 +65,14 @@ impl SchedulerThread {
     }
 }
 
-fn run(
-    app: &App,
-    scheduler: &mut Scheduler,
-    sweeper: &mut RetentionSweeper,
-    deliveries: &DispatchHandle,
-    stop: &AtomicBool,
-) {
+/// The tasks of the thread, with their state between two passes.
+struct Tasks {
+    scheduler: Scheduler,
+    sweeper: RetentionSweeper,
+    worker_cleanup: WorkerCleanup,
+}
+
+fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicBool) {
     // While the sweeper has more to do, the pass counts as one: a test clock moves on only after its end.
     let mut pass = None;
     while !stop.load(Ordering::SeqCst) {
@@ -75,7 +81,7 @@ fn run(
         app.engine_stats.heartbeat(app.clock.monotonic());
         pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
         app.store.probe_disk();
-        match panics::catch("the scheduler", || run_once(app, scheduler, sweeper, deliveries)) {
+        match panics::catch("the scheduler", || run_once(app, tasks, deliveries)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
@@ -92,12 +98,8 @@ fn run(
 }
 
 /// One pass over all work that is due. Returns the instant of the next. On a database on hold nothing is ever due.
-fn run_once(
-    app: &App,
-    scheduler: &mut Scheduler,
-    sweeper: &mut RetentionSweeper,
-    deliveries: &DispatchHandle,
-) -> Result<SweepOutcome> {
+fn run_once(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle) -> Result<SweepOutcome> {
+    let Tasks { scheduler, sweeper, worker_cleanup } = tasks;
     if app.store.read_blocking(hold::is_held)? {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
@@ -107,6 +109,7 @@ fn run_once(
     if reaper::run_once(&app.store, app.clock.now())? {
         return Ok(SweepOutcome::Again);
     }
+    worker_cleanup.run_if_due(&app.store, app.clock.now())?;
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];

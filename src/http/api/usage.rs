@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::account::plan::limit_or_max;
+use crate::domain::account::plan::{NO_LIMIT, bytes_or_max, limit_or_max};
 use crate::domain::account::user::month_bounds;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
@@ -20,11 +20,16 @@ pub async fn usage(request: Request) -> Result<Response> {
         .await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let limits = request.app.config.plans.limits(&user.plan);
+    let bounds = request.app.config.plans.storage_bounds(&user.plan);
+    let mut cues = render_quota("active", user.active_cues, limits.cues);
+    cues["total"] = user.cue_count.into();
+    cues["total_limit"] = bounds.cues.unwrap_or(i64::from(NO_LIMIT)).into();
     let (start, end) = month_bounds(now);
     Ok(Response::ok(&json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},
-        "cues": render_quota("active", user.active_cues, limits.cues),
+        "cues": cues,
         "executions": render_quota("used", month.executions, limits.executions),
+        "storage": {"used_bytes": user.stored_bytes, "limit_bytes": bytes_or_max(bounds.bytes)},
         "rate_limit": {
             "limit": limit_or_max(limits.requests_per_minute),
             "current_usage": request.rate_limit.used,

@@ -19,9 +19,15 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let worker_id = fields.required_string("worker_id", 1..=255);
     let handlers = fields.required_strings("handlers", 0..=100, 0..=255);
+    let handlers = Value::from(handlers.unwrap_or_default()).to_string();
+    if let Some(limit) = request.app.config.plans.max_handlers().filter(|limit| handlers.len() > *limit) {
+        let message =
+            format!("handlers should have at most {limit} bytes as JSON; it has {}", handlers.len());
+        fields.reject("handlers", &message);
+    }
     fields.finish()?;
-    // `finish` has returned an error if one of them is missing.
-    let (worker_id, handlers) = (worker_id.unwrap_or_default(), handlers.unwrap_or_default());
+    // `finish` has returned an error if it is missing.
+    let worker_id = worker_id.unwrap_or_default();
     let server_time = actions::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }

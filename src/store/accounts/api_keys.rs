@@ -62,10 +62,24 @@ pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<
     Ok(owner.optional()?)
 }
 
+const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
+
 /// The user's API keys, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key");
     Ok(read.prepare_cached(&sql)?.query_map([user_key], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+/// The user's newest API keys, newest first, at most `limit`.
+pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKeyInfo>> {
+    let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
+    let mut query = read.prepare_cached(&sql)?;
+    Ok(query.query_map([user_key, limit], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+/// Returns whether the user has at least `count` API keys. Reads no more than those.
+pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
+    Ok(read.prepare_cached(NTH_KEY)?.exists([user_key, count - 1])?)
 }
 
 /// The prefix of the API key in row `key`.
@@ -104,6 +118,12 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     Ok(deleted > 0)
 }
 
+/// Deletes all API keys of the user.
+pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.prepare_cached("DELETE FROM api_keys WHERE user_key = ?1")?.execute([user_key])?;
+    Ok(())
+}
+
 /// The row key of the user who owns the API key with this id.
 pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
     Ok(read
@@ -132,5 +152,10 @@ mod tests {
         for step in plan(FIND_OWNER) {
             assert!(step.starts_with("SEARCH "), "{step}");
         }
+    }
+
+    #[test]
+    fn keys_are_counted_in_their_index() {
+        assert_eq!(plan(NTH_KEY), ["SEARCH api_keys USING COVERING INDEX api_keys_by_user (user_key=?)"]);
     }
 }

@@ -45,9 +45,11 @@ pub fn save(
     now: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
-        "INSERT OR REPLACE INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status,
-                                                  response_body, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (user_key, idempotency_key)
+         DO UPDATE SET fingerprint = excluded.fingerprint, response_status = excluded.response_status,
+                       response_body = excluded.response_body, created_at = excluded.created_at",
     )?
     .execute(params![user_key, key, record.fingerprint, record.status, record.body, millis(now)])?;
     Ok(())

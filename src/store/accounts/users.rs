@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::{ReadTx, WriteTx};
 
-const COLUMNS: &str =
-    "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, disabled_at, created_at";
+const COLUMNS: &str = "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, cue_count, stored_bytes, disabled_at, \
+     created_at, confirmed_at";
 
 #[derive(Debug, Clone)]
 pub struct NewUser {
@@ -20,14 +20,17 @@ pub struct NewUser {
     pub webhook_secret: String,
     pub alert_webhook_secret: String,
     pub created_at: Timestamp,
+    /// The secret of the link that confirms the address; `None` if the address is confirmed.
+    pub confirmation_token: Option<String>,
 }
 
 /// Inserts a user and returns its row key, or `None` if the address is taken.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let inserted = tx
         .prepare_cached(
-            "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6) ON CONFLICT (email) DO NOTHING",
+            "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
+                                confirmed_at, confirmation_token)
+             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7) ON CONFLICT (email) DO NOTHING",
         )?
         .execute(params![
             new.id,
@@ -36,6 +39,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
             new.webhook_secret,
             new.alert_webhook_secret,
             millis(new.created_at),
+            new.confirmation_token,
         ])?;
     Ok((inserted > 0).then(|| tx.last_insert_rowid()))
 }
@@ -77,13 +81,56 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     Ok(changed > 0)
 }
 
-/// The number of the user's active cues, including changes of this transaction; `None` if the user is disabled.
-pub fn active_cues(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<i64>> {
+/// The numbers of a user's cues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CueCounts {
+    pub active: i64,
+    /// In all states.
+    pub all: i64,
+}
+
+/// The numbers of the user's cues, including changes of this transaction; `None` if the user is disabled.
+pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
     Ok(tx
-        .prepare_cached("SELECT active_cues FROM users WHERE key = ?1 AND disabled_at IS NULL")?
-        .query_row([user_key], |row| row.get(0))
+        .prepare_cached("SELECT active_cues, cue_count FROM users WHERE key = ?1 AND disabled_at IS NULL")?
+        .query_row([user_key], |row| Ok(CueCounts { active: row.get(0)?, all: row.get(1)? }))
         .optional()?)
+}
+
+/// The bytes that the user has stored, and the user's plan.
+pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String)> {
+    Ok(read
+        .prepare_cached("SELECT stored_bytes, plan FROM users WHERE key = ?1")?
+        .query_row([user_key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+/// The token of the link that confirms the user's address, if the address is unconfirmed.
+pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+    Ok(read
+        .prepare_cached("SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL")?
+        .query_row([user_key], |row| row.get(0))
+        .optional()?
+        .flatten())
+}
+
+/// Marks that the user is asked to confirm the address. Returns `false` if that was done before.
+pub fn mark_confirmation_requested(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<bool> {
+    let marked = tx
+        .prepare_cached(
+            "UPDATE users SET confirmation_requested_at = ?2 WHERE key = ?1 AND confirmation_requested_at IS NULL",
+        )?
+        .execute(params![user_key, millis(now)])?;
+    Ok(marked > 0)
+}
+
+/// Confirms the user's address, unless it is confirmed. Its link is used up.
+pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL WHERE key = ?1 AND confirmed_at IS NULL",
+    )?
+    .execute(params![user_key, millis(now)])?;
+    Ok(())
 }
 
 /// Sets the interval at which a subscription pays for the user's plan; `None` if no subscription pays.
@@ -153,7 +200,10 @@ fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
         plan_interval: row.get("plan_interval")?,
         alert_webhook_url: row.get("alert_webhook_url")?,
         active_cues: row.get("active_cues")?,
+        cue_count: row.get("cue_count")?,
+        stored_bytes: row.get("stored_bytes")?,
         disabled_at: maybe_instant(row, "disabled_at")?,
         created_at: instant(row, "created_at")?,
+        confirmed_at: maybe_instant(row, "confirmed_at")?,
     })
 }

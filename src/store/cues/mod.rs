@@ -78,6 +78,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         millis(cue.updated_at),
     ])?;
     cue.key = tx.last_insert_rowid();
+    tx.counters().add_cue(cue.user_key);
     tx.counters().add_active_cues(cue.user_key, i64::from(cue.status == CueStatus::Active));
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;

@@ -1,7 +1,7 @@
-//! Stored counters: queued executions, and active cues of each user. A write collects its changes in [`CounterDeltas`]
-//! and stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and
-//! a trigger would cost each statement more than the change itself. Deletions are counted by the triggers of
-//! `schema.sql`.
+//! Stored counters: queued executions, and the cues of each user. A write collects its changes in [`CounterDeltas`] and
+//! stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and a
+//! trigger would cost each statement more than the change itself. Deletions are counted by the triggers of `schema.sql`,
+//! and so are the stored bytes of each user, which a scheduled run never changes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,7 +28,14 @@ word_enum! {
 #[derive(Debug, Default)]
 pub struct CounterDeltas {
     queued: RefCell<BTreeMap<QueueName, i64>>,
-    active_cues: RefCell<BTreeMap<i64, i64>>,
+    cues: RefCell<BTreeMap<i64, CueDelta>>,
+}
+
+/// The change of a user's number of cues.
+#[derive(Debug, Clone, Copy, Default)]
+struct CueDelta {
+    active: i64,
+    all: i64,
 }
 
 impl CounterDeltas {
@@ -39,7 +46,12 @@ impl CounterDeltas {
 
     /// Changes the number of active cues of a user by `delta`.
     pub fn add_active_cues(&self, user_key: i64, delta: i64) {
-        *self.active_cues.borrow_mut().entry(user_key).or_default() += delta;
+        self.cues.borrow_mut().entry(user_key).or_default().active += delta;
+    }
+
+    /// Counts a new cue of a user.
+    pub fn add_cue(&self, user_key: i64) {
+        self.cues.borrow_mut().entry(user_key).or_default().all += 1;
     }
 
     /// Stores the deltas and resets them. `file` is in the transaction of the write that they belong to.
@@ -50,10 +62,12 @@ impl CounterDeltas {
                     .execute(params![queue.as_str(), delta])?;
             }
         }
-        for (user_key, delta) in self.active_cues.take() {
-            if delta != 0 {
-                file.prepare_cached("UPDATE users SET active_cues = active_cues + ?2 WHERE key = ?1")?
-                    .execute([user_key, delta])?;
+        for (user_key, CueDelta { active, all }) in self.cues.take() {
+            if (active, all) != (0, 0) {
+                file.prepare_cached(
+                    "UPDATE users SET active_cues = active_cues + ?2, cue_count = cue_count + ?3 WHERE key = ?1",
+                )?
+                .execute([user_key, active, all])?;
             }
         }
         Ok(())
@@ -64,7 +78,19 @@ impl CounterDeltas {
 /// foreign key covers. Reads the whole file, so it is not for a running server.
 pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
     let mut query = file.prepare(
-        "SELECT 'backlog ' || name || ' is ' || count || ' but should be ' || counted
+        "WITH stored (user_key, bytes) AS MATERIALIZED (
+             SELECT user_key, octet_length(callback_headers) - 2 FROM cues
+             UNION ALL
+             SELECT coalesce(cues.user_key, deleted_cues.user_key), octet_length(body)
+               FROM payloads LEFT JOIN cues ON cues.key = payloads.cue_key LEFT JOIN deleted_cues USING (cue_key)
+             UNION ALL
+             SELECT user_key, coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0)
+                    + coalesce(octet_length(metadata), 0) + coalesce(octet_length(evidence), 0)
+                    + coalesce(octet_length(reason), 0)
+               FROM outcomes JOIN executions ON executions.key = execution_key
+             UNION ALL
+             SELECT user_key, octet_length(idempotency_key) + octet_length(response_body) FROM idempotency_keys)
+         SELECT 'backlog ' || name || ' is ' || count || ' but should be ' || counted
            FROM (SELECT name, count,
                         (SELECT count(*) FROM executions
                           WHERE CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying'
@@ -72,11 +98,17 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
                    FROM backlog)
           WHERE count <> counted
          UNION ALL
-         SELECT 'active_cues of user ' || email || ' is ' || active_cues || ' but should be ' || counted
-           FROM (SELECT email, active_cues,
+         SELECT name || ' of user ' || email || ' is ' || stored || ' but should be ' || counted
+           FROM (SELECT email, 'active_cues' AS name, active_cues AS stored,
                         (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
+                   FROM users
+                 UNION ALL
+                 SELECT email, 'cue_count', cue_count, (SELECT count(*) FROM cues WHERE user_key = users.key)
+                   FROM users
+                 UNION ALL
+                 SELECT email, 'stored_bytes', stored_bytes, (SELECT coalesce(sum(bytes), 0) FROM stored WHERE user_key = users.key)
                    FROM users)
-          WHERE active_cues <> counted
+          WHERE stored <> counted
          UNION ALL
          SELECT kind || ' ' || key || ' refers to cue ' || cue_key || ', which does not exist'
            FROM (SELECT 'execution' AS kind, key, cue_key FROM executions

@@ -23,9 +23,10 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
         .optional()?;
     let Some(cue_key) = deleted else { return Ok(false) };
     tx.prepare_cached("DELETE FROM retention_queue WHERE cue_key = ?1")?.execute([cue_key])?;
+    // First: the trigger that subtracts the bytes of a payload finds the user by it.
+    tx.prepare_cached("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)")?
+        .execute([cue_key, user_key])?;
     if !erase_batch(tx, cue_key)? {
-        tx.prepare_cached("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)")?
-            .execute([cue_key, user_key])?;
         tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
     }
     Ok(true)

@@ -109,7 +109,7 @@ fn regenerating_with_a_just_revoked_key_replaces_no_other_key() {
     );
     let (ann, bob) = (caller(&fixture, &ann.api_key).unwrap(), caller(&fixture, &bob.api_key).unwrap());
     let make = |user_key, name: &str| {
-        let made = actions::create_key(&fixture.app.store, user_key, name.to_owned(), fixture.now());
+        let made = actions::create_key(&fixture.app.store, user_key, name.to_owned(), None, fixture.now());
         made.unwrap().wait().unwrap()
     };
     let lost = make(ann.user_key, "laptop");

@@ -237,7 +237,10 @@ fn deletions_right_after_the_migration_keep_the_counters() {
     for table in ["payloads", "missed_runs"] {
         file.execute_batch(&format!("DELETE FROM {table} WHERE cue_key = {cue}")).unwrap();
     }
-    file.execute_batch(&format!("DELETE FROM executions; DELETE FROM cues WHERE key = {cue}")).unwrap();
+    file.execute_batch(&format!(
+        "DELETE FROM outcomes; DELETE FROM executions; DELETE FROM cues WHERE key = {cue}"
+    ))
+    .unwrap();
     assert_eq!(active(), before - 1);
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
 }

@@ -215,7 +215,7 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
     let user = fixture.user("ada");
     fixture.heartbeat(user, "w1");
     fixture.advance(60);
-    record_heartbeat(&fixture.app, user, "w1".to_owned(), vec![]).wait().unwrap();
+    record_heartbeat(&fixture.app, user, "w1".to_owned(), "[]".to_owned()).wait().unwrap();
     let list = || fixture.app.store.read(move |read| workers::list(read, user)).wait().unwrap().0;
     let workers = list();
     assert_eq!(workers.len(), 1);

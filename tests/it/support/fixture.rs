@@ -213,7 +213,7 @@ impl Fixture {
     }
 
     pub fn heartbeat(&self, user: i64, worker: &str) {
-        workers::record_heartbeat(&self.app, user, worker.to_owned(), vec!["resize".to_owned()])
+        workers::record_heartbeat(&self.app, user, worker.to_owned(), r#"["resize"]"#.to_owned())
             .wait()
             .unwrap();
     }

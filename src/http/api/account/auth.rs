@@ -103,7 +103,10 @@ pub async fn create_key(request: Request) -> Result<Response> {
     let name = fields.required_string("name", 1..=255);
     fields.finish()?;
     let Some(name) = name else { return Err(missing("name")) };
-    let key = actions::create_key(&request.app.store, caller.user_key, name, request.now)?.await?;
+    let app = &request.app;
+    let key =
+        actions::create_key(&app.store, caller.user_key, name, app.config.plans.max_keys(), request.now)?
+            .await?;
     Ok(Response::created(&json!({
         "id": key.id,
         "name": key.name,

@@ -13,3 +13,111 @@ UPDATE payloads SET task = NULL WHERE length(task) > 255;
 UPDATE payloads SET agent = NULL WHERE length(agent) > 255;
 UPDATE executions SET task = NULL WHERE length(task) > 255;
 UPDATE executions SET agent = NULL WHERE length(agent) > 255;
+
+-- What an account stores, and confirmed addresses. The counts are taken before the triggers exist.
+DROP TRIGGER decrement_active_cues;
+
+ALTER TABLE users ADD COLUMN confirmed_at INTEGER;
+ALTER TABLE users ADD COLUMN confirmation_token TEXT;
+ALTER TABLE users ADD COLUMN confirmation_requested_at INTEGER;
+ALTER TABLE users ADD COLUMN cue_count INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE users ADD COLUMN stored_bytes INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE device_logins ADD COLUMN user_code TEXT;
+CREATE UNIQUE INDEX device_logins_by_user_code ON device_logins (user_code);
+
+-- Nothing tells which addresses of earlier versions are confirmed: they keep their failure mails.
+UPDATE users
+   SET confirmed_at = created_at,
+       cue_count = (SELECT count(*) FROM cues WHERE user_key = users.key),
+       stored_bytes =
+           (SELECT coalesce(sum(octet_length(callback_headers) - 2), 0) FROM cues WHERE user_key = users.key)
+         + (SELECT coalesce(sum(octet_length(body)), 0) FROM payloads
+             WHERE cue_key IN (SELECT key FROM cues WHERE user_key = users.key
+                               UNION ALL SELECT cue_key FROM deleted_cues WHERE user_key = users.key))
+         + (SELECT coalesce(sum(coalesce(octet_length(o.result), 0) + coalesce(octet_length(o.error), 0)
+                               + coalesce(octet_length(o.metadata), 0) + coalesce(octet_length(o.evidence), 0) + coalesce(octet_length(o.reason), 0)), 0)
+              FROM outcomes o JOIN executions e ON e.key = o.execution_key WHERE e.user_key = users.key)
+         + (SELECT coalesce(sum(octet_length(idempotency_key) + octet_length(response_body)), 0)
+              FROM idempotency_keys WHERE user_key = users.key);
+
+CREATE TRIGGER uncount_cue AFTER DELETE ON cues
+BEGIN
+    UPDATE users
+       SET active_cues = active_cues - (old.status = 'active'), cue_count = cue_count - 1,
+           stored_bytes = stored_bytes - (octet_length(old.callback_headers) - 2)
+     WHERE key = old.user_key;
+END;
+
+CREATE TRIGGER add_header_bytes AFTER INSERT ON cues WHEN new.callback_headers <> '[]'
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.callback_headers) - 2 WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER change_header_bytes AFTER UPDATE OF callback_headers ON cues
+WHEN new.callback_headers <> old.callback_headers
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.callback_headers) - octet_length(old.callback_headers)
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER add_payload_bytes AFTER INSERT ON payloads
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.body)
+     WHERE key = (SELECT user_key FROM cues WHERE key = new.cue_key);
+END;
+
+CREATE TRIGGER subtract_payload_bytes AFTER DELETE ON payloads
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes - octet_length(old.body)
+     WHERE key = coalesce((SELECT user_key FROM cues WHERE key = old.cue_key),
+                          (SELECT user_key FROM deleted_cues WHERE cue_key = old.cue_key));
+END;
+
+CREATE TRIGGER add_outcome_bytes AFTER INSERT ON outcomes
+WHEN new.result IS NOT NULL OR new.error IS NOT NULL OR new.metadata IS NOT NULL OR new.evidence IS NOT NULL
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + coalesce(octet_length(new.result), 0) + coalesce(octet_length(new.error), 0)
+                          + coalesce(octet_length(new.metadata), 0) + coalesce(octet_length(new.evidence), 0) + coalesce(octet_length(new.reason), 0)
+     WHERE key = (SELECT user_key FROM executions WHERE key = new.execution_key);
+END;
+
+CREATE TRIGGER change_outcome_bytes AFTER UPDATE OF evidence, reason ON outcomes
+WHEN new.evidence IS NOT old.evidence OR new.reason IS NOT old.reason
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + coalesce(octet_length(new.evidence), 0) + coalesce(octet_length(new.reason), 0)
+                          - coalesce(octet_length(old.evidence), 0) - coalesce(octet_length(old.reason), 0)
+     WHERE key = (SELECT user_key FROM executions WHERE key = new.execution_key);
+END;
+
+CREATE TRIGGER subtract_outcome_bytes AFTER DELETE ON outcomes
+WHEN old.result IS NOT NULL OR old.error IS NOT NULL OR old.metadata IS NOT NULL OR old.evidence IS NOT NULL
+  OR old.reason IS NOT NULL
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes - (coalesce(octet_length(old.result), 0) + coalesce(octet_length(old.error), 0)
+                          + coalesce(octet_length(old.metadata), 0) + coalesce(octet_length(old.evidence), 0) + coalesce(octet_length(old.reason), 0))
+     WHERE key = (SELECT user_key FROM executions WHERE key = old.execution_key);
+END;
+
+CREATE TRIGGER add_response_bytes AFTER INSERT ON idempotency_keys
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes + octet_length(new.idempotency_key) + octet_length(new.response_body)
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER change_response_bytes AFTER UPDATE OF response_body ON idempotency_keys
+BEGIN
+    UPDATE users SET stored_bytes = stored_bytes + octet_length(new.response_body) - octet_length(old.response_body)
+     WHERE key = new.user_key;
+END;
+
+CREATE TRIGGER subtract_response_bytes AFTER DELETE ON idempotency_keys
+BEGIN
+    UPDATE users
+       SET stored_bytes = stored_bytes - octet_length(old.idempotency_key) - octet_length(old.response_body)
+     WHERE key = old.user_key;
+END;

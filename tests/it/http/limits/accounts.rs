@@ -34,7 +34,8 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "active"]);
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
-    assert_eq!(user.get("/v1/usage").expect(200)["cues"], json!({"active": 3, "limit": 3, "remaining": 0}));
+    let usage = user.get("/v1/usage").expect(200)["cues"].clone();
+    assert_eq!((&usage["active"], &usage["limit"], &usage["remaining"]), (&json!(3), &json!(3), &json!(0)));
     let newest = format!("/v1/cues/{}", id(&cues[4]));
     user.patch(&newest, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);

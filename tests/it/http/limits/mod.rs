@@ -4,6 +4,7 @@ mod accounts;
 mod proxies;
 mod quota;
 mod rate;
+mod storage;
 mod usage;
 
 use std::fs;

@@ -18,8 +18,9 @@ fn usage_of_a_free_account_has_all_fields_and_limits() {
         usage(&user),
         json!({
             "plan": {"name": "free", "interval": null},
-            "cues": {"active": 1, "limit": 10, "remaining": 9},
+            "cues": {"active": 1, "limit": 10, "remaining": 9, "total": 1, "total_limit": 100},
             "executions": {"used": 0, "limit": 300, "remaining": 300},
+            "storage": {"used_bytes": 0, "limit_bytes": 64 << 20},
             "rate_limit": {"limit": 60, "current_usage": 2},
             "outcomes": {"reported": 0, "succeeded": 0, "failed": 0},
             "billing_period": {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"},

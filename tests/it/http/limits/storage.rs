@@ -1,0 +1,250 @@
+//! What an account may store: cues in all states, bytes, API keys and workers.
+
+use cued::store::db::counters;
+use serde_json::{Value, json};
+
+use super::{Plans, START, email, id, worker};
+use crate::support::client::Client;
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
+
+const MEGABYTE: usize = 1 << 20;
+
+/// A plan with one megabyte of storage and plenty of everything else.
+fn one_megabyte() -> Plans {
+    let entry = |storage: u32| json!({"cues": 1_000, "executions": null, "requests_per_minute": null, "storage_mb": storage});
+    Plans::new(&json!({"free": entry(1), "pro": entry(2)}))
+}
+
+fn usage(user: &Client, group: &str, field: &str) -> i64 {
+    user.get("/v1/usage").expect(200)[group][field].as_i64().unwrap()
+}
+
+fn stored(user: &Client) -> i64 {
+    usage(user, "storage", "used_bytes")
+}
+
+/// A cue of a worker with a payload of about `size` bytes.
+fn cue_of(size: usize) -> Value {
+    let mut cue = worker("0 0 1 1 *");
+    cue["payload"] = json!({"data": "x".repeat(size - 12)});
+    cue
+}
+
+fn path(cue: &Value) -> String {
+    format!("/v1/cues/{}", id(cue))
+}
+
+#[test]
+fn cues_in_all_states_are_ten_times_the_active_ones_and_at_least_100() {
+    let plans = Plans::small();
+    let server = plans.server();
+    let user = server.user();
+    let pause = |cue: &Value| user.patch(&path(cue), &json!({"status": "paused"})).expect(200);
+    let cues: Vec<Value> = (0..100)
+        .map(|_| {
+            let cue = user.create(&worker("0 0 1 1 *"));
+            pause(&cue);
+            cue
+        })
+        .collect();
+    let refused = user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("delete some"), "{refused}");
+    assert_eq!((usage(&user, "cues", "total"), usage(&user, "cues", "total_limit")), (100, 100));
+    // Pausing and resuming need no room.
+    user.patch(&path(&cues[0]), &json!({"status": "active"})).expect(200);
+    server.user().create(&worker("0 0 1 1 *"));
+    assert_eq!(user.delete(&path(&cues[1])).status, 204);
+    user.create(&worker("0 0 1 1 *"));
+}
+
+#[test]
+fn without_limits_the_bounds_on_cues_and_bytes_are_ten_times_as_high() {
+    let plans = Plans::small();
+    let server = Server::start(&["--dev", "--limits", "off", "--plans", &plans.path()]);
+    let user = server.user();
+    assert_eq!(usage(&user, "cues", "total_limit"), 1_000);
+    assert_eq!(usage(&user, "storage", "limit_bytes"), 640 << 20);
+    let cue = user.create(&worker("0 0 1 1 *"));
+    let file = server.sqlite();
+    file.execute_batch("UPDATE users SET cue_count = 1000").unwrap();
+    user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
+    file.execute_batch("UPDATE users SET cue_count = 1, stored_bytes = 671088640").unwrap();
+    user.post("/v1/cues", &cue_of(100)).expect_error(403, "storage_limit_exceeded");
+    file.execute_batch("UPDATE users SET stored_bytes = 0").unwrap();
+    assert_eq!(user.delete(&path(&cue)).status, 204);
+}
+
+#[test]
+fn payloads_headers_and_kept_responses_share_the_storage_of_the_plan() {
+    let plans = one_megabyte();
+    let server = plans.server();
+    let user = server.user();
+    let cue = user.create(&cue_of(400_000));
+    assert_eq!(stored(&user), 400_000);
+    let mut hook = json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+                          "callback": {"url": "http://127.0.0.1:9/", "headers": {"X-A": "v".repeat(1_000)}}});
+    let hook_cue = user.create(&hook);
+    let with_headers = stored(&user);
+    assert!((401_000..401_100).contains(&with_headers), "{with_headers}");
+    user.patch(&path(&hook_cue), &json!({"callback": {"headers": {}}})).expect(200);
+    assert_eq!(stored(&user), 400_000, "a change of the headers is counted");
+
+    // An override and the copy of a replay count; the payload of a cue that its executions share counts once.
+    let fire = format!("{}/fire", path(&cue));
+    user.post(&fire, &json!({})).expect(200);
+    assert_eq!(stored(&user), 400_000);
+    let data = "y".repeat(500_000);
+    user.post(&fire, &json!({"payload_override": {"data": data}})).expect(200);
+    assert!(stored(&user) > 900_000);
+    let refused = user.post(&fire, &json!({"payload_override": {"data": data}}));
+    let refused = refused.expect_error(403, "storage_limit_exceeded");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("delete cues"), "{refused}");
+    user.post("/v1/cues", &cue_of(300_000)).expect_error(403, "storage_limit_exceeded");
+    user.patch(&path(&hook_cue), &json!({"payload": {"data": data}}))
+        .expect_error(403, "storage_limit_exceeded");
+    hook["payload"] = json!({"data": data});
+    user.post("/v1/cues", &hook).expect_error(403, "storage_limit_exceeded");
+    assert_eq!(usage(&user, "cues", "total"), 2, "a refused request stores nothing");
+    // What stores nothing goes on, and others have their own storage.
+    user.post(&fire, &json!({})).expect(200);
+    user.patch(&path(&cue), &json!({"name": "renamed"})).expect(200);
+    server.user().create(&cue_of(400_000));
+
+    // Deleting a cue gives the storage back.
+    assert_eq!(user.delete(&path(&cue)).status, 204);
+    user.settle();
+    assert_eq!(stored(&user), 0);
+    let key = [("Idempotency-Key", "twelve-bytes"), ("Content-Type", "application/json")];
+    let created = user.call("POST", "/v1/cues", &key, worker("0 0 1 1 *").to_string().as_bytes()).unwrap();
+    created.expect(201);
+    assert!(stored(&user) > 12, "the kept response counts: {}", stored(&user));
+    user.advance("P1DT1S");
+    until("the kept response is deleted", || (stored(&user) == 0).then_some(()));
+}
+
+#[test]
+fn results_count_and_a_report_without_them_is_never_refused() {
+    let plans = one_megabyte();
+    let server = plans.server();
+    let user = server.user();
+    let cue = user.create(&worker("0 0 1 1 *"));
+    let report = |result: &Value| {
+        user.post(&format!("{}/fire", path(&cue)), &json!({})).expect(200);
+        let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+        let outcome = format!("/v1/executions/{}/outcome", claimed["execution_id"].as_str().unwrap());
+        (user.post(&outcome, result), outcome)
+    };
+    let large = json!({"success": true, "result": "r".repeat(60_000), "metadata": {"m": "x".repeat(1_000)}});
+    let mut reports = 0;
+    let (refused, outcome) = loop {
+        let (response, outcome) = report(&large);
+        if response.status != 200 {
+            break (response, outcome);
+        }
+        reports += 1;
+    };
+    refused.expect_error(403, "storage_limit_exceeded");
+    assert_eq!(reports, MEGABYTE as i64 / stored(&user).div_euclid(reports));
+    user.post(&outcome, &json!({"success": true})).expect(200);
+    let evidence = json!({"artifacts": [{"type": "log", "content": "z".repeat(60_000)}]});
+    let execution = outcome.strip_suffix("/outcome").unwrap();
+    let appended = user.patch(&format!("{execution}/evidence"), &evidence);
+    assert_ne!(appended.status, 200, "{}", appended.text());
+    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    // A larger plan has room.
+    let db = server.db();
+    let plan = plans.path();
+    run(&["user", "--db", db.to_str().unwrap(), "set-plan", &email(&user), "pro", "--plans", &plan]);
+    assert_eq!(report(&large).0.status, 200);
+}
+
+#[test]
+fn an_account_has_at_most_100_keys() {
+    let server = Server::start(&["--dev", "--test-clock", START, "--plans", &one_megabyte().path()]);
+    let user = server.user();
+    let make = || user.post("/v1/auth/keys", &json!({"name": "device"}));
+    let mut made: Vec<Value> = (1..100).map(|_| make().expect(201)).collect();
+    let refused = make().expect_error(409, "key_limit_exceeded");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("revoke"), "{refused}");
+    let revoked = format!("/v1/auth/keys/{}", id(&made.remove(0)));
+    assert_eq!(user.delete(&revoked).status, 204);
+    make().expect(201);
+    make().expect_error(409, "key_limit_exceeded");
+    user.post("/v1/auth/key/regenerate", &json!({})).expect(200);
+    let server = Server::start(DEV_UNLIMITED);
+    let unlimited = server.user();
+    for _ in 0..105 {
+        unlimited.post("/v1/auth/keys", &json!({"name": "device"})).expect(201);
+    }
+}
+
+fn beat(user: &Client, worker: &str, handlers: &Value) -> crate::support::client::Response {
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": handlers}))
+}
+
+fn workers(user: &Client) -> Vec<String> {
+    let listed = user.get("/v1/workers").expect(200)["workers"].clone();
+    listed.as_array().unwrap().iter().map(|worker| worker["worker_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn at_1000_workers_the_oldest_dead_one_gives_way() {
+    let plans = one_megabyte();
+    let server = plans.server();
+    let user = server.user();
+    beat(&user, "oldest", &json!([])).expect(200);
+    user.advance("PT1S");
+    let add = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 999)
+               INSERT INTO workers SELECT user_key, 'w' || n, handlers, last_heartbeat + 1000, registered_since FROM workers, n";
+    server.sqlite().execute_batch(add).unwrap();
+    let refused = beat(&user, "one-more", &json!([])).expect_error(409, "worker_limit_exceeded");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("worker_id"), "{refused}");
+    beat(&user, "w7", &json!(["known"])).expect(200);
+    beat(&server.user(), "one-more", &json!([])).expect(200);
+    user.advance("PT14M59S");
+    beat(&user, "one-more", &json!([])).expect(200);
+    let left = workers(&user);
+    assert_eq!((left.len(), left.contains(&"oldest".to_owned())), (1_000, false));
+    beat(&user, "another", &json!([])).expect_error(409, "worker_limit_exceeded");
+}
+
+#[test]
+fn a_worker_that_is_silent_for_30_days_and_holds_nothing_is_forgotten() {
+    let plans = one_megabyte();
+    let server = plans.server();
+    let user = server.user();
+    let cue = user.create(&worker("0 0 1 1 *"));
+    user.post(&format!("{}/fire", path(&cue)), &json!({})).expect(200);
+    let claim = user.post("/v1/executions/claim", &json!({"worker_id": "holder"})).expect(200);
+    for name in ["idle", "holder", "talking"] {
+        beat(&user, name, &json!([])).expect(200);
+    }
+    let days = || {
+        user.advance("P29DT23H");
+        // A lease of a month: the test does not renew it a thousand times.
+        beat(&user, "talking", &json!([])).expect(200);
+    };
+    server
+        .sqlite()
+        .execute_batch("UPDATE executions SET lease_expires_at = lease_expires_at + 5184000000")
+        .unwrap();
+    days();
+    assert_eq!(workers(&user).len(), 3);
+    user.advance("PT1H");
+    until("the idle worker is forgotten", || (workers(&user) == ["talking", "holder"]).then_some(()));
+    let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+    user.post(&outcome, &json!({"success": true})).expect(200);
+    user.advance("PT1H");
+    until("the other one too", || (workers(&user) == ["talking"]).then_some(()));
+}
+
+#[test]
+fn the_handlers_of_a_worker_have_at_most_16_kib() {
+    let plans = one_megabyte();
+    let server = plans.server();
+    let user = server.user();
+    let names = |count: usize| json!(vec!["h".repeat(200); count]);
+    beat(&user, "w", &names(80)).expect(200);
+    let refused = beat(&user, "w", &names(90)).expect_error(422, "validation_error");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("16384 bytes"), "{refused}");
+}
