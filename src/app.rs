@@ -13,6 +13,7 @@ use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
 use crate::locks::Mutex;
+use crate::mail::limit::MailLimiter;
 use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
@@ -29,6 +30,8 @@ pub struct App {
     /// Durations of requests, by method, path pattern of the route, and class of the status code.
     pub requests: Family<Histogram, 3>,
     pub login_mailer: LoginMailer,
+    /// Counts every mail.
+    pub mail_limiter: MailLimiter,
     /// Limits how often a device polls for its login.
     pub polls: Mutex<PollLimiter>,
     /// Payloads posted to the echo path.
@@ -75,6 +78,7 @@ impl App {
             engine_stats: EngineStats::default(),
             requests: Family::new(|| Histogram::new(&TIME), &[]),
             login_mailer,
+            mail_limiter: MailLimiter::new(config.max_mails),
             polls: Mutex::default(),
             echoes: Mutex::default(),
             billing: provider(&config),

@@ -29,6 +29,8 @@ pub struct Config {
     /// Extra certificate authorities that deliveries trust, in PEM format.
     pub callback_ca: Option<Vec<u8>>,
     pub mail: MailTransport,
+    /// Mails in any hour, all together.
+    pub max_mails: usize,
     /// Limits on connections and requests.
     pub http: HttpLimits,
 }
@@ -49,6 +51,7 @@ impl Config {
             delivery_threads: 64,
             callback_ca: None,
             mail: MailTransport::Log { stdout: false },
+            max_mails: 200,
             http: HttpLimits::default(),
         }
     }

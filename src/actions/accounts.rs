@@ -4,8 +4,11 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
+use crate::domain::account::device_login::LinkToken;
 use crate::domain::account::plan::PlanLimits;
-use crate::domain::account::user::{ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP};
+use crate::domain::account::user::{
+    ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
+};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
@@ -17,7 +20,7 @@ use crate::store::accounts::usage;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::executions::delivery_queue;
-use crate::store::{Pending, Store, WriteTx};
+use crate::store::{Pending, ReadTx, Store, WriteTx};
 
 /// A new user with its first API key, which is not shown again.
 #[derive(Debug, Clone)]
@@ -36,7 +39,8 @@ pub struct NewApiKey {
     pub created_at: Timestamp,
 }
 
-/// Registers a user with a first API key, if `registration` allows it.
+/// Registers a user with a first API key, if `registration` allows it. The address of the first user is confirmed; of a
+/// later one nobody knows yet whether it is the caller's.
 ///
 /// # Errors
 /// `registration_disabled`, `duplicate_email`.
@@ -48,23 +52,67 @@ pub fn register(
     now: Timestamp,
 ) -> Result<Pending<NewAccount>> {
     let new = new_user(email.as_str(), plan, now)?;
+    let token = Some(LinkToken::from_random(random::bytes()?).reveal().to_owned());
     let key_id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
         // Checked in the transaction that inserts, so that two requests at once cannot both be the first user.
-        if !registration.admits(users::any_exist(tx)?) {
+        let others_exist = users::any_exist(tx)?;
+        if !registration.admits(others_exist) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
-        let Some(user_key) = users::insert(tx, &new)? else {
-            return Err(Error::refused(
-                ErrorCode::DuplicateEmail,
-                "This email address is already registered",
-            ));
-        };
-        insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
-        Ok(NewAccount { id: new.id, email: new.email, api_key })
+        let new = NewUser { confirmation_token: token.filter(|_| others_exist), ..new };
+        insert_account(tx, new, key_id, api_key, now)
     }))
+}
+
+/// Adds a user with a first API key, for the operator, who vouches for the address.
+///
+/// # Errors
+/// `duplicate_email`.
+pub fn add_user(store: &Store, email: Email, plan: &str, now: Timestamp) -> Result<Pending<NewAccount>> {
+    let (new, key_id) = (new_user(email.as_str(), plan, now)?, random_id()?);
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write(move |tx| insert_account(tx, new, key_id, api_key, now)))
+}
+
+fn insert_account(
+    tx: &WriteTx<'_>,
+    new: NewUser,
+    key_id: String,
+    api_key: ApiKey,
+    now: Timestamp,
+) -> Result<NewAccount> {
+    let Some(user_key) = users::insert(tx, &new)? else {
+        return Err(Error::refused(ErrorCode::DuplicateEmail, "This email address is already registered"));
+    };
+    insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
+    Ok(NewAccount { id: new.id, email: new.email, api_key })
+}
+
+/// The email address that a link to confirm it is for, if the link is valid.
+pub fn find_unconfirmed(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<String>> {
+    Ok(find_by_link(read, user_id, token)?.map(|user| user.email))
+}
+
+/// Confirms an email address by the link that was mailed to it. Returns the address, or `None` if the link is not valid.
+pub fn confirm_email(app: &App, user_id: String, token: String) -> Pending<Option<String>> {
+    let now = app.clock.now();
+    app.store.write(move |tx| {
+        let Some(user) = find_by_link(tx, &user_id, &token)? else { return Ok(None) };
+        users::confirm(tx, user.key, now)?;
+        Ok(Some(user.email))
+    })
+}
+
+fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<User>> {
+    let Some(user) = users::find_by_id(read, user_id)? else { return Ok(None) };
+    let expected = users::confirmation_token(read, user.key)?;
+    // Hashes are compared, so that the time does not tell how much of the token is right.
+    let is_valid =
+        expected.is_some_and(|expected| LinkToken::hash_of(&expected) == LinkToken::hash_of(token));
+    Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))
 }
 
 /// Creates another API key for a user, who may have `limit` of them; `None` is no limit.

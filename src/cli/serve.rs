@@ -105,6 +105,10 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS", help_heading = MAIL)]
     mail_from: Option<String>,
 
+    /// Maximum mails in any hour, all together; beyond that, failure mails wait and logins are refused
+    #[arg(long, env = "CUED_MAX_MAILS", value_name = "COUNT", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = MAIL)]
+    max_mails: u32,
+
     /// Log level on standard error; each level includes those above it
     #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", help_heading = LOGGING)]
     log_level: LogLevelArg,
@@ -270,6 +274,7 @@ impl Serve {
             delivery_threads: usize::from(self.delivery_threads),
             callback_ca: self.callback_ca.as_deref().map(read).transpose()?,
             mail: self.mail(dev)?,
+            max_mails: usize::try_from(self.max_mails).unwrap_or(usize::MAX),
             http: HttpLimits {
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 trusted_proxies: self.trust_proxy.clone(),

@@ -10,7 +10,7 @@ use crate::cli::{CliError, OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
-use crate::domain::account::user::{RegistrationPolicy, User};
+use crate::domain::account::user::User;
 use crate::store::accounts::users;
 use crate::store::{ReadTx, WriteTx};
 
@@ -69,8 +69,7 @@ fn add(database: &DatabaseArgs, email: &str, plan: &str, plans: Option<PathBuf>)
     let email = parse_email(email)?;
     // The only command that creates the database: the first user may be added before the first start.
     let store = database.open_or_create()?;
-    let new =
-        actions::register(&store, email, plan, RegistrationPolicy::Open, Clock::system().now())?.wait()?;
+    let new = actions::add_user(&store, email, plan, Clock::system().now())?.wait()?;
     print_fields(&[("user", &new.id), ("email", &new.email), ("api key", new.api_key.reveal())])?;
     eprintln!("Save the key now: it is not shown again.");
     Ok(())
@@ -80,7 +79,11 @@ fn list(database: &DatabaseArgs) -> Result<(), CliError> {
     let users = database.open()?.read(users::list).wait()?;
     let mut rows = vec![["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "CREATED", "ID"].map(str::to_owned)];
     rows.extend(users.into_iter().map(|user| {
-        let status = if user.disabled_at.is_some() { "disabled" } else { "active" };
+        let status = match (user.disabled_at, user.confirmed_at) {
+            (Some(_), _) => "disabled",
+            (None, None) => "unconfirmed",
+            (None, Some(_)) => "active",
+        };
         [
             user.email,
             user.plan,

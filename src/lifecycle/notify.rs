@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::{
     FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
 };
@@ -10,6 +11,7 @@ use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind
 use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
+use crate::store::accounts::users;
 use crate::store::notifications::on_failure::FailedExecution;
 use crate::store::notifications::outbox::NewNotification;
 use crate::store::notifications::{on_failure, outbox};
@@ -26,9 +28,12 @@ pub(super) fn post_failure(
 }
 
 /// Enqueues a mail about a failure. Above the hourly limit the mail is suppressed and counted, and the next mail states
-/// how many were suppressed.
+/// how many were suppressed. An unconfirmed address gets no failure mail.
 pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
+    if let Some(token) = users::confirmation_token(tx, user_key)? {
+        return ask_to_confirm(tx, failed, token, now);
+    }
     let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
     if let Some(until) = suppressed_until(tenth_newest, now) {
         let suppressed = on_failure::increment_suppressed_mails(tx, user_key)?;
@@ -51,6 +56,20 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     on_failure::insert_mail(tx, user_key, now)?;
     let suppressed_until = suppressed_until(tenth_newest, now).map(rfc3339);
     let body = FailureMail { failure: report(failed, now), suppressed, suppressed_until }.body();
+    enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
+}
+
+/// Enqueues the mail that asks to confirm the user's address, once.
+fn ask_to_confirm(
+    tx: &WriteTx<'_>,
+    failed: &FailedExecution,
+    confirmation_token: String,
+    now: Timestamp,
+) -> Result<()> {
+    if !users::mark_confirmation_requested(tx, failed.subject.user_key, now)? {
+        return Ok(());
+    }
+    let body = ConfirmationMail { user_id: failed.user_id.clone(), confirmation_token }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 

@@ -4,6 +4,7 @@
 //! not be lost is stored by its sender, who calls [`MailTransport::send`] directly. The content and the recipient of a
 //! mail never reach the log while an SMTP server is configured and the file is not on hold (contract §1.8).
 
+pub mod limit;
 pub mod queue;
 mod smtp;
 

@@ -32,13 +32,17 @@ pub const MAX_MAILS_PER_CODE: i64 = 10;
 /// Polls per code in 60 seconds.
 pub const MAX_POLLS: u32 = 30;
 
+/// API keys that the confirmation page shows.
+pub const MAX_SHOWN_KEYS: i64 = 100;
+
 const CODE_CHARS: std::ops::RangeInclusive<usize> = 6..=128;
-const GROUPS: usize = 3;
+const DEVICE_CODE_GROUPS: usize = 3;
+const USER_CODE_GROUPS: usize = 2;
 const GROUP_CHARS: usize = 4;
 /// No letters that look like digits or like other letters.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// The code that a device shows and polls with.
+/// The code that a device polls with. It is a secret of the device: pages and mails show the [`UserCode`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeviceCode(String);
 
@@ -48,19 +52,8 @@ impl DeviceCode {
     ///
     /// # Errors
     /// The errors of `fill`.
-    pub fn generate<E>(mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        // The largest multiple of 30 in a byte: higher values would make the first characters more likely.
-        const LIMIT: u8 = 240;
-        let mut chars = Vec::with_capacity(GROUPS * GROUP_CHARS);
-        while chars.len() < GROUPS * GROUP_CHARS {
-            let mut bytes = [0; GROUPS * GROUP_CHARS];
-            fill(&mut bytes)?;
-            let unbiased = bytes.into_iter().filter(|&byte| byte < LIMIT);
-            chars.extend(unbiased.map(|byte| char::from(ALPHABET[usize::from(byte % 30)])));
-        }
-        chars.truncate(GROUPS * GROUP_CHARS);
-        let groups: Vec<String> = chars.chunks(GROUP_CHARS).map(|group| group.iter().collect()).collect();
-        Ok(Self(groups.join("-")))
+    pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?))
     }
 
     /// `None` unless `text` has 6 to 128 characters of `A-Z a-z 0-9 -`.
@@ -92,6 +85,67 @@ impl DeviceCode {
 impl fmt::Display for DeviceCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// The code that people read: on the device, on the pages and in the mail. Whoever sees it cannot poll with it. A caller
+/// never chooses it, so that no login can pass for another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCode(String);
+
+impl UserCode {
+    /// A new code: two groups of four characters, uniformly distributed. 39 bits: a guess has to hit one of the logins of
+    /// the last 15 minutes, and gains no key.
+    ///
+    /// # Errors
+    /// The errors of `fill`.
+    pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        Ok(Self(random_groups(USER_CODE_GROUPS, fill)?))
+    }
+
+    /// The code that a person typed, in any case.
+    #[must_use]
+    pub fn typed(text: &str) -> Self {
+        Self(text.trim().to_ascii_uppercase())
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Groups of four characters, uniformly distributed.
+fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<String, E> {
+    // The largest multiple of 30 in a byte: higher values would make the first characters more likely.
+    const LIMIT: u8 = 240;
+    let mut chars = Vec::with_capacity(groups * GROUP_CHARS);
+    while chars.len() < groups * GROUP_CHARS {
+        let mut bytes = [0; DEVICE_CODE_GROUPS * GROUP_CHARS];
+        fill(&mut bytes)?;
+        let unbiased = bytes.into_iter().filter(|&byte| byte < LIMIT);
+        chars.extend(unbiased.map(|byte| char::from(ALPHABET[usize::from(byte % 30)])));
+    }
+    chars.truncate(groups * GROUP_CHARS);
+    let groups: Vec<String> = chars.chunks(GROUP_CHARS).map(|group| group.iter().collect()).collect();
+    Ok(groups.join("-"))
+}
+
+word_enum! {
+    /// What happens to the account's other API keys when a login is confirmed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum OtherKeys {
+        Keep = "keep",
+        Revoke = "revoke",
+    }
+}
+
+impl OtherKeys {
+    /// The choice that the page proposes, and that counts if none is sent. Whoever registered an unconfirmed address need
+    /// not own it: its owner, who signs in for the first time, should not share the account unknowingly.
+    #[must_use]
+    pub fn proposed(confirmed_at: Option<Timestamp>) -> Self {
+        if confirmed_at.is_some() { Self::Keep } else { Self::Revoke }
     }
 }
 
@@ -143,6 +197,10 @@ word_enum! {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLogin {
+    /// The hash of the device code.
+    pub code_hash: [u8; 32],
+    /// `None` in a login from before version 3 of the schema.
+    pub user_code: Option<String>,
     pub state: LoginState,
     pub created_at: Timestamp,
     /// The address of the newest link.
@@ -206,7 +264,16 @@ mod tests {
         let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
         let token_hash = (state != LoginState::Pending).then_some(TOKEN);
         (
-            DeviceLogin { state, created_at, email: None, token_hash, mail_count: 0, user_key: None },
+            DeviceLogin {
+                code_hash: [1; 32],
+                user_code: None,
+                state,
+                created_at,
+                email: None,
+                token_hash,
+                mail_count: 0,
+                user_key: None,
+            },
             created_at,
         )
     }
@@ -259,6 +326,22 @@ mod tests {
         // 239 and on downwards: the last of the alphabet first.
         assert_eq!(code.as_ref().unwrap().as_str(), "ZYXW-VTSR-QPNM");
         assert_eq!(DeviceCode::parse(code.as_ref().unwrap().as_str()), code.ok());
+    }
+
+    #[test]
+    fn a_user_code_has_two_groups_and_may_be_typed_in_lower_case() {
+        let code = UserCode::generate(|bytes| {
+            bytes.fill(0);
+            Ok::<(), ()>(())
+        });
+        assert_eq!(code.as_ref().unwrap().as_str(), "2222-2222");
+        assert_eq!(UserCode::typed(" abcd-2345 ").as_str(), "ABCD-2345");
+    }
+
+    #[test]
+    fn the_other_keys_of_an_unconfirmed_account_are_revoked_unless_asked_otherwise() {
+        assert_eq!(OtherKeys::proposed(None), OtherKeys::Revoke);
+        assert_eq!(OtherKeys::proposed(Some(Timestamp::UNIX_EPOCH)), OtherKeys::Keep);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: their content (`failure_report`, `alert`).
+//! Not here: their content (`failure_report`, `alert`, `confirmation`).
 
 pub mod alert;
+pub mod confirmation;
 pub mod failure_report;
 
 use jiff::{SignedDuration, Timestamp};

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::domain::execution::NextStep;
+use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::FailureMail;
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
@@ -124,12 +125,18 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
 }
 
 fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
-    let mail = FailureMail::read(&notification.body)?;
+    let (subject, text, link) = match ConfirmationMail::read(&notification.body) {
+        Some(mail) => (ConfirmationMail::SUBJECT.to_owned(), mail.text(base), mail.link(base)),
+        None => {
+            let mail = FailureMail::read(&notification.body)?;
+            (mail.subject(), mail.text(base), mail.link(base))
+        }
+    };
     Some(Mail {
         to: notification.email.clone(),
-        subject: mail.subject(),
-        text: mail.text(base),
-        log_line: format!("{}: {}", mail.subject(), mail.link(base)),
+        log_line: format!("{subject}: {link}"),
+        subject,
+        text,
         at: notification.created_at,
         log_only: false,
     })

@@ -140,7 +140,12 @@ impl NotificationDispatcher {
         for NotificationResult { key, destination, next, timed_out } in finished {
             match destination {
                 Some(destination) => self.slots.release(destination, timed_out),
-                None => self.mails = self.mails.saturating_sub(1),
+                None => {
+                    self.mails = self.mails.saturating_sub(1);
+                    if next != NextStep::Success {
+                        app.mail_limiter.give_back();
+                    }
+                }
             }
             self.end(key, next);
         }
@@ -160,11 +165,31 @@ impl NotificationDispatcher {
             self.end(notification.key, NextStep::Failed);
         }
         self.record(app)?;
+        let found = self.within_mail_limit(app, found, now);
+        self.record(app)?;
         slots.forget_idle();
         (self.slots, self.last_destination, self.deadline) = (slots, last_destination, next_due);
         self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
         Ok(found)
+    }
+
+    /// The notifications of `found` without the mails above the hourly limit, which wait in the outbox until it admits one
+    /// again.
+    fn within_mail_limit(
+        &mut self,
+        app: &App,
+        found: Vec<Notification>,
+        now: Timestamp,
+    ) -> Vec<Notification> {
+        let mut admitted = Vec::with_capacity(found.len());
+        for notification in found {
+            match notification.destination.map_or_else(|| app.mail_limiter.take(now), |_| Ok(())) {
+                Ok(()) => admitted.push(notification),
+                Err(free_at) => self.end(notification.key, NextStep::RetryAt(free_at)),
+            }
+        }
+        admitted
     }
 
     /// Returns whether no notification is being sent or waits to be recorded.

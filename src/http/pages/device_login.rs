@@ -1,6 +1,9 @@
 //! The pages of the device login (contract §3.7, §9).
 
-use crate::domain::account::device_login::LinkStatus;
+use crate::actions::device_login::LoginToConfirm;
+use crate::domain::account::device_login::{LinkStatus, OtherKeys};
+use crate::domain::account::user::ApiKeyInfo;
+use crate::domain::time::rfc3339;
 use crate::http::pages::{Form, FormField, FormFieldKind, NoticeKind, Page, form_action};
 
 /// The values of the login form, to show it again after an error.
@@ -38,29 +41,79 @@ pub fn ask_email(public_url: &str, state: LoginFormState<'_>) -> Page {
 pub fn mail_sent(code: &str, email: &str) -> Page {
     Page::new("Check your mail")
         .text(&format!("If {email} can sign in here, we have sent a link to it."))
-        .text("Open the link on any device. Confirm only if the page shows this code:")
+        .text("Open the link on any device. Confirm only if the page there shows this code:")
         .code("Code on your device", code)
         .small("No mail after a few minutes? Check your spam folder, or go back and send the link again.")
 }
 
-pub fn ask_confirmation(public_url: &str, code: &str, token: &str, email: &str) -> Page {
+pub fn ask_confirmation(public_url: &str, token: &str, login: &LoginToConfirm) -> Page {
+    let LoginToConfirm { email, user_code, other_keys, proposed } = login;
     let form = Form::post(&form_action(public_url, "/v1/auth/verify"))
         .hidden("token", token)
-        .hidden("device_code", code)
-        .button("Sign in this device");
-    Page::new("Is this your device?")
-        .code("Code on your device", code)
-        .text(&format!(
-            "Confirm only if your device shows this code. The device can then use the account {email}."
-        ))
-        .form(&form)
+        .hidden("user_code", user_code);
+    let page = Page::new("Is this your device?").code("Code on your device", user_code).text(&format!(
+        "Confirm only if you started this login and saw this code. The device can then use the account {email}."
+    ));
+    let (page, form) = if other_keys.is_empty() {
+        (page, form)
+    } else {
+        (show_keys(page, other_keys, *proposed), choose_keys(form, *proposed))
+    };
+    page.form(&form.button("Sign in this device"))
         .small("If you did not start this login, close this page. Nothing will happen.")
 }
 
-pub fn confirmed(code: &str) -> Page {
+fn show_keys(page: Page, keys: &[ApiKeyInfo], proposed: OtherKeys) -> Page {
+    let made = |key: &ApiKeyInfo| format!("{}…, made {}", key.prefix, rfc3339(key.created_at));
+    let rows: Vec<(&str, String)> = keys.iter().map(|key| (key.name.as_str(), made(key))).collect();
+    let rows: Vec<(&str, &str)> = rows.iter().map(|(name, made)| (*name, made.as_str())).collect();
+    let page = match proposed {
+        OtherKeys::Keep => page.text("These API keys can use the account, too:"),
+        OtherKeys::Revoke => page.notice(
+            NoticeKind::Error,
+            "Somebody registered this address, and it was never confirmed. If that was not you, revoke these API keys:",
+        ),
+    };
+    page.facts(&rows)
+}
+
+fn choose_keys(form: Form, proposed: OtherKeys) -> Form {
+    let options = [
+        (OtherKeys::Keep.as_str(), "Keep them: I know them all"),
+        (OtherKeys::Revoke.as_str(), "Revoke them all"),
+    ];
+    form.select("other_keys", "These API keys", &options, proposed.as_str())
+}
+
+pub fn ask_email_confirmation(public_url: &str, token: &str, user_id: &str, email: &str) -> Page {
+    let form = Form::post(&form_action(public_url, "/v1/auth/verify"))
+        .hidden("token", token)
+        .hidden("user", user_id)
+        .button("Confirm this address");
+    Page::new("Is this your account?")
+        .text(&format!(
+            "An account was registered with {email}. Confirm only if it is yours: failures of its jobs are then mailed \
+             to you."
+        ))
+        .form(&form)
+        .small("If you did not register, close this page. Nothing will happen.")
+}
+
+pub fn email_confirmed(email: &str) -> Page {
+    Page::new("Your address is confirmed")
+        .notice(NoticeKind::Success, &format!("Failures are mailed to {email} from now on."))
+        .small("You can close this page.")
+}
+
+pub fn unusable_email_link() -> Page {
+    Page::new("This link does not work")
+        .notice(NoticeKind::Error, "It is incomplete, or the address is confirmed already.")
+        .small("You can close this page.")
+}
+
+pub fn confirmed() -> Page {
     Page::new("Your device is signed in")
         .notice(NoticeKind::Success, "Confirmed. Your device continues in a few seconds.")
-        .code("Code on your device", code)
         .small("You can close this page.")
 }
 

@@ -64,6 +64,28 @@ impl Form {
         self
     }
 
+    /// A choice of one of `options`, each a value and its text.
+    #[must_use]
+    pub fn select(
+        mut self,
+        name: &'static str,
+        label: &str,
+        options: &[(&str, &str)],
+        selected: &str,
+    ) -> Self {
+        self.body.open("div", &[("class", "field")]);
+        self.body.element("label", &[("for", name)], label);
+        self.body.open("select", &[("id", name), ("name", name)]);
+        for (value, text) in options {
+            let mut attributes = vec![("value", *value)];
+            attributes.extend((*value == selected).then_some(("selected", "selected")));
+            self.body.element("option", &attributes, text);
+        }
+        self.body.close("select");
+        self.body.close("div");
+        self
+    }
+
     #[must_use]
     pub fn button(mut self, label: &str) -> Self {
         self.body.element("button", &[("type", "submit")], label);

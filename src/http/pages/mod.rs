@@ -226,13 +226,14 @@ mod tests {
         };
         let form =
             Form::post(HOSTILE).hidden("token", HOSTILE).field(&field).button(HOSTILE).danger_button(HOSTILE);
+        let form = form.select("choice", HOSTILE, &[(HOSTILE, HOSTILE)], "");
         let page = Page::new(HOSTILE)
             .text(HOSTILE)
             .small(HOSTILE)
             .notice(NoticeKind::Error, HOSTILE)
             .code(HOSTILE, HOSTILE);
         let html = body(&page.facts(&[(HOSTILE, HOSTILE)]).form(&form).into_response(StatusCode::OK));
-        assert_eq!(html.matches(ESCAPED).count(), 16, "{html}");
+        assert_eq!(html.matches(ESCAPED).count(), 19, "{html}");
         assert!(!html.contains("<script") && !html.contains("\" onload"), "{html}");
     }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::account::device_login::{DeviceLogin, LoginState};
+use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginState, UserCode};
 use crate::error::Result;
 use crate::store::db::columns::{instant, millis, parse_word, read_instant};
 use crate::store::{ReadTx, WriteTx};
@@ -22,27 +22,52 @@ const DELETE_LOGINS: &str = "DELETE FROM device_logins WHERE code_hash IN (
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
     SELECT key FROM login_mails WHERE requested_at <= ?1 ORDER BY requested_at LIMIT ?2 + 0)";
 
-/// Inserts a login. Returns `false` if its code is taken.
-pub fn insert(tx: &WriteTx<'_>, code: &[u8; 32], client: &str, now: Timestamp) -> Result<bool> {
+macro_rules! login_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT code_hash, user_code, state, email, token_hash, mail_count, user_key, created_at
+               FROM device_logins WHERE ",
+            $condition
+        )
+    };
+}
+
+const FIND: &str = login_where!("code_hash = ?1");
+const FIND_SHOWN: &str = login_where!("user_code = ?1");
+
+/// Inserts a login. Returns `false` if one of its codes is taken.
+pub fn insert(
+    tx: &WriteTx<'_>,
+    code: &DeviceCode,
+    user_code: &UserCode,
+    client: &str,
+    now: Timestamp,
+) -> Result<bool> {
     let inserted = tx
         .prepare_cached(
-            "INSERT INTO device_logins (code_hash, client_network, state, mail_count, created_at)
-             VALUES (?1, ?2, 'pending', 0, ?3)
-             ON CONFLICT (code_hash) DO NOTHING",
+            "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at)
+             VALUES (?1, ?2, ?3, 'pending', 0, ?4)
+             ON CONFLICT DO NOTHING",
         )?
-        .execute(params![code, client, millis(now)])?;
+        .execute(params![code.hash(), user_code.as_str(), client, millis(now)])?;
     Ok(inserted > 0)
 }
 
 /// The login with this code hash.
 pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
-    Ok(read
-        .prepare_cached(
-            "SELECT state, email, token_hash, mail_count, user_key, created_at
-               FROM device_logins WHERE code_hash = ?1",
-        )?
-        .query_row([code], read_login)
-        .optional()?)
+    Ok(read.prepare_cached(FIND)?.query_row([code], read_login).optional()?)
+}
+
+/// The login with the code in `text`, as a page, a link or a request has it: the user code, or the device code, for
+/// clients that know no other. The user code is looked up first: nobody chooses one, so that no device code can stand in
+/// its place.
+pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>> {
+    let shown = UserCode::typed(text);
+    let found = read.prepare_cached(FIND_SHOWN)?.query_row([shown.as_str()], read_login).optional()?;
+    match DeviceCode::parse(text) {
+        Some(code) if found.is_none() => find(read, &code.hash()),
+        _ => Ok(found),
+    }
 }
 
 /// The times at which this client requested codes after `since`, newest first, at most `limit`.
@@ -132,6 +157,8 @@ fn read_times(
 
 fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
     Ok(DeviceLogin {
+        code_hash: row.get("code_hash")?,
+        user_code: row.get("user_code")?,
         state: parse_word(row, "state", LoginState::parse)?,
         created_at: instant(row, "created_at")?,
         email: row.get("email")?,
@@ -154,6 +181,7 @@ mod tests {
             (DELETE_LOGINS, "logins_by_age"),
             (DELETE_MAILS, "login_mails_by_age"),
             (OLDEST, "logins_by_age"),
+            (FIND_SHOWN, "device_logins_by_user_code"),
             (OLDEST, "login_mails_by_age"),
         ];
         for (sql, index) in indexes {

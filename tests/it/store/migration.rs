@@ -113,6 +113,10 @@ fn a_file_of_version_2_keeps_every_row() {
     let new = folder.path().join("new.db");
     migrate(&new);
     assert_eq!(schema(&db), schema(&new));
+    let unconfirmed = "SELECT count(*) FROM users WHERE confirmed_at IS NOT created_at";
+    let unconfirmed: i64 =
+        Connection::open(&db).unwrap().query_row(unconfirmed, [], |row| row.get(0)).unwrap();
+    assert_eq!(unconfirmed, 0, "users of earlier versions keep their failure mails");
     assert_eq!(counters::discrepancies(&Connection::open(&db).unwrap()).unwrap(), Vec::<String>::new());
 }
 

@@ -1,12 +1,15 @@
 //! Device login: the three endpoints for the device, and the pages for its user.
 
 use hyper::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::actions::accounts;
 use crate::actions::device_login as actions;
+use crate::actions::device_login::{StartedLogin, SubmittedEmail};
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
-    DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LinkToken, LoginState, POLL_INTERVAL_SECS,
+    DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LoginState, OtherKeys, POLL_INTERVAL_SECS,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
@@ -15,6 +18,7 @@ use crate::http::pages::device_login as pages;
 use crate::http::pages::device_login::LoginFormState;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::store::ReadTx;
 use crate::store::accounts::device_logins;
 
 /// `POST /v1/auth/device-code {device_code?}`
@@ -28,10 +32,12 @@ pub async fn start(request: Request) -> Result<Response> {
     }
     fields.finish()?;
     let (app, client_ip) = (&request.app, request.client_ip);
-    let code = actions::start(app, code, client_ip, request.now)?.await?;
+    let StartedLogin { device_code, user_code } = actions::start(app, code, client_ip, request.now)?.await?;
+    let user_code = user_code.as_str();
     Ok(Response::created(&json!({
-        "device_code": code.as_str(),
-        "verification_url": format!("{}/auth/device?code={code}", app.config.public_url),
+        "device_code": device_code.as_str(),
+        "user_code": user_code,
+        "verification_url": format!("{}/auth/device?code={user_code}", app.config.public_url),
         "expires_in": LIFETIME.as_secs(),
         "interval": POLL_INTERVAL_SECS,
     })))
@@ -46,7 +52,7 @@ pub async fn submit_email(request: Request) -> Result<Response> {
     let (Some(code), Some(email)) = (code, email) else {
         return Err(Error::fault("a field of a request is missing after validation"));
     };
-    send_link(&request, &code, email).await?;
+    send_link(&request, code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
 }
 
@@ -81,15 +87,16 @@ pub async fn device_page(request: Request) -> Result<Response> {
     let Some(text) = query.raw("code").filter(|text| !text.is_empty()) else {
         return Ok(pages::ask_email(url, LoginFormState::default()).into_response(StatusCode::OK));
     };
-    let login = match DeviceCode::parse(text) {
-        Some(code) => find(&request, &code).await?,
-        None => None,
-    };
-    Ok(if login.is_some_and(|login| login.accepts_email(request.now)) {
-        pages::ask_email(url, LoginFormState { code: Some(text), ..LoginFormState::default() })
-            .into_response(StatusCode::OK)
-    } else {
-        pages::unusable_code(text).into_response(StatusCode::NOT_FOUND)
+    let code = text.to_owned();
+    let find = move |read: &ReadTx<'_>| device_logins::find_by_text(read, &code);
+    let login = request.app.store.read(find).await?.filter(|login| login.accepts_email(request.now));
+    Ok(match login {
+        Some(login) => {
+            let code = login.user_code.as_deref().unwrap_or(text);
+            pages::ask_email(url, LoginFormState { code: Some(code), ..LoginFormState::default() })
+                .into_response(StatusCode::OK)
+        }
+        None => pages::unusable_code(text).into_response(StatusCode::NOT_FOUND),
     })
 }
 
@@ -106,63 +113,83 @@ pub async fn submit_device_form(request: Request) -> Result<Response> {
             return Ok(page.into_response(StatusCode::UNPROCESSABLE_ENTITY));
         }
     };
-    let page = pages::mail_sent(code, email.as_str());
-    match send_link(&request, code, email).await {
+    match send_link(&request, code.to_owned(), email.clone()).await {
         Err(Error::Refused(refusal)) if refusal.code == ErrorCode::DeviceCodeNotFound => {
             Ok(pages::unusable_code(code).into_response(StatusCode::NOT_FOUND))
         }
-        result => result.map(|()| page.into_response(StatusCode::OK)),
+        result => result.map(|code| pages::mail_sent(&code, email.as_str()).into_response(StatusCode::OK)),
     }
 }
 
-/// `GET /v1/auth/verify?token=…&device_code=…`: only asks, because mail scanners open links too
+/// `GET /v1/auth/verify?token=…&user_code=…` for a login, `?token=…&user=…` for an address: only asks, because mail scanners
+/// open links too
 pub async fn verify_page(request: Request) -> Result<Response> {
     let query = request.query();
-    let (token, text) =
-        (query.raw("token").unwrap_or_default(), query.raw("device_code").unwrap_or_default());
-    let login = match DeviceCode::parse(text) {
-        Some(code) => find(&request, &code).await?,
-        None => None,
-    };
-    let hash = LinkToken::hash_of(token);
-    let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&hash, request.now));
-    match (link, login.and_then(|login| login.email)) {
-        (LinkStatus::Valid, Some(email)) => {
-            let url = &request.app.config.public_url;
-            Ok(pages::ask_confirmation(url, text, token, &email).into_response(StatusCode::OK))
-        }
-        _ => Ok(unusable_link(link)),
+    let value = |name| query.raw(name).unwrap_or_default().to_owned();
+    let (token, url) = (value("token"), &request.app.config.public_url);
+    if let Some(user_id) = query.raw("user") {
+        let (user, secret) = (user_id.to_owned(), token.clone());
+        let find = move |read: &ReadTx<'_>| accounts::find_unconfirmed(read, &user, &secret);
+        return Ok(match request.app.store.read(find).await? {
+            Some(email) => {
+                pages::ask_email_confirmation(url, &token, user_id, &email).into_response(StatusCode::OK)
+            }
+            None => pages::unusable_email_link().into_response(StatusCode::NOT_FOUND),
+        });
     }
+    // Links of earlier versions have the device code.
+    let code = query.raw("user_code").map_or_else(|| value("device_code"), str::to_owned);
+    let (secret, now) = (token.clone(), request.now);
+    let find = move |read: &ReadTx<'_>| actions::find_to_confirm(read, &code, &secret, now);
+    Ok(match request.app.store.read(find).await? {
+        Ok(login) => pages::ask_confirmation(url, &token, &login).into_response(StatusCode::OK),
+        Err(link) => unusable_link(link),
+    })
 }
 
 /// `POST /v1/auth/verify`, sent by the form on that page, or with an empty body and the values in the query
 pub async fn confirm(request: Request) -> Result<Response> {
     let (form, query) = (request.form(), request.query());
-    let value = |name| form.raw(name).or_else(|| query.raw(name)).unwrap_or_default();
-    let (token, text) = (value("token"), value("device_code"));
-    let Some(code) = DeviceCode::parse(text) else { return Ok(unusable_link(LinkStatus::Unknown)) };
-    match actions::approve(&request.app, &code, token, request.now)?.await? {
-        LinkStatus::Valid => Ok(pages::confirmed(text).into_response(StatusCode::OK)),
+    let value = |name| form.raw(name).or_else(|| query.raw(name));
+    let token = value("token").unwrap_or_default();
+    if let Some(user_id) = value("user") {
+        let confirmed = accounts::confirm_email(&request.app, user_id.to_owned(), token.to_owned()).await?;
+        return Ok(match confirmed {
+            Some(email) => pages::email_confirmed(&email).into_response(StatusCode::OK),
+            None => pages::unusable_email_link().into_response(StatusCode::NOT_FOUND),
+        });
+    }
+    let code = value("user_code").or_else(|| value("device_code")).unwrap_or_default();
+    let other_keys = value("other_keys").and_then(OtherKeys::parse);
+    match actions::approve(&request.app, code.to_owned(), token, other_keys, request.now)?.await? {
+        LinkStatus::Valid => Ok(pages::confirmed().into_response(StatusCode::OK)),
         link => Ok(unusable_link(link)),
     }
 }
 
-/// Stores the address and queues the mail with the link, if the address may log in.
-async fn send_link(request: &Request, code: &str, email: Email) -> Result<()> {
-    let Some(code) = DeviceCode::parse(code) else {
-        return Err(Error::refused(
-            ErrorCode::DeviceCodeNotFound,
-            "There is no such device code; start the login again on the device",
-        ));
-    };
+/// Stores the address and queues the mail with the link, if the address may log in. Returns the code that the mail shows.
+async fn send_link(request: &Request, code: String, email: Email) -> Result<String> {
     let app = std::sync::Arc::clone(&request.app);
-    let pending = actions::submit_email(&app, code, email, request.now)?;
+    // Counted for every address alike, and before the login changes: a mail is refused or sent, never lost.
+    app.mail_limiter.take(request.now).map_err(|free_at| too_many_mails(free_at, request.now))?;
+    let pending = actions::submit_email(&app, code, email, request.client_ip, request.now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
-        app.login_mailer.enqueue(pending.await?);
-        Ok(())
+        let submitted = pending.await;
+        if !submitted.as_ref().is_ok_and(|submitted| submitted.mail.is_some()) {
+            app.mail_limiter.give_back();
+        }
+        let SubmittedEmail { mail, user_code } = submitted?;
+        app.login_mailer.enqueue(mail);
+        Ok(user_code)
     });
     task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?
+}
+
+fn too_many_mails(free_at: Timestamp, now: Timestamp) -> Refusal {
+    let seconds = u32::try_from(free_at.duration_since(now).as_secs()).unwrap_or(1).max(1);
+    let message = format!("This server has sent its hourly number of mails: try again in {seconds} s");
+    Refusal { retry_after: Some(seconds), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {

@@ -30,8 +30,14 @@ impl MailingServer {
     }
 
     pub fn code(&self) -> String {
+        self.codes().0
+    }
+
+    /// The device code and the user code of a new login.
+    pub fn codes(&self) -> (String, String) {
         let made = self.client().post(CODE, &json!({})).expect(201);
-        made["device_code"].as_str().unwrap().to_owned()
+        let code = |name: &str| made[name].as_str().unwrap().to_owned();
+        (code("device_code"), code("user_code"))
     }
 
     /// Submits an address and returns the mail, which must come.
@@ -87,21 +93,24 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let made = mailing.client().post(CODE, &json!({})).expect(201);
     let code = made["device_code"].as_str().unwrap();
-    let url = format!("{}/auth/device?code={code}", mailing.server.url());
-    assert_eq!(made, json!({"device_code": code, "verification_url": url, "expires_in": 900, "interval": 2}));
+    let shown = made["user_code"].as_str().unwrap();
+    let url = format!("{}/auth/device?code={shown}", mailing.server.url());
+    let expected = json!({"device_code": code, "user_code": shown, "verification_url": url, "expires_in": 900,
+                          "interval": 2});
+    assert_eq!(made, expected);
     assert_eq!(mailing.poll(code), json!({"status": "pending"}));
     let mail = mailing.mail(code, "ann@example.com");
     assert_eq!(mail.from, "FROM:<cued@example.com>");
     assert_eq!(mail.header("Date"), Some("Tue, 01 Jan 2030 00:00:00 +0000"));
     assert_eq!(mail.header("Auto-Submitted"), Some("auto-generated"));
-    assert!(mail.message.contains(code), "{}", mail.message);
+    assert!(mail.message.contains(shown), "{}", mail.message);
     assert_eq!(mailing.poll(code), json!({"status": "email_sent"}));
 
     // Mail scanners open links, some of them more than once.
     for method in ["GET", "HEAD", "GET"] {
-        let shown = mailing.client().call(method, &mail.link(), &[], b"").unwrap();
-        assert_eq!(shown.status, 200);
-        assert!(method == "HEAD" || shown.text().contains(code));
+        let page = mailing.client().call(method, &mail.link(), &[], b"").unwrap();
+        assert_eq!(page.status, 200);
+        assert!(method == "HEAD" || page.text().contains(shown));
     }
     assert_eq!(mailing.poll(code), json!({"status": "email_sent"}), "a GET confirms nothing");
 
@@ -218,12 +227,12 @@ fn closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail()
     run(&["user", "add", "gone@example.com", "--db", db.to_str().unwrap()]);
     run(&["user", "disable", "gone@example.com", "--db", db.to_str().unwrap()]);
     let responses = |email: &str| {
-        let code = mailing.code();
+        let (code, shown) = mailing.codes();
         let body = json!({"device_code": code, "email": email});
         let sent = mailing.client().post(SUBMIT, &body);
         let page = post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", email)]);
         let names: Vec<String> = sent.headers.iter().map(|(name, _)| name.clone()).collect();
-        let page_text = page.text().replace(&code, "CODE").replace(email, "EMAIL");
+        let page_text = page.text().replace(&shown, "CODE").replace(email, "EMAIL");
         (sent.status, sent.text(), names, page.status, page_text, mailing.poll(&code))
     };
     let known = responses("ann@example.com");

@@ -36,21 +36,25 @@ fn assert_page(page: &Response, status: u16) {
 #[test]
 fn the_login_pages_work_with_plain_forms() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
-    let code = mailing.code();
-    let asked = mailing.client().get(&format!("/auth/device?code={code}"));
+    let (code, shown_code) = mailing.codes();
+    let asked = mailing.client().get(&format!("/auth/device?code={shown_code}"));
     assert_page(&asked, 200);
     assert!(asked.text().contains(r#"<form method="post" action="/auth/device">"#), "{}", asked.text());
-    assert!(asked.text().contains(&format!(r#"name="code" value="{code}""#)), "{}", asked.text());
+    assert!(asked.text().contains(&format!(r#"name="code" value="{shown_code}""#)), "{}", asked.text());
     assert!(asked.text().contains(r#"<label for="email">"#));
 
-    let sent =
-        post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", " Ann@Example.com ")]);
+    let sent = post_form(
+        &mailing.client(),
+        "/auth/device",
+        &[("code", &shown_code), ("email", " Ann@Example.com ")],
+    );
     assert_page(&sent, 200);
     assert!(sent.text().contains("ann@example.com"));
     let mail = mailing.mailbox.next();
     let shown = mailing.client().get(&mail.link());
     assert_page(&shown, 200);
-    for part in [&code, "ann@example.com", r#"<form method="post" action="/v1/auth/verify">"#, &mail.token()]
+    for part in
+        [&shown_code, "ann@example.com", r#"<form method="post" action="/v1/auth/verify">"#, &mail.token()]
     {
         assert!(shown.text().contains(part), "{part} in {}", shown.text());
     }
@@ -67,8 +71,8 @@ fn a_page_without_a_code_asks_for_it() {
     let page = mailing.client().get("/auth/device");
     assert_page(&page, 200);
     assert!(page.text().contains(r#"<label for="code">"#));
-    let code = mailing.code();
-    let typed = format!(" {code} ");
+    let (code, shown) = mailing.codes();
+    let typed = format!(" {} ", shown.to_lowercase());
     let sent =
         post_form(&mailing.client(), "/auth/device", &[("code", &typed), ("email", "ann@example.com")]);
     assert_page(&sent, 200);

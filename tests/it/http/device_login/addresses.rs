@@ -1,0 +1,259 @@
+//! Whose an address is: unconfirmed addresses, the other keys of an account, codes that are shown, and the limit on mails.
+
+use serde_json::json;
+
+use crate::http::device_login::flow::{MailingServer, post_form};
+use crate::support::client::{Client, Response};
+use crate::support::mailbox::Received;
+use crate::support::server::{DEV_UNLIMITED, run};
+
+const POLL: &str = "/v1/auth/device-code/poll";
+
+/// A cue whose executions fail at their first attempt.
+fn failing_cue(user: &Client) -> String {
+    let cue = json!({
+        "name": "a stranger's text", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
+        "transport": "worker",
+    });
+    user.create(&cue)["id"].as_str().unwrap().to_owned()
+}
+
+/// Runs the cue once; the run fails.
+fn fail(user: &Client, cue: &str) {
+    let fired = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
+    let outcome = format!("/v1/executions/{}/outcome", fired["execution_id"].as_str().unwrap());
+    user.post(&outcome, &json!({"success": false, "error": "a stranger's error"})).expect(200);
+    user.settle();
+}
+
+fn subject(mail: &Received) -> &str {
+    mail.header("Subject").unwrap()
+}
+
+/// The values of a link's query, as the form of its page posts them.
+fn post_link(client: &Client, link: &str, more: &[(&str, &str)]) -> Response {
+    let (path, query) = link.split_once('?').unwrap();
+    let mut pairs: Vec<(&str, &str)> = query.split('&').map(|pair| pair.split_once('=').unwrap()).collect();
+    pairs.extend(more);
+    post_form(client, path, &pairs)
+}
+
+/// A server whose first user is somebody else.
+fn open() -> MailingServer {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    mailing.client().register("first@example.com");
+    mailing
+}
+
+#[test]
+fn an_unconfirmed_address_gets_one_fixed_mail_until_it_is_confirmed() {
+    let mailing = open();
+    let bob = mailing.client().register("bob@example.com");
+    let cue = failing_cue(&bob);
+    (0..3).for_each(|_| fail(&bob, &cue));
+    let asked = mailing.mailbox.next();
+    assert_eq!((asked.to.as_str(), subject(&asked)), ("TO:<bob@example.com>", "Confirm your email address"));
+    assert!(!asked.message.contains("stranger"), "{}", asked.message);
+    assert!(mailing.mailbox.is_empty(), "it is sent once");
+
+    let link = asked.link();
+    let page = mailing.client().get(&link);
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("bob@example.com") && page.text().contains("Confirm this address"));
+    fail(&bob, &cue);
+    assert!(mailing.mailbox.is_empty(), "a GET confirms nothing");
+    let wrong = link.replace("token=", "token=0");
+    assert_eq!(mailing.client().get(&wrong).status, 404);
+    assert_eq!(post_link(&mailing.client(), &wrong, &[]).status, 404);
+    assert_eq!(post_link(&mailing.client(), &link, &[]).status, 200);
+    assert_eq!(post_link(&mailing.client(), &link, &[]).status, 404, "the link works once");
+    assert_eq!(mailing.client().get(&link).status, 404);
+    fail(&bob, &cue);
+    assert_eq!(subject(&mailing.mailbox.next()), "Cue a stranger's text failed");
+}
+
+#[test]
+fn the_first_user_an_added_user_and_one_who_signed_in_are_confirmed() {
+    let mailing = MailingServer::open(&["--registration", "open", "--limits", "off"]);
+    let first = mailing.client().register("first@example.com");
+    let db = mailing.server.db();
+    let added = run(&["user", "add", "added@example.com", "--db", db.to_str().unwrap()]);
+    let printed = String::from_utf8(added.stdout).unwrap();
+    let key = printed.split_whitespace().find(|word| word.starts_with("cue_sk_")).unwrap();
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "login@example.com");
+    mailing.confirm(&code, &mail);
+    let signed_in = mailing.poll(&code)["api_key"].as_str().unwrap().to_owned();
+    for (user, email) in [
+        (first, "first@example.com"),
+        (mailing.client().with_key(key), "added@example.com"),
+        (mailing.client().with_key(&signed_in), "login@example.com"),
+    ] {
+        fail(&user, &failing_cue(&user));
+        let mail = mailing.mailbox.next();
+        assert_eq!((mail.to, mail.message.contains("has failed")), (format!("TO:<{email}>"), true));
+    }
+    mailing.client().register("stranger@example.com");
+    let listed = run(&["user", "list", "--db", db.to_str().unwrap()]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let unconfirmed: Vec<&str> = listed.lines().filter(|line| line.contains("unconfirmed")).collect();
+    assert_eq!(unconfirmed.len(), 1, "{listed}");
+    assert!(unconfirmed[0].starts_with("stranger@example.com"), "{listed}");
+}
+
+#[test]
+fn the_owner_of_an_unconfirmed_address_revokes_the_keys_of_whoever_registered_it() {
+    let mailing = open();
+    let stranger = mailing.client().register("ann@example.com");
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    let page = mailing.client().get(&mail.link()).text();
+    let shown = [
+        "<dt>default</dt>",
+        &stranger.key()[..12],
+        "made 2030-01-01T00:00:00Z",
+        "never confirmed",
+        r#"<option value="revoke" selected="selected">"#,
+    ];
+    for part in shown {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains(stranger.key()));
+    // The form of an older page sends no choice.
+    assert_eq!(mailing.confirm(&code, &mail).status, 200);
+    let key = mailing.poll(&code)["api_key"].as_str().unwrap().to_owned();
+    stranger.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    let keys = mailing.client().with_key(&key).get("/v1/auth/keys").expect(200)["keys"].clone();
+    assert_eq!(keys.as_array().unwrap().len(), 1, "{keys}");
+}
+
+#[test]
+fn a_login_keeps_or_revokes_the_other_keys_as_asked() {
+    let mailing = open();
+    let stranger = mailing.client().register("bob@example.com");
+    let login = |email: &str, choice: &[(&str, &str)]| {
+        let code = mailing.code();
+        let mail = mailing.mail(&code, email);
+        let page = mailing.client().get(&mail.link()).text();
+        assert_eq!(post_link(&mailing.client(), &mail.link(), choice).status, 200);
+        (mailing.client().with_key(mailing.poll(&code)["api_key"].as_str().unwrap()), page)
+    };
+    // The registration was the owner's.
+    let (_, page) = login("bob@example.com", &[("other_keys", "keep")]);
+    assert!(page.contains("never confirmed"), "{page}");
+    stranger.get("/v1/auth/me").expect(200);
+    // From then on the address is confirmed, and the keys stay unless asked.
+    let (laptop, page) = login("bob@example.com", &[]);
+    assert!(page.contains(r#"<option value="keep" selected="selected">"#), "{page}");
+    stranger.get("/v1/auth/me").expect(200);
+    let (phone, _) = login("bob@example.com", &[("other_keys", "revoke")]);
+    for revoked in [&stranger, &laptop] {
+        revoked.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    }
+    assert_eq!(phone.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);
+    // A new address has no other keys to show.
+    let code = mailing.code();
+    let page = mailing.client().get(&mailing.mail(&code, "new@example.com").link()).text();
+    assert!(!page.contains("API keys"), "{page}");
+}
+
+#[test]
+fn at_100_keys_a_login_has_to_revoke_them() {
+    let mailing = MailingServer::open(&["--registration", "open"]);
+    mailing.client().register("ann@example.com");
+    let add = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 100)
+               INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at)
+               SELECT 'id' || n, user_key, name, prefix, CAST('hash' || n AS BLOB), created_at FROM api_keys, n";
+    mailing.server.sqlite().execute_batch(add).unwrap();
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    let refused = mailing.confirm(&code, &mail);
+    assert_eq!(refused.status, 409);
+    assert!(refused.text().contains("revoke one"), "{}", refused.text());
+    let revoked = post_link(&mailing.client(), &mail.link(), &[("other_keys", "revoke")]);
+    assert_eq!((revoked.status, mailing.status(&code)), (200, "approved".to_owned()));
+}
+
+#[test]
+fn the_login_mail_names_the_address_and_the_time_of_the_request() {
+    let mailing = MailingServer::open(&[DEV_UNLIMITED, &["--trust-proxy", "127.0.0.1"]].concat());
+    mailing.advance("PT90S");
+    let code = mailing.code();
+    let body = json!({"device_code": code, "email": "ann@example.com"}).to_string();
+    let headers = [("X-Forwarded-For", "203.0.113.7"), ("Content-Type", "application/json")];
+    let path = "/v1/auth/device-code/submit-email";
+    mailing.client().call("POST", path, &headers, body.as_bytes()).unwrap().expect(200);
+    let mail = mailing.mailbox.next();
+    let line = "Requested from the address 203.0.113.7 at 2030-01-01T00:01:30Z.";
+    assert!(mail.message.lines().any(|it| it == line), "{}", mail.message);
+}
+
+#[test]
+fn whoever_sees_the_code_on_a_page_or_in_the_mail_cannot_poll() {
+    let mailing = open();
+    let (code, shown) = mailing.codes();
+    assert!(!code.contains(&shown), "{code} {shown}");
+    let pages = [
+        mailing.client().get(&format!("/auth/device?code={shown}")).text(),
+        // Some clients make the address of the page themselves.
+        mailing.client().get(&format!("/auth/device?code={code}")).text(),
+        post_form(&mailing.client(), "/auth/device", &[("code", &shown), ("email", "ann@example.com")])
+            .text(),
+    ];
+    let mail = mailing.mailbox.next();
+    let confirmation = mailing.client().get(&mail.link()).text();
+    for text in pages.iter().chain([&mail.message, &confirmation]) {
+        assert!(text.contains(&shown) && !text.contains(&code), "{text}");
+    }
+    assert_eq!(post_link(&mailing.client(), &mail.link(), &[]).status, 200);
+    let polled = mailing.client().post(POLL, &json!({"device_code": shown})).expect(200);
+    assert_eq!(polled, json!({"status": "expired"}));
+    assert_eq!(mailing.status(&code), "approved");
+}
+
+#[test]
+fn a_device_code_cannot_stand_in_for_the_code_that_another_device_shows() {
+    let mailing = open();
+    let (code, shown) = mailing.codes();
+    let chosen = json!({"device_code": shown});
+    mailing.client().post("/v1/auth/device-code", &chosen).expect(201);
+    let page =
+        post_form(&mailing.client(), "/auth/device", &[("code", &shown), ("email", "ann@example.com")]);
+    assert_eq!(page.status, 200);
+    let mail = mailing.mailbox.next();
+    assert_eq!(post_link(&mailing.client(), &mail.link(), &[]).status, 200);
+    assert_eq!(mailing.status(&shown), "pending", "the login of the stranger");
+    assert_eq!(mailing.status(&code), "approved");
+}
+
+#[test]
+fn all_mails_together_have_an_hourly_limit() {
+    let mailing = MailingServer::open(&[DEV_UNLIMITED, &["--max-mails", "3"]].concat());
+    let user = mailing.client().register("first@example.com");
+    let cue = failing_cue(&user);
+    let (first, second) = (mailing.code(), mailing.code());
+    mailing.mail(&first, "ann@example.com");
+    mailing.advance("PT10M");
+    mailing.mail(&second, "bob@example.com");
+    fail(&user, &cue);
+    assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>");
+    // The limit is reached: a failure mail waits, and a login is told when to come again.
+    fail(&user, &cue);
+    let body = json!({"device_code": second, "email": "cid@example.com"});
+    let submit = || mailing.client().post("/v1/auth/device-code/submit-email", &body);
+    for _ in 0..2 {
+        let refused = submit();
+        refused.expect_error(429, "rate_limit_exceeded");
+        assert_eq!(refused.header("retry-after"), Some("3000"));
+    }
+    let page =
+        post_form(&mailing.client(), "/auth/device", &[("code", &second), ("email", "cid@example.com")]);
+    assert_eq!(page.status, 429, "{}", page.text());
+    assert!(mailing.mailbox.is_empty());
+    let log = mailing.server.log();
+    assert_eq!(log.matches("the hourly limit of all mails is reached").count(), 1, "{log}");
+    mailing.advance("PT49M59S");
+    assert!(mailing.mailbox.is_empty());
+    mailing.advance("PT1S");
+    assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>", "the failure mail was not lost");
+}
