@@ -197,6 +197,28 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§3.7",
+        "the code that people see does not poll",
+        &[
+            "whoever_sees_the_code_on_a_page_or_in_the_mail_cannot_poll",
+            "a_device_code_cannot_stand_in_for_the_code_that_another_device_shows",
+        ],
+    ),
+    (
+        "§3.7",
+        "the confirmation shows the other keys",
+        &[
+            "the_owner_of_an_unconfirmed_address_revokes_the_keys_of_whoever_registered_it",
+            "a_login_keeps_or_revokes_the_other_keys_as_asked",
+            "at_100_keys_a_login_has_to_revoke_them",
+        ],
+    ),
+    (
+        "§3.7",
+        "the mail names the address and the time of the request",
+        &["the_login_mail_names_the_address_and_the_time_of_the_request"],
+    ),
+    (
+        "§3.7",
         "codes, mails and polls are limited",
         &[
             "a_client_address_gets_5_codes_an_hour",
@@ -247,5 +269,18 @@ pub const ROWS: &[Row] = &[
         "§3.9",
         "without a mail server the log has the link",
         &["without_a_mail_server_the_link_is_logged_and_printed_under_dev"],
+    ),
+    (
+        "§3.9",
+        "all mails together are limited",
+        &["all_mails_together_have_an_hourly_limit", "any_hour_has_at_most_the_limit"],
+    ),
+    (
+        "§3.10",
+        "an unconfirmed address gets one fixed mail",
+        &[
+            "an_unconfirmed_address_gets_one_fixed_mail_until_it_is_confirmed",
+            "the_first_user_an_added_user_and_one_who_signed_in_are_confirmed",
+        ],
     ),
 ];

@@ -106,4 +106,31 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.5", "a batch is bounded", &["a_batch_ends_after_512_writes_or_20_ms"]),
+        "§11.6",
+        "cues in all states are bounded",
+        &[
+            "cues_in_all_states_are_ten_times_the_active_ones_and_at_least_100",
+            "stored_cues_are_ten_times_the_active_ones_and_at_least_100",
+            "without_limits_the_bounds_on_cues_and_bytes_are_ten_times_as_high",
+        ],
+    ),
+    (
+        "§11.6",
+        "payloads, headers, results and kept responses share a storage",
+        &[
+            "payloads_headers_and_kept_responses_share_the_storage_of_the_plan",
+            "results_count_and_a_report_without_them_is_never_refused",
+            "a_plan_without_storage_has_that_of_the_built_in_plan_of_its_name",
+        ],
+    ),
+    ("§11.6", "an account has at most 100 keys", &["an_account_has_at_most_100_keys"]),
+    (
+        "§11.6",
+        "workers are bounded and forgotten",
+        &[
+            "at_1000_workers_the_oldest_dead_one_gives_way",
+            "a_worker_that_is_silent_for_30_days_and_holds_nothing_is_forgotten",
+            "the_handlers_of_a_worker_have_at_most_16_kib",
+        ],
+    ),
 ];
