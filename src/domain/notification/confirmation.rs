@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::json;
+use crate::domain::json::{self, JsonText};
 use crate::domain::webhook::canonical_json::canonical;
 
 /// The mail as stored in the outbox.
@@ -21,12 +21,12 @@ impl ConfirmationMail {
     /// The JSON that is stored.
     #[must_use]
     pub fn body(&self) -> String {
-        canonical(&json!(self))
+        canonical(JsonText::from(&json!(self)).get())
     }
 
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
-        serde_json::from_value(json::read(body.as_bytes()).ok()?).ok()
+        serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
     }
 
     /// The link to the page of the server at `base` that confirms the address.

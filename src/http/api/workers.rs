@@ -19,7 +19,7 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let worker_id = fields.required_string("worker_id", 1..=255);
     let handlers = fields.required_strings("handlers", 0..=100, 0..=255);
-    let handlers = Value::from(handlers.unwrap_or_default()).to_string();
+    let handlers = json!(handlers.unwrap_or_default()).to_string();
     if let Some(limit) = request.app.config.plans.max_handlers().filter(|limit| handlers.len() > *limit) {
         let message =
             format!("handlers should have at most {limit} bytes as JSON; it has {}", handlers.len());

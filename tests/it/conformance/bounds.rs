@@ -106,6 +106,7 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.5", "a batch is bounded", &["a_batch_ends_after_512_writes_or_20_ms"]),
+    (
         "§11.6",
         "cues in all states are bounded",
         &[
