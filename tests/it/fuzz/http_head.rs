@@ -12,10 +12,11 @@ use crate::support::fixture::Fixture;
 use crate::support::http_server::HttpServer;
 use crate::support::server::HANG_TIMEOUT;
 
-const INPUTS: u64 = 300_000;
-/// Requests of one connection: its end waits for a while in the kernel, which has some ten thousand ports.
-const PIPELINED: u64 = 32;
+const INPUTS: u64 = 160_000;
+/// Requests of one connection. The first bad one ends it, and its port is kept for a while: there are some 28,000.
+const PIPELINED: u64 = 8;
 
+#[rustfmt::skip]
 const SEEDS: &[&str] = &[
     "GET /status HTTP/1.1\r\nHost: x\r\n\r\n",
     "HEAD /v1/info HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: abc\r\n\r\n",
@@ -26,58 +27,19 @@ const SEEDS: &[&str] = &[
     "GET /v1/auth/verify?token=a&device_code=b HTTP/1.0\r\n\r\n",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
 ];
+#[rustfmt::skip]
 const WORDS: &[&str] = &[
-    "\r\n",
-    "\n",
-    "\r",
-    "\r\n\r\n",
-    " ",
-    "\t",
-    ":",
-    ": ",
-    "GET ",
-    "POST ",
-    "CONNECT ",
-    "/",
-    "//",
-    "*",
-    "?",
-    "#",
-    "%",
-    "%00",
-    "%2f",
-    "..",
-    "http://x/",
-    "HTTP/1.1",
-    "HTTP/1.0",
-    "HTTP/2.0",
-    "HTTP/9.9",
-    "Host: x\r\n",
-    "Host: y\r\n",
+    "\r\n", "\n", "\r", "\r\n\r\n", " ", "\t", ":", ": ", "GET ", "POST ", "CONNECT ", "/", "//", "*", "?", "#",
+    "%", "%00",
+    "%2f", "..", "http://x/", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/9.9", "Host: x\r\n", "Host: y\r\n",
     "Host:\r\n",
-    "Content-Length: 0\r\n",
-    "Content-Length: -1\r\n",
-    "Content-Length: 1\r\nContent-Length: 2\r\n",
+    "Content-Length: 0\r\n", "Content-Length: -1\r\n", "Content-Length: 1\r\nContent-Length: 2\r\n",
     "Content-Length: 99999999999\r\n",
-    "Transfer-Encoding: chunked\r\n",
-    "Transfer-Encoding: identity, chunked\r\n",
-    "Expect: 100-continue\r\n",
-    "Connection: close\r\n",
-    "Connection: upgrade\r\nUpgrade: h2c\r\n",
-    "Idempotency-Key: k\r\n",
-    "Cookie: a=b\r\n",
-    "X-Forwarded-For: ,,\r\n",
-    "Authorization: Bearer \r\n",
-    " folded\r\n",
-    "\0",
-    "\u{7f}",
-    "é",
-    "{",
-    "}",
+    "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: identity, chunked\r\n", "Expect: 100-continue\r\n",
+    "Connection: close\r\n", "Connection: upgrade\r\nUpgrade: h2c\r\n", "Idempotency-Key: k\r\n", "Cookie: a=b\r\n",
+    "X-Forwarded-For: ,,\r\n", "Authorization: Bearer \r\n", " folded\r\n", "\0", "\u{7f}", "é", "{", "}",
     "0\r\n\r\n",
-    "FFFFFFFFFFFFFFFF\r\n",
-    "X: y\r\n",
-    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "FFFFFFFFFFFFFFFF\r\n", "X: y\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
 
 #[test]

@@ -89,8 +89,8 @@ impl Mutator {
     }
 }
 
-/// Calls `check` with `inputs` inputs in the long tests, and with a thousandth of them otherwise. `check` returns whether
-/// the target accepted the input, and panics if it breaks a property. A failure shows the input.
+/// Calls `check` with `inputs` inputs in the long tests, and with a thousandth of them otherwise. `check` returns
+/// whether the target accepted the input, and panics if it breaks a property. A failure shows the input.
 pub fn fuzz(target: &str, inputs: u64, mut mutator: Mutator, mut check: impl FnMut(&[u8]) -> bool) {
     let inputs = budget(inputs);
     let (begun, mut accepted) = (Instant::now(), 0_u64);
