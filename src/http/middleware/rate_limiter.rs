@@ -7,12 +7,15 @@ use std::sync::MutexGuard;
 
 use jiff::Timestamp;
 
-use crate::domain::account::client_ip::rate_limit_address;
+use crate::domain::account::client_ip::{rate_limit_address, rate_limit_site};
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 use crate::locks::Mutex;
 
 /// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
 pub const RATE_WITHOUT_KEY: u32 = 60;
+
+/// As [`RATE_WITHOUT_KEY`], for a whole IPv6 /48: a site with so many /64 networks counts as at most 16 clients.
+const RATE_OF_SITE: u32 = 16 * RATE_WITHOUT_KEY;
 
 /// Each shard has its own lock, so that a sweep blocks only 1/16 of the callers. More shards shorten that wait further
 /// but split the room for addresses more unevenly; the number was chosen without a measurement.
@@ -23,6 +26,9 @@ const SHARDS: usize = 16;
 /// sends its first request is never rejected.
 const MAX_ADDRESSES: usize = 32_768;
 
+/// Windows of IPv6 sites: 4,096 of up to 960 requests need 16 MB at worst, which takes 65,000 requests a second.
+const MAX_SITES: usize = 4_096;
+
 /// Time between two searches for windows without a request in the last minute.
 const SWEEP_INTERVAL_MS: i64 = 60_000;
 
@@ -31,7 +37,7 @@ const SWEEP_INTERVAL_MS: i64 = 60_000;
 pub enum RateLimitKey {
     /// The key of a user and the limit of its plan. `None` means no limit; such a user needs no window.
     User(i64, Option<u32>),
-    /// An address, with the limit [`RATE_WITHOUT_KEY`].
+    /// An address, with the limit [`RATE_WITHOUT_KEY`], and for IPv6 its site, with the limit [`RATE_OF_SITE`].
     Address(IpAddr),
 }
 
@@ -39,6 +45,7 @@ pub enum RateLimitKey {
 pub struct RateLimiter {
     users: ShardedWindows<i64>,
     addresses: ShardedWindows<IpAddr>,
+    sites: ShardedWindows<IpAddr>,
 }
 
 impl Default for RateLimiter {
@@ -47,6 +54,7 @@ impl Default for RateLimiter {
         Self {
             users: ShardedWindows::new(usize::MAX),
             addresses: ShardedWindows::new(MAX_ADDRESSES / SHARDS),
+            sites: ShardedWindows::new(MAX_SITES / SHARDS),
         }
     }
 }
@@ -57,11 +65,24 @@ impl RateLimiter {
         match key {
             RateLimitKey::User(_, None) => RateLimitStatus::unused(None, now),
             RateLimitKey::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
-            RateLimitKey::Address(address) => {
-                let address = rate_limit_address(address);
-                self.addresses.shard(&address).admit(address, RATE_WITHOUT_KEY, now)
-            }
+            RateLimitKey::Address(address) => self.admit_address(address, now),
         }
+    }
+
+    /// A request that one of the two windows refuses counts in neither.
+    fn admit_address(&self, address: IpAddr, now: Timestamp) -> RateLimitStatus {
+        let site = rate_limit_site(address);
+        let refusal = site.and_then(|site| self.sites.shard(&site).refusal(&site, RATE_OF_SITE, now));
+        if let Some(refused) = refusal {
+            return refused;
+        }
+        let address = rate_limit_address(address);
+        let status = self.addresses.shard(&address).admit(address, RATE_WITHOUT_KEY, now);
+        if let (Some(site), None) = (site, status.refused_for) {
+            // Requests that pass the first check at the same instant may exceed the limit by their number.
+            self.sites.shard(&site).admit(site, RATE_OF_SITE, now);
+        }
+        status
     }
 
     /// Returns the status of a client without a key, without counting a request.
@@ -106,6 +127,13 @@ impl<K: Copy + Eq + Hash> Shard<K> {
             self.evict_half();
         }
         self.windows.entry(key).or_default().admit(limit, now)
+    }
+
+    /// The refusal of a full window; `None` if a request would be admitted. Counts nothing.
+    fn refusal(&mut self, key: &K, limit: u32, now: Timestamp) -> Option<RateLimitStatus> {
+        let window = self.windows.get_mut(key)?;
+        // A full window refuses without counting.
+        (window.status(limit, now).used >= limit).then(|| window.admit(limit, now))
     }
 
     fn status(&mut self, key: &K, limit: u32, now: Timestamp) -> RateLimitStatus {
@@ -222,11 +250,34 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_site_counts_as_at_most_sixteen_clients() {
+        let limiter = RateLimiter::default();
+        let admit = |site: u128, network: u128, second| {
+            let address = Ipv6Addr::from_bits((0x2001_0db8 << 96) | (site << 80) | (network << 64));
+            limiter.admit(RateLimitKey::Address(address.into()), at(second))
+        };
+        for turn in 0..16 * 60 {
+            assert_eq!(admit(1, turn, turn as i64 / 60).refused_for, None, "request {turn}");
+        }
+        let refused = admit(1, 5_000, 20);
+        assert_eq!((refused.limit, refused.remaining(), refused.refused_for), (Some(960), Some(0), Some(40)));
+        assert_eq!(admit(2, 5_000, 20).used, 1, "another site");
+        // What was refused has not counted in the window of its network.
+        assert_eq!(admit(1, 5_000, 60).used, 1);
+        // What the network's window refuses does not count in that of the site.
+        let limiter = RateLimiter::default();
+        let one = RateLimitKey::Address("2001:db8:1::1".parse().unwrap());
+        let refused = (0..2_000).filter(|_| limiter.admit(one, at(0)).refused_for.is_some()).count();
+        let other = RateLimitKey::Address("2001:db8:1:1::1".parse().unwrap());
+        assert_eq!((refused, limiter.admit(other, at(0)).refused_for), (1_940, None));
+    }
+
+    #[test]
     fn the_number_of_address_windows_is_bounded_and_the_oldest_are_evicted() {
         let limiter = RateLimiter::default();
         let busy = RateLimitKey::Address(Ipv4Addr::LOCALHOST.into());
         for turn in 0..200_000_u128 {
-            let address = Ipv6Addr::from_bits(turn << 64).into();
+            let address = Ipv6Addr::from_bits(turn << 80).into();
             let second = i64::try_from(turn / 10_000).unwrap();
             assert_eq!(limiter.admit(RateLimitKey::Address(address), at(second)).refused_for, None);
             if turn % 10_000 == 0 {
@@ -235,6 +286,8 @@ mod tests {
         }
         let kept: usize = limiter.addresses.shards.iter().map(|shard| shard.lock().windows.len()).sum();
         assert!((MAX_ADDRESSES / 2..=MAX_ADDRESSES).contains(&kept), "{kept} windows");
+        let sites: usize = limiter.sites.shards.iter().map(|shard| shard.lock().windows.len()).sum();
+        assert!(sites <= MAX_SITES, "{sites} windows of sites");
         assert!(bytes(&limiter.addresses) < 20 << 20);
         assert_eq!(limiter.admit(busy, at(19)).used, 21, "an active client keeps its window");
     }
