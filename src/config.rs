@@ -62,14 +62,20 @@ impl Config {
 pub struct HttpLimits {
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Cidr>,
+    /// The hosts that a request may name; `None` permits all.
+    pub allowed_hosts: Option<Vec<String>>,
     /// Maximum number of open connections; further ones wait in the kernel's accept queue.
     pub max_connections: usize,
+    /// Bytes of all bodies and replies under way. Without a bound, 4,096 connections with 2 MB each would need 8 GB.
+    pub max_buffered: usize,
     /// Time to read the head of a request.
     pub header_time: Duration,
     /// Time without traffic after which a connection is closed.
     pub idle_time: Duration,
     /// Time for a whole request, including its body.
     pub request_time: Duration,
+    /// Time in which the client must take a part of a response. A client that reads takes some within a round trip.
+    pub response_time: Duration,
     /// Time for running requests to end when the server stops.
     pub drain_time: Duration,
 }
@@ -78,10 +84,13 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             trusted_proxies: Vec::new(),
+            allowed_hosts: None,
             max_connections: 4_096,
+            max_buffered: 64 << 20,
             header_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(75),
             request_time: Duration::from_secs(30),
+            response_time: Duration::from_secs(10),
             drain_time: Duration::from_secs(30),
         }
     }

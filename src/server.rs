@@ -47,6 +47,10 @@ const LAST_SCRAPE: Duration = Duration::from_millis(500);
 /// attempt, and the client repeats it a second later: with the usual 128, every burst of clients contains some of those.
 const BACKLOG: u32 = 4096;
 
+/// Bytes of the kernel's buffer for unread responses of a connection. The kernel reports room when a third of it is
+/// free: with a larger buffer, a client that reads slowly would seem to read nothing for seconds, and be cut off.
+const SEND_BUFFER: u32 = 128 << 10;
+
 /// Maximum number of connections of the metrics listener, which serves one or two collectors.
 const METRICS_CONNECTIONS: usize = 16;
 
@@ -102,7 +106,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
         config.public_url = format!("http://{}", address_of(&listener)?);
     }
     config.callbacks = with_echo_path(config.callbacks, &config.public_url)?;
-    let port = ListenerConfig { listener, table: ROUTES, connections: config.http.max_connections };
+    let (connections, allowed_hosts) = (config.http.max_connections, config.http.allowed_hosts.clone());
+    let port = ListenerConfig { listener, table: ROUTES, connections, allowed_hosts };
     let app = Arc::new(App::open(clock, config)?);
     let engine = start_engine(&app)?;
     let stopped_at = Arc::new(OnceLock::new());
@@ -156,6 +161,7 @@ fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, ServeErr
     let bound = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
+        socket.set_send_buffer_size(SEND_BUFFER)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
@@ -257,7 +263,10 @@ struct MetricsServer {
 impl MetricsServer {
     fn start(listener: TcpListener, app: &Arc<App>) -> Result<Self, ServeError> {
         let address = address_of(&listener)?;
-        let port = ListenerConfig { listener, table: METRICS, connections: METRICS_CONNECTIONS };
+        // A collector may use any name for an address outside loopback.
+        let allowed_hosts = app.config.http.allowed_hosts.clone().filter(|_| address.ip().is_loopback());
+        let port =
+            ListenerConfig { listener, table: METRICS, connections: METRICS_CONNECTIONS, allowed_hosts };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server::serve(port, Arc::clone(app), async {
             // A dropped sender means stop as well.

@@ -68,7 +68,7 @@ pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u
     let authorization = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: bench\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 use tracing::Level;
 
+use crate::cli::common::{host_name, network, socket_address, web_address};
 use crate::cli::stripe::StripeFlags;
 use crate::cli::{CliError, OnOff, plans_from, read};
 use crate::clock::Clock;
@@ -31,6 +32,9 @@ const ACCOUNTS: &str = "Accounts and limits";
 const MAIL: &str = "Mail";
 const LOGGING: &str = "Logging";
 const DEVELOPMENT: &str = "Development and testing";
+
+/// The least value of `--max-buffered`: a quarter of it must hold the largest body (2 MiB) and list (contract §11.3).
+const MIN_BUFFERED_MIB: i64 = 48;
 
 // The doc comments are the help texts, in which links have no brackets.
 #[allow(rustdoc::bare_urls)]
@@ -58,9 +62,19 @@ pub struct Serve {
     #[arg(long, env = "CUED_TRUST_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = network, help_heading = LISTENING)]
     trust_proxy: Vec<Cidr>,
 
-    /// Maximum open connections; beyond that, idle ones are closed first
+    /// Name that clients may use for this server beside localhost and 127.0.0.1, where only those are accepted: with
+    /// --dev, and on a loopback address without --public-url; repeat the flag or separate by commas
+    #[arg(long, env = "CUED_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = host_name, help_heading = LISTENING)]
+    allow_host: Vec<String>,
+
+    /// Maximum open connections; beyond that, idle ones are closed first. One client address has at most a quarter of
+    /// them once half are in use
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
     max_connections: u32,
+
+    /// Memory in MiB for request bodies and responses under way; one account or client address has at most a quarter
+    #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
+    max_buffered: u32,
 
     /// Address and port of the Prometheus endpoint /metrics. It needs no API key, so expose it only to your collector
     /// [default: off]
@@ -276,12 +290,25 @@ impl Serve {
             mail: self.mail(dev)?,
             max_mails: usize::try_from(self.max_mails).unwrap_or(usize::MAX),
             http: HttpLimits {
+                allowed_hosts: self.allowed_hosts(dev),
+                max_buffered: usize::try_from(self.max_buffered).map_or(usize::MAX, |mib| mib << 20),
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 trusted_proxies: self.trust_proxy.clone(),
                 ..HttpLimits::default()
             },
             ..Config::new(db)
         })
+    }
+
+    /// On a developer's machine, web pages must not reach the server under a name of their own. A server with a public URL
+    /// is behind a proxy or on a network, where any name may lead to it.
+    fn allowed_hosts(&self, dev: bool) -> Option<Vec<String>> {
+        let listen = self.listen_address().ip();
+        let is_local = dev || (listen.is_loopback() && self.public_url.is_none());
+        let public = self.public_url.as_deref().and_then(|url| CallbackTarget::parse(url).ok());
+        let addresses = public.map(|target| target.host).into_iter().chain([listen.to_string()]);
+        let bracketed = addresses.map(|host| if host.contains(':') { format!("[{host}]") } else { host });
+        is_local.then(|| self.allow_host.iter().cloned().chain(bracketed).collect())
     }
 
     fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
@@ -309,24 +336,4 @@ fn require_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Resul
         ))),
         _ => Ok(()),
     }
-}
-
-fn network(text: &str) -> Result<Cidr, String> {
-    text.parse().map_err(|_| "expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
-}
-
-/// Parses `--listen`. `localhost` means 127.0.0.1; other host names are not resolved.
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
-        "expected an address and a port, such as 127.0.0.1:8000, 0.0.0.0:8000 (all addresses) or [::1]:8000"
-            .to_owned()
-    })
-}
-
-/// Parses `--public-url`: the base of links to this server and of its echo endpoint.
-fn web_address(text: &str) -> Result<String, String> {
-    let target = CallbackTarget::parse(text).ok().filter(|_| !text.contains(['?', '#']));
-    let invalid = || "expected a URL such as https://cue.example.com, with a path if needed".to_owned();
-    target.map(|target| target.url).ok_or_else(invalid)
 }

@@ -6,8 +6,9 @@
 //!   and `pages` (HTML).
 //! - `routes` (the routing table) → `api` (one file per heading of the contract) and `pages` → `request`, `response`,
 //!   `list`.
-//! - `list` → `response`; `request`, `response` → `input` (body, JSON fields, query, validation errors).
-//! - `input` and `timeout` use no other module of `http`.
+//! - `list` → `response`; `request`, `response` → `input` (body, JSON fields, query, validation errors) → `limits`
+//!   (shares of a caller).
+//! - `limits` and `timeout` use no other module of `http`.
 //!
 //! `server` and `middleware` never import `routes`: the program passes the table to [`server::serve`].
 //!
@@ -15,6 +16,7 @@
 
 pub mod api;
 pub mod input;
+mod limits;
 mod list;
 mod middleware;
 pub mod pages;

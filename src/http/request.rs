@@ -1,6 +1,7 @@
 //! A request as a handler receives it: caller, path parameters, query, body and time.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hyper::HeaderMap;
@@ -19,6 +20,7 @@ use crate::http::input::body::BufferedBody;
 use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
 use crate::http::input::validation_errors::echoed;
+use crate::http::limits::long_polls::{LongPollPermit, LongPolls};
 
 /// Names and decoded values of the parameters of a path.
 pub type PathParams = Vec<(&'static str, String)>;
@@ -37,8 +39,12 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Becomes `true` when the server starts to shut down. A long poll must then return.
     pub stopping: watch::Receiver<bool>,
+    /// The places for long polls.
+    pub(super) long_polls: Arc<LongPolls>,
     pub(super) caller: Option<Caller>,
     pub(super) rate_limit: RateLimitStatus,
+    /// The handler has exempted the request from the rate limit.
+    pub(super) is_exempt: Arc<AtomicBool>,
     pub(super) params: PathParams,
     pub(super) query: String,
     pub(super) body: BufferedBody,
@@ -67,6 +73,22 @@ impl Request {
     /// `execution_not_found` if it is not a UUID.
     pub fn execution_id(&self) -> Result<ExecutionId> {
         Ok(ExecutionId::parse(self.param("execution_id")).ok_or_else(not_found)?)
+    }
+
+    /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
+    ///
+    /// # Errors
+    /// 429 if the caller has too many of them.
+    pub fn begin_long_poll(&self) -> Result<Option<LongPollPermit>> {
+        if !self.app.config.plans.are_limited() {
+            return Ok(None);
+        }
+        Ok(Some(self.long_polls.admit(self.caller()?.user_key)?))
+    }
+
+    /// On a route with `Access::DevicePoll`: the request does not count in the window of the client address.
+    pub fn exempt_from_rate_limit(&self) {
+        self.is_exempt.store(true, Ordering::Relaxed);
     }
 
     pub fn query(&self) -> Query {

@@ -9,8 +9,18 @@ use crate::error::Result;
 use crate::http::request::{PathParams, Request};
 use crate::http::response::Response;
 
-/// Bytes of a request body unless the route sets its own limit (contract §11.1).
+/// Bytes of a request body with an API key, unless the route sets its own limit (contract §11.1).
 pub const BODY_LIMIT: usize = 2_097_152;
+
+/// Bytes of a request body without a key, unless the route sets its own limit. Registrations and device logins need less
+/// than 1 KB; a larger body would cost memory and time before anybody is known.
+pub const KEYLESS_LIMIT: usize = 65_536;
+
+/// Bytes of the body of `POST /v1/test/clock`: two fields of 64 characters.
+const TEST_CLOCK_LIMIT: usize = 1_024;
+
+/// Bytes of the body of a device's poll, which is read before it counts in a rate window: a code has 128 characters.
+const DEVICE_POLL_LIMIT: usize = 4_096;
 
 /// Bytes of a posted HTML form: its fields (code, token, email address) need less than 1 KB, and anybody may post one.
 pub const FORM_LIMIT: usize = 16_384;
@@ -25,6 +35,7 @@ pub struct Route {
     /// Literal segments and `{parameters}`.
     pub path: &'static str,
     pub access: Access,
+    /// Bytes of a body; 0 if the route takes none.
     pub body_limit: usize,
     pub handler: fn(Request) -> HandlerFuture,
 }
@@ -34,21 +45,46 @@ pub struct Route {
 pub enum Access {
     /// No API key needed; requests count against the rate limit.
     Public,
-    /// No API key needed; requests do not count, and a key is not read.
+    /// No API key needed; requests do not count, and a key is not read. Takes no body.
     Unmetered,
+    /// As `Unmetered`, but with a small body, and the route exists only with a test clock.
+    TestClock,
+    /// No API key needed; a request does not count if its handler says so ([`Request::exempt_from_rate_limit`]).
+    DevicePoll,
     /// A valid API key is required.
     ApiKey,
     /// An HTML page: public, and its responses carry the headers of a page (contract §9).
     Page,
 }
 
-/// Writes a routing table, one route per line: method, path, access rule, handler, and an optional body limit.
+impl Access {
+    /// The body limit of a route that sets none and is not `GET`.
+    #[must_use]
+    pub const fn body_limit(self) -> usize {
+        match self {
+            Self::ApiKey => BODY_LIMIT,
+            Self::Public | Self::Page => KEYLESS_LIMIT,
+            Self::DevicePoll => DEVICE_POLL_LIMIT,
+            Self::TestClock => TEST_CLOCK_LIMIT,
+            Self::Unmetered => 0,
+        }
+    }
+
+    /// Whether requests never count in a rate window.
+    #[must_use]
+    pub fn is_unmetered(self) -> bool {
+        matches!(self, Self::Unmetered | Self::TestClock)
+    }
+}
+
+/// Writes a routing table, one route per line: method, path, access rule, handler, and an optional body limit. Without
+/// one, a `GET` route takes no body, and the access rule limits that of other methods.
 ///
 /// ```
 /// use cued::error::Result;
 /// use cued::http::request::Request;
 /// use cued::http::response::Response;
-/// use cued::http::router::{Access, BODY_LIMIT, Route};
+/// use cued::http::router::{Access, BODY_LIMIT, KEYLESS_LIMIT, Route};
 /// use serde_json::json;
 ///
 /// async fn show(request: Request) -> Result<Response> {
@@ -61,12 +97,14 @@ pub enum Access {
 ///
 /// static TABLE: &[Route] = cued::routes! {
 ///     GET  "/v1/items/{item_id}" ApiKey show,
-///     POST "/v1/items"           Public upload; 16_384,
+///     POST "/v1/items"           ApiKey upload,
+///     POST "/v1/try"             Public upload,
+///     POST "/v1/try/{item_id}"   Public upload; 16_384,
 /// };
 ///
 /// assert_eq!(TABLE[0].access, Access::ApiKey);
-/// assert_eq!(TABLE[0].body_limit, BODY_LIMIT);
-/// assert_eq!(TABLE[1].body_limit, 16_384);
+/// let limits: Vec<usize> = TABLE.iter().map(|route| route.body_limit).collect();
+/// assert_eq!(limits, [0, BODY_LIMIT, KEYLESS_LIMIT, 16_384]);
 /// ```
 #[macro_export]
 macro_rules! routes {
@@ -75,12 +113,13 @@ macro_rules! routes {
             method: ::hyper::Method::$method,
             path: $path,
             access: $crate::http::router::Access::$access,
-            body_limit: $crate::routes!(@limit $($limit)?),
+            body_limit: $crate::routes!(@limit $method $access $($limit)?),
             handler: |request| ::std::boxed::Box::pin($handler(request)),
         },)*]
     };
-    (@limit) => { $crate::http::router::BODY_LIMIT };
-    (@limit $limit:expr) => { $limit };
+    (@limit $method:ident $access:ident $limit:expr) => { $limit };
+    (@limit GET $access:ident) => { 0 };
+    (@limit $method:ident $access:ident) => { $crate::http::router::Access::$access.body_limit() };
 }
 
 #[derive(Debug)]
@@ -95,12 +134,14 @@ pub enum RouteMatch {
 /// Finds the route of a request. If several routes match, the one with the fewest parameters wins.
 ///
 /// Segments are compared byte by byte: a trailing slash or a percent-encoded letter makes a different path.
-pub fn match_route(table: &'static [Route], method: &Method, path: &str) -> RouteMatch {
+/// Without a test clock its routes do not exist.
+pub fn match_route(table: &'static [Route], method: &Method, path: &str, has_test_clock: bool) -> RouteMatch {
     let method = if method == Method::HEAD { &Method::GET } else { method };
     let slashes = count_slashes(path);
     let candidates: Vec<(&Route, PathParams)> = table
         .iter()
         .filter(|route| may_match(route.path, path, slashes))
+        .filter(|route| has_test_clock || route.access != Access::TestClock)
         .filter_map(|route| Some((route, match_path(route.path, path)?)))
         .collect();
     // `/v1/executions/claim` never means the execution with the id "claim", whatever the method.
@@ -175,10 +216,11 @@ mod tests {
         GET    "/v1/executions/claimable"       ApiKey    ok,
         POST   "/v1/echo/{token}"               Public    ok; 1_000_000,
         GET    "/v1/a/{b}/c/{d}"                Page      ok,
+        POST   "/v1/test/clock"                 TestClock ok,
     };
 
     fn find(method: Method, path: &str) -> String {
-        match match_route(TABLE, &method, path) {
+        match match_route(TABLE, &method, path, false) {
             RouteMatch::Found(route, params) => {
                 let params: Vec<String> =
                     params.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -230,8 +272,19 @@ mod tests {
     }
 
     #[test]
-    fn a_route_has_its_own_body_limit_or_the_default() {
-        assert_eq!(TABLE.iter().map(|route| route.body_limit).max(), Some(BODY_LIMIT));
-        assert_eq!(TABLE.iter().map(|route| route.body_limit).min(), Some(1_000_000));
+    fn a_route_of_the_test_clock_exists_only_with_one() {
+        for method in [Method::GET, Method::POST, Method::PUT] {
+            assert_eq!(find(method, "/v1/test/clock"), "404");
+        }
+        let matched = match_route(TABLE, &Method::POST, "/v1/test/clock", true);
+        assert!(matches!(matched, RouteMatch::Found(..)), "{matched:?}");
+    }
+
+    #[test]
+    fn a_route_has_its_own_body_limit_or_that_of_its_access() {
+        let limits: Vec<usize> = TABLE.iter().map(|route| route.body_limit).collect();
+        assert_eq!(limits, [0, BODY_LIMIT, 0, BODY_LIMIT, 0, 0, 1_000_000, 0, TEST_CLOCK_LIMIT]);
+        assert_eq!([Access::Public.body_limit(), Access::Page.body_limit()], [65_536, 65_536]);
+        assert_eq!(Access::Unmetered.body_limit(), 0);
     }
 }

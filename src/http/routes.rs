@@ -9,6 +9,10 @@ use crate::http::pages::manual_billing;
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::routes;
 
+/// Bytes of an event of the payment provider. It comes without a key; an event has one object, of a few KB as a rule, and
+/// an invoice with hundreds of lines has less than this.
+const EVENT_LIMIT: usize = 512 << 10;
+
 /// All routes of the API and its pages.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = routes! {
@@ -30,7 +34,7 @@ pub static ROUTES: &[Route] = routes! {
 
     POST   "/v1/auth/device-code"                     Public    device_login::start,
     POST   "/v1/auth/device-code/submit-email"        Public    device_login::submit_email,
-    POST   "/v1/auth/device-code/poll"                Public    device_login::poll,
+    POST   "/v1/auth/device-code/poll"                DevicePoll device_login::poll,
     GET    "/auth/device"                             Page      device_login::device_page,
     POST   "/auth/device"                             Page      device_login::submit_device_form; FORM_LIMIT,
     GET    "/v1/auth/verify"                          Page      device_login::verify_page,
@@ -70,7 +74,7 @@ pub static ROUTES: &[Route] = routes! {
 
     POST   "/v1/billing/checkout"                     ApiKey    billing::checkout,
     POST   "/v1/billing/portal"                       ApiKey    billing::portal,
-    POST   "/v1/billing/webhook"                      Public    billing::webhook,
+    POST   "/v1/billing/webhook"                      Public    billing::webhook; EVENT_LIMIT,
     GET    "/billing/checkout"                        Page      manual_billing::checkout,
     POST   "/billing/checkout"                        Page      manual_billing::confirm; FORM_LIMIT,
     GET    "/billing/portal"                          Page      manual_billing::portal,
@@ -78,8 +82,8 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/billing/thanks"                          Page      manual_billing::thanks,
     GET    "/billing/closed"                          Page      manual_billing::closed,
 
-    GET    "/v1/test/clock"                           Unmetered test_clock::show,
-    POST   "/v1/test/clock"                           Unmetered test_clock::advance,
+    GET    "/v1/test/clock"                           TestClock test_clock::show,
+    POST   "/v1/test/clock"                           TestClock test_clock::advance,
 };
 
 /// The routes of the metrics listener. The API itself does not serve `/metrics`.

@@ -8,6 +8,7 @@ use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
 use crate::domain::account::user::Caller;
 use crate::error::Result;
+use crate::http::limits::buffer_budget::BufferOwner;
 use crate::http::middleware::context::RequestContext;
 use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::state::ServerState;
@@ -34,6 +35,9 @@ pub async fn authenticate(
     context.rate_limit = server.rate_limiter.admit(key, context.now);
     let caller = found?;
     context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
+    if let Some(caller) = &caller {
+        context.owner = BufferOwner::Account(caller.user_key);
+    }
     context.near_quota =
         caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
     Ok(caller)

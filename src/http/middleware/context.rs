@@ -11,8 +11,11 @@ use uuid::Uuid;
 use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::may_contain_secret;
 use crate::domain::account::sliding_window::RateLimitStatus;
-use crate::error::Error;
+use crate::domain::account::user::Caller;
+use crate::error::{Error, Result};
+use crate::http::limits::buffer_budget::{BufferOwner, BufferReservation};
 use crate::http::middleware::access_log::{self, AccessLogEntry};
+use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::state::ServerState;
 use crate::http::pages;
 use crate::http::response::Response;
@@ -20,6 +23,10 @@ use crate::http::router::{Access, Route};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Bytes of a response that need no room in the memory budget, so that a caller without room still gets an error. The
+/// limits on connections bound the sum of these, and hyper copies a response of this size in any case.
+const FREE_RESPONSE: usize = 1_024;
 
 /// Complete enough for a response at every stage: a request that fails early keeps the defaults of the later fields.
 pub struct RequestContext {
@@ -36,13 +43,47 @@ pub struct RequestContext {
     pub near_quota: bool,
     /// The body has not been read to its end.
     pub body_unread: bool,
+    /// HTTP/1.1 only: no further request can follow on the connection.
+    pub must_close: bool,
+    /// The caller of a handler that has run.
+    pub handled_for: Option<Caller>,
+    /// The owner of the memory for the body and the response.
+    pub owner: BufferOwner,
 }
 
 impl RequestContext {
     pub fn new(server: &ServerState, id: String, client_ip: IpAddr, body_unread: bool) -> Self {
         let now = server.app.clock.now();
         let rate_limit = server.rate_limiter.status(client_ip, now);
-        Self { id, now, client_ip, rate_limit, route: None, user_id: None, near_quota: false, body_unread }
+        Self {
+            id,
+            now,
+            client_ip,
+            rate_limit,
+            route: None,
+            user_id: None,
+            near_quota: false,
+            body_unread,
+            must_close: false,
+            handled_for: None,
+            owner: BufferOwner::from_client(client_ip),
+        }
+    }
+
+    /// Counts the request for the client address.
+    pub fn count_for_address(&mut self, server: &ServerState) {
+        self.rate_limit = server.rate_limiter.admit(RateLimitKey::Address(self.client_ip), self.now);
+    }
+
+    /// Reserves the memory of a response until it is written.
+    ///
+    /// # Errors
+    /// 503 if the caller leaves too many responses unread.
+    pub fn reserve(&self, server: &ServerState, response: &Response) -> Result<Option<BufferReservation>> {
+        if response.body.len() <= FREE_RESPONSE {
+            return Ok(None);
+        }
+        server.buffers.reserve(self.owner, response.body.len()).map(Some)
     }
 
     pub fn is_page(&self) -> bool {

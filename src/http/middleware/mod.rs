@@ -1,10 +1,11 @@
-//! The steps that every request passes, in the order of contract §2.9: route, API key, rate limit, body, handler.
+//! The steps that every request passes, in the order of contract §2.9: host, route, API key, rate limit, body, handler.
 //!
 //! A request's future may be dropped at any point, for example when the client disconnects. This is safe: a handler
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.
 
 mod access_log;
 mod authentication;
+pub(in crate::http) mod browser_guard;
 mod common_headers;
 mod context;
 pub(in crate::http) mod rate_limiter;
@@ -12,6 +13,7 @@ pub(in crate::http) mod state;
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -26,22 +28,26 @@ use crate::domain::account::plan::limit_or_max;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::body;
+use crate::http::input::body::BufferedBody;
+use crate::http::limits::buffer_budget::BufferReservation;
 use crate::http::middleware::authentication::{authenticate, reached_near_quota};
+use crate::http::middleware::browser_guard::host_of;
 use crate::http::middleware::common_headers::with_common_headers;
 use crate::http::middleware::context::{RequestContext, client_ip, new_request_id, request_id};
-use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::state::ServerState;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::http::router::{Access, RouteMatch, match_route};
+use crate::http::router::{Access, Route, RouteMatch, match_route};
 use crate::http::timeout::until;
 use crate::metrics::Stopwatch;
 use crate::panics;
 
-/// A response, and the fact about its request that the connection needs.
+/// A response, and the facts about it that the connection needs.
 pub struct Handled {
     pub response: hyper::Response<Bytes>,
     pub body_unread: bool,
+    /// To be held until the response is written.
+    pub reservation: Option<BufferReservation>,
 }
 
 /// Turns a request into a response. Errors and panics become responses too. The body must arrive before `deadline`.
@@ -61,17 +67,24 @@ pub async fn handle(
         Ok(response) => response,
         Err(error) => context.error_response(error),
     };
+    // No await before this: a response that is rendered and does not count yet would escape the bound.
+    let (response, mut reservation) = match context.reserve(server, &response) {
+        Ok(reservation) => (response, reservation),
+        Err(error) => (context.error_response(without_room(error, &method, &response)), None),
+    };
+    if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
+        context.near_quota = reached_near_quota(server, &caller, &context).await;
+    }
     let mut response = with_common_headers(response, &context);
-    // The next request begins after the rest of this body, which is not worth reading.
-    let must_close = context.body_unread && [408, 413].contains(&response.status().as_u16());
-    if must_close && version < Version::HTTP_2 {
+    if context.must_close && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if method == Method::HEAD {
         response.body_mut().clear();
+        reservation = None;
     }
     context.record(server, Some(&method), response.status(), stopwatch.elapsed());
-    Handled { response, body_unread: context.body_unread }
+    Handled { response, body_unread: context.body_unread, reservation }
 }
 
 /// Renders the response to a request without a valid head: malformed, too large or too slow.
@@ -81,7 +94,7 @@ pub fn reject_invalid_head(
     refusal: Refusal,
 ) -> hyper::Response<Bytes> {
     let mut context = RequestContext::new(server, new_request_id(), peer.ip(), false);
-    context.rate_limit = server.rate_limiter.admit(RateLimitKey::Address(context.client_ip), context.now);
+    context.count_for_address(server);
     let response = with_common_headers(Response::error(refusal.into(), &context.id), &context);
     context.record(server, None, response.status(), Duration::ZERO);
     response
@@ -96,11 +109,17 @@ async fn dispatch(
     deadline: Instant,
     context: &mut RequestContext,
 ) -> Result<Response> {
-    let matched = match_route(server.table, &head.method, head.uri.path());
+    let host = named_host(server, &head, context)?;
+    let has_test_clock = server.app.clock.is_test();
+    let matched = match_route(server.table, &head.method, head.uri.path(), has_test_clock);
     context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
-    let is_unmetered = context.route.is_some_and(|route| route.access == Access::Unmetered);
+    let access = context.route.map(|route| route.access);
     // A request to an unknown path counts against the rate limit too.
-    let caller = if is_unmetered { None } else { authenticate(server, context, &head.headers).await? };
+    let caller = if access.is_some_and(|access| access.is_unmetered() || access == Access::DevicePoll) {
+        None
+    } else {
+        authenticate(server, context, &head.headers).await?
+    };
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
@@ -109,12 +128,15 @@ async fn dispatch(
     if let Some(seconds) = context.rate_limit.refused_for {
         return Err(rate_limit_exceeded(limit_or_max(context.rate_limit.limit), seconds));
     }
+    server.browser_guard.check_origin(route, host, &head.headers)?;
     if route.access == Access::ApiKey && caller.is_none() {
         return Err(invalid_api_key());
     }
-    let body = until(deadline, body::read(body, route.body_limit, &server.body_budget)).await;
-    let body = body.ok_or_else(body_timeout)??;
-    context.body_unread = false;
+    // Set for the errors of the body: the next request begins after the rest of it, which is not worth reading.
+    context.must_close = context.body_unread;
+    let body = read_body(server, route, &head.method, body, deadline, context).await?;
+    (context.body_unread, context.must_close) = (false, false);
+    let is_exempt = Arc::new(AtomicBool::new(false));
     let request = Request {
         app: Arc::clone(&server.app),
         id: context.id.clone(),
@@ -124,17 +146,50 @@ async fn dispatch(
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         stopping: server.stopping.clone(),
+        long_polls: Arc::clone(&server.long_polls),
         caller: caller.clone(),
         rate_limit: context.rate_limit,
+        is_exempt: Arc::clone(&is_exempt),
         params,
         body,
         object: OnceLock::new(),
     };
     let response = (route.handler)(request).await;
-    if let Some(caller) = caller.filter(|_| !context.near_quota) {
-        context.near_quota = reached_near_quota(server, &caller, context).await;
+    context.handled_for = caller;
+    if route.access == Access::DevicePoll && !is_exempt.load(Ordering::Relaxed) {
+        context.count_for_address(server);
+        if let Some(seconds) = context.rate_limit.refused_for {
+            return Err(rate_limit_exceeded(limit_or_max(context.rate_limit.limit), seconds));
+        }
     }
     response
+}
+
+/// Returns the host that the request names. A request that names none or a forbidden one counts for the client address.
+fn named_host<'a>(server: &ServerState, head: &'a Parts, context: &mut RequestContext) -> Result<&'a str> {
+    let checked = host_of(head)
+        .inspect_err(|_| context.must_close = true)
+        .and_then(|host| server.browser_guard.check_host(host).map(|()| host));
+    checked.map_err(|refusal| {
+        context.count_for_address(server);
+        refusal.into()
+    })
+}
+
+async fn read_body(
+    server: &ServerState,
+    route: &Route,
+    method: &Method,
+    body: Incoming,
+    deadline: Instant,
+    context: &RequestContext,
+) -> Result<BufferedBody> {
+    if route.body_limit == 0 && !body.is_end_stream() {
+        return Err(takes_no_body(method));
+    }
+    let reservation = server.buffers.open(context.owner);
+    let body = until(deadline, body::read(body, route.body_limit, reservation)).await;
+    body.ok_or_else(body_timeout)?
 }
 
 fn path_not_found() -> Error {
@@ -160,6 +215,27 @@ fn rate_limit_exceeded(limit: u32, seconds: u32) -> Error {
 fn invalid_api_key() -> Error {
     let message = "The API key is missing or invalid; send a valid one as `Authorization: Bearer KEY`";
     Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
+fn takes_no_body(method: &Method) -> Error {
+    let message =
+        format!("A {method} of this path takes no body; leave out `Content-Length` and `Transfer-Encoding`");
+    Error::refused(ErrorCode::InvalidRequest, message)
+}
+
+/// The error in place of a response for which the caller has no room.
+fn without_room(error: Error, method: &Method, response: &Response) -> Error {
+    match error {
+        Error::Refused(refusal) if !method.is_safe() && response.status.is_success() => {
+            let message = format!(
+                "The request was carried out, but there is no room for its response: {}. Do not repeat it before you \
+                 have read the present state",
+                refusal.message
+            );
+            Error::Refused(Refusal { message: message.into(), ..refusal })
+        }
+        error => error,
+    }
 }
 
 fn body_timeout() -> Error {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::app::App;
+use crate::http::limits::buffer_budget::BufferBudget;
+use crate::http::limits::long_polls::LongPolls;
+use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::router::Route;
 
@@ -12,8 +15,10 @@ pub struct ServerState {
     pub app: Arc<App>,
     pub table: &'static [Route],
     pub rate_limiter: RateLimiter,
-    /// Bytes of request bodies that may be in memory at once (`input::body::BUDGET`).
-    pub body_budget: Arc<Semaphore>,
+    pub browser_guard: BrowserGuard,
+    /// Memory for bodies and replies under way.
+    pub buffers: Arc<BufferBudget>,
+    pub long_polls: Arc<LongPolls>,
     /// Becomes `true` when the server starts to shut down.
     pub stopping: watch::Receiver<bool>,
 }

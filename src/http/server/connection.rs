@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -24,6 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::HttpLimits;
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::http::limits::buffer_budget::BufferReservation;
 use crate::http::middleware;
 use crate::http::middleware::state::ServerState;
 use crate::http::server::monitored_stream::{ConnectionState, MonitoredStream, RequestGuard, TimeoutReason};
@@ -39,6 +39,9 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// A silent HTTP/2 peer is pinged after this time, and disconnected if it does not respond within the same time.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Bytes of a response that hyper gets at a time. It takes the next ones only when it has written most of these, so that
+/// the rest of the response counts in the memory budget as long as the client does not read it.
+const RESPONSE_PART: usize = 16 << 10;
 /// Limits of the final read before a socket closes (see [`close`]). A client needs about one round trip to notice the
 /// response, and can have several MB of its body in flight by then.
 const LINGER: Duration = Duration::from_secs(2);
@@ -60,9 +63,12 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
             let deadline = guard.began() + server.app.config.http.request_time;
             let handled = middleware::handle(&server, peer, request, deadline).await;
             guard.response_ready(handled.body_unread);
-            Ok::<_, Infallible>(
-                handled.response.map(|body| TrackedBody { body: Full::new(body), _guard: guard }),
-            )
+            let reservation = handled.reservation;
+            Ok::<_, Infallible>(handled.response.map(|rest| TrackedBody {
+                rest,
+                guard,
+                _reservation: reservation,
+            }))
         }
     });
     let builder = builder();
@@ -78,9 +84,9 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
     let Some(stream) = stream else { return };
     if timeout == Some(TimeoutReason::Head) {
         let response = to_http1(&invalid_head_response(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()));
-        close(stream, &response).await;
+        close(stream, &response, &state).await;
     } else if body_unread && timeout.is_none() {
-        close(stream, b"").await;
+        close(stream, b"", &state).await;
     }
 }
 
@@ -148,8 +154,8 @@ async fn drive<C: GracefulConnection>(
 }
 
 /// Sends a last response, then discards the bytes that the peer still sends. Closing a socket with unread bytes resets
-/// the connection, and the peer's kernel then discards the response that it has received.
-async fn close(mut stream: TcpStream, response: &[u8]) {
+/// the connection, and the peer's kernel then discards the response that it has received. A full server does not wait.
+async fn close(mut stream: TcpStream, response: &[u8], state: &ConnectionState) {
     let linger = async {
         stream.write_all(response).await?;
         stream.shutdown().await?;
@@ -163,7 +169,11 @@ async fn close(mut stream: TcpStream, response: &[u8]) {
         }
         std::io::Result::Ok(())
     };
-    if let Some(Err(error)) = within(LINGER, linger).await {
+    let closed = tokio::select! {
+        closed = within(LINGER, linger) => closed,
+        () = state.evicted() => None,
+    };
+    if let Some(Err(error)) = closed {
         tracing::trace!(error = %error, "client disconnected before the end of the response");
     }
 }
@@ -199,10 +209,11 @@ fn to_http1(response: &hyper::Response<Bytes>) -> Vec<u8> {
     bytes
 }
 
-/// A response body. Its request counts as running until hyper has taken all of it.
+/// A response body. Its request counts as running, and its memory as used, until hyper has taken all of it.
 struct TrackedBody {
-    body: Full<Bytes>,
-    _guard: RequestGuard,
+    rest: Bytes,
+    guard: RequestGuard,
+    _reservation: Option<BufferReservation>,
 }
 
 impl Body for TrackedBody {
@@ -211,16 +222,22 @@ impl Body for TrackedBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.rest.len().min(RESPONSE_PART);
+        let part = self.rest.split_to(length);
+        self.guard.part_taken();
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        SizeHint::with_exact(self.rest.len() as u64)
     }
 }

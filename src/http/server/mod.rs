@@ -3,19 +3,22 @@
 mod connection;
 mod monitored_stream;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::app::App;
-use crate::http::input::body;
+use crate::domain::account::client_ip::customer_network;
+use crate::http::limits::buffer_budget::BufferBudget;
+use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
@@ -25,6 +28,11 @@ use crate::http::timeout::within;
 /// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new
 /// connections. A smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
 const EVICTION_FRACTION: usize = 16;
+
+/// Once more than half of the connections are open, a client has at most a quarter of the limit: three further clients
+/// then still find room. With fewer open, one client may have more, as a proxy or a test has.
+const CROWDED_FRACTION: usize = 2;
+const NETWORK_FRACTION: usize = 4;
 
 /// Time to wait before the next connection is accepted after a failure. The usual failure is a lack of file
 /// descriptors, which lasts until another connection ends; without a wait the loop would keep a core busy.
@@ -41,6 +49,8 @@ pub struct ListenerConfig {
     pub table: &'static [Route],
     /// Maximum number of open connections.
     pub connections: usize,
+    /// The hosts that a request may name beside those of this machine; `None` permits all.
+    pub allowed_hosts: Option<Vec<String>>,
 }
 
 /// Serves until `stop` completes, then waits for the running requests.
@@ -48,12 +58,18 @@ pub struct ListenerConfig {
 /// Stopping closes idle connections at once, notifies long polls (`Request::stopping`), and aborts requests that still
 /// run after `config.drain_time`.
 pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Output = ()> + Send) {
-    let ListenerConfig { listener, table, connections } = config;
+    let ListenerConfig { listener, table, connections, allowed_hosts } = config;
     let (stopping, stopped) = watch::channel(false);
     let drain_time = app.config.http.drain_time;
-    let body_budget = Arc::new(Semaphore::new(body::BUDGET));
-    let rate_limiter = RateLimiter::default();
-    let server = Arc::new(ServerState { app, table, rate_limiter, body_budget, stopping: stopped });
+    let server = Arc::new(ServerState {
+        table,
+        rate_limiter: RateLimiter::default(),
+        browser_guard: BrowserGuard::new(allowed_hosts, app.config.public_url.clone()),
+        buffers: BufferBudget::new(app.config.http.max_buffered),
+        long_polls: Arc::default(),
+        stopping: stopped,
+        app,
+    });
     let mut open = ConnectionSet::default();
     tokio::select! {
         never = accept_all(&listener, &server, connections, &mut open) => match never {},
@@ -67,37 +83,89 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
 #[derive(Default)]
 struct ConnectionSet {
     tasks: JoinSet<()>,
-    states: HashMap<Id, ConnectionState>,
+    open: HashMap<Id, OpenConnection>,
+    /// Connections by network, without those of trusted proxies.
+    by_network: HashMap<IpAddr, usize>,
+}
+
+struct OpenConnection {
+    state: ConnectionState,
+    /// `None` for a trusted proxy, whose connections belong to many clients.
+    network: Option<IpAddr>,
 }
 
 impl ConnectionSet {
     fn spawn(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
-        let state = ConnectionState::new();
+        let (state, network) = (ConnectionState::new(), network_of(server, peer));
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, state.clone()));
-        self.states.insert(task.id(), state);
+        self.open.insert(task.id(), OpenConnection { state, network });
+        if let Some(network) = network {
+            *self.by_network.entry(network).or_default() += 1;
+        }
     }
 
     /// Waits until a connection ends; forever if none is open.
     async fn wait_for_end(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-        self.states.remove(&id);
+        self.forget(id);
         log_panic(ended.map(|_| ()));
     }
 
-    /// Asks the connections that are used least to close.
-    fn evict_idle(&self) {
-        let idle = self.states.values().filter_map(|state| Some((state.idleness()?, state)));
-        let mut idle: Vec<_> = idle.collect();
-        idle.sort_unstable_by_key(|(idleness, _)| *idleness);
-        for (_, state) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
-            state.evict();
+    fn forget(&mut self, id: Id) {
+        let Some(network) = self.open.remove(&id).and_then(|connection| connection.network) else { return };
+        if let Some(count) = self.by_network.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_network.remove(&network);
+            }
         }
+    }
+
+    /// Makes room within the part of the connections that one network may hold. Returns `false` if all connections of
+    /// the network are busy: it gets no further one.
+    fn make_room_for(&self, network: Option<IpAddr>, limit: usize) -> bool {
+        let Some(network) = network else { return true };
+        let is_crowded = self.tasks.len() * CROWDED_FRACTION > limit;
+        if !is_crowded || self.count_of(Some(network)) < (limit / NETWORK_FRACTION).max(1) {
+            return true;
+        }
+        let own = self.open.values().filter(|connection| connection.network == Some(network));
+        let idle = own.filter_map(|connection| Some((connection.state.idleness()?, connection)));
+        let least_used = idle.min_by_key(|(idleness, _)| *idleness);
+        least_used.is_some_and(|(_, connection)| {
+            connection.state.evict();
+            true
+        })
+    }
+
+    /// Asks the connections that are used least to close, first those of the networks that hold the most.
+    fn evict_idle(&self) {
+        let idle = self.open.values().filter_map(|connection| {
+            Some((Reverse(self.count_of(connection.network)), connection.state.idleness()?, connection))
+        });
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_unstable_by_key(|(count, idleness, _)| (*count, *idleness));
+        for (_, _, connection) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
+            connection.state.evict();
+        }
+    }
+
+    /// Connections of a network; of trusted proxies one, so that no client is disconnected for the others.
+    fn count_of(&self, network: Option<IpAddr>) -> usize {
+        network.map_or(1, |network| self.by_network.get(&network).copied().unwrap_or(0))
     }
 }
 
+fn network_of(server: &ServerState, peer: SocketAddr) -> Option<IpAddr> {
+    let address = peer.ip().to_canonical();
+    let is_trusted = server.app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(address));
+    (!is_trusted).then(|| customer_network(address))
+}
+
 /// Accepts connections up to `limit`. At the limit, idle connections are closed for new ones, so that a client with
-/// many connections locks nobody out. If all are busy, new ones wait here and in the kernel's queue.
+/// many connections locks nobody out. If all are busy, new ones wait here and in the kernel's queue. A client that has
+/// its part of the connections, all busy, is not served before one of its own ends.
 async fn accept_all(
     listener: &TcpListener,
     server: &Arc<ServerState>,
@@ -106,6 +174,10 @@ async fn accept_all(
 ) -> Infallible {
     loop {
         let (stream, peer) = accept(listener, open).await;
+        if !open.make_room_for(network_of(server, peer), limit) {
+            tracing::debug!(client_ip = %peer.ip(), limit, "connection refused: the client has too many");
+            continue;
+        }
         while open.tasks.len() >= limit {
             open.evict_idle();
             // Connections that are busy now may be idle at the next attempt.

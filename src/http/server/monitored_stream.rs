@@ -40,7 +40,7 @@ struct StreamState {
     head_since: Option<Instant>,
     /// The time since which the socket accepts no more bytes, because the peer does not read.
     blocked_since: Option<Instant>,
-    /// The time since which hyper has not finished any of the ready responses.
+    /// The time since which hyper has not taken a part of any of the ready responses.
     unsent_since: Option<Instant>,
     /// Requests whose response is not yet passed to the socket completely.
     open: usize,
@@ -56,6 +56,8 @@ struct StreamState {
     body_unread: bool,
     /// The connection closes unless a request arrives first.
     is_evicted: bool,
+    /// The connection has ended, but its socket still receives.
+    is_closing: bool,
     /// The task that drives the connection.
     watcher: Option<Waker>,
     /// The socket after the end of the connection.
@@ -69,7 +71,7 @@ pub enum TimeoutReason {
     Idle,
     /// The head of a request took too long.
     Head,
-    /// The peer does not read the response.
+    /// The peer reads no more of its responses.
     Stuck,
     /// The server is full, and new connections wait.
     Evicted,
@@ -78,6 +80,8 @@ pub enum TimeoutReason {
 /// The order in which a full server closes connections: by kind, then the longest idle first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Idleness {
+    /// It has its last response, and what the peer still sends is discarded.
+    Closing(Instant),
     /// It has sent nothing yet.
     Silent(Instant),
     /// It has received all its responses and is kept alive for another request.
@@ -100,6 +104,7 @@ impl ConnectionState {
             is_responding: false,
             body_unread: false,
             is_evicted: false,
+            is_closing: false,
             watcher: None,
             released: None,
         })))
@@ -109,9 +114,9 @@ impl ConnectionState {
     pub fn next_check(&self, config: &HttpLimits) -> (Instant, Option<TimeoutReason>) {
         let state = self.lock();
         if let Some(since) = state.blocked_since.or(state.unsent_since) {
-            (since + config.request_time, Some(TimeoutReason::Stuck))
+            (since + config.response_time, Some(TimeoutReason::Stuck))
         } else if state.open > 0 {
-            (Instant::now() + config.request_time, None)
+            (Instant::now() + config.response_time, None)
         } else if state.is_evicted {
             (Instant::now(), Some(TimeoutReason::Evicted))
         } else if let Some(since) = state.head_since {
@@ -130,6 +135,7 @@ impl ConnectionState {
             return None;
         }
         Some(match state.head_since {
+            _ if state.is_closing => Idleness::Closing(state.idle_since),
             Some(since) => Idleness::PartialHead(since),
             None if state.is_new => Idleness::Silent(state.idle_since),
             None => Idleness::KeptAlive(state.idle_since),
@@ -165,9 +171,19 @@ impl ConnectionState {
         RequestGuard { state: self.clone(), began, ready: false }
     }
 
+    /// Waits until the connection is evicted.
+    pub async fn evicted(&self) {
+        std::future::poll_fn(|context| {
+            self.set_watcher(context.waker());
+            if self.lock().is_evicted { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// Takes the socket of an ended connection. The flag is `true` if the peer may still be sending a body.
     pub fn take_stream(&self) -> (Option<TcpStream>, bool) {
         let mut state = self.lock();
+        state.is_closing = true;
         (state.released.take(), state.body_unread)
     }
 
@@ -197,6 +213,11 @@ impl RequestGuard {
         state.unsent_since.get_or_insert_with(Instant::now);
         state.is_responding = true;
         state.body_unread |= body_unread;
+    }
+
+    /// Records that hyper has taken a part of the response, because the peer reads.
+    pub fn part_taken(&self) {
+        self.state.lock().unsent_since = Some(Instant::now());
     }
 }
 

@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::client::Client;
-use crate::support::server::{Server, cued, run};
+use crate::support::client::{Client, Connection};
+use crate::support::server::{Server, cued, run, until};
 
 /// A server with the given flags and environment, in a temporary folder.
 struct Started {
@@ -140,6 +140,10 @@ fn impossible_flags_are_wrong_usage_with_a_remedy() {
         (["--public-url", "https://me@cue.example.com"], "https://cue.example.com"),
         (["--public-url", "https://cue.example.com:99999"], "https://cue.example.com"),
         (["--public-url", ""], "--public-url"),
+        (["--allow-host", "http://cue.test"], "cue.example.com"),
+        (["--allow-host", "cue.test:80"], "cue.example.com"),
+        (["--allow-host", "[fd00::5"], "[fd00::5]"),
+        (["--max-buffered", "47"], "48..=65536"),
         (["--ephemeral", "--db=mine.db"], "mine.db"),
         (["--dev", "--listen=0.0.0.0:0"], "--listen 127.0.0.1:8000"),
         (["--dev", "--metrics-listen=0.0.0.0:0"], "--metrics-listen 127.0.0.1:9464"),
@@ -150,4 +154,29 @@ fn impossible_flags_are_wrong_usage_with_a_remedy() {
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
         assert!(stderr.contains(hint), "{flags:?}: {stderr}");
     }
+}
+
+#[test]
+fn the_server_has_the_memory_and_the_hosts_of_its_flags() {
+    let flags = ["--max-buffered", "48", "--limits", "off"];
+    let server = Started::new(&[&FREE_PORT[..], &flags].concat(), &[("CUED_ALLOW_HOST", "cue.test,b.test")]);
+    let user = server.client().register("ada@example.com");
+    for (host, status) in [("cue.test", 200), ("b.test:1", 200), ("c.test", 403)] {
+        let request = format!("GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(server.client().send(request.as_bytes()).unwrap().status, status, "{host}");
+    }
+    // A quarter of 48 MiB: seven bodies of 1.9 MB are more.
+    let head = format!(
+        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2000000\r\n\r\n",
+        user.key()
+    );
+    let bodies = (0..7).map(|_| {
+        let mut connection = Connection::open(server.addr()).unwrap();
+        connection.send(&[head.as_str(), &" ".repeat(1_900_000)].concat());
+        connection
+    });
+    let mut bodies: Vec<_> = bodies.collect();
+    // Which of them gets the error depends on their speed.
+    let refused = until("a body is refused", || bodies.iter().position(Connection::has_data));
+    bodies[refused].response().expect_error(503, "server_busy");
 }

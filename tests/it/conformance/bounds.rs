@@ -18,7 +18,31 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.1", "JSON nesting has 64 levels", &["sixty_four_levels_are_read_and_one_more_is_not"]),
-    ("§11.1", "bodies in memory are bounded together", &["the_budget_is_shared_and_returned"]),
+    (
+        "§11.1",
+        "bodies and responses in memory are bounded together",
+        &["the_budget_is_shared_and_returned", "all_callers_together_hold_at_most_the_budget"],
+    ),
+    (
+        "§11.1",
+        "one caller holds a quarter of the memory",
+        &[
+            "a_caller_holds_at_most_a_quarter_of_the_budget",
+            "unfinished_bodies_of_one_client_leave_room_for_others",
+            "unread_responses_of_one_client_leave_room_for_others",
+            "unfinished_large_bodies_of_one_account_leave_room_for_others",
+            "unread_responses_of_one_account_hold_only_its_share",
+        ],
+    ),
+    ("§11.1", "a body without a key is small", &["a_body_without_a_key_has_at_most_64_kib"]),
+    (
+        "§11.1",
+        "requests that take no body refuse one",
+        &[
+            "a_request_that_takes_no_body_is_refused_at_once_with_one",
+            "bodies_that_never_come_on_free_routes_hold_no_connection",
+        ],
+    ),
     (
         "§11.2",
         "idle connections close first",
@@ -36,7 +60,18 @@ pub const ROWS: &[Row] = &[
             "an_idle_connection_outlives_the_head_timeout",
             "a_silent_connection_is_closed_without_a_response",
             "a_client_that_does_not_read_its_response_is_disconnected",
+            "a_client_that_reads_slowly_gets_its_whole_response",
         ],
+    ),
+    (
+        "§11.2",
+        "one address has a quarter of the connections",
+        &["a_client_holds_a_quarter_of_the_connections_once_half_are_open"],
+    ),
+    (
+        "§11.2",
+        "an account has 20 long polls",
+        &["an_account_has_at_most_twenty_long_polls", "without_limits_the_number_of_long_polls_is_free"],
     ),
     (
         "§11.3",

@@ -170,12 +170,18 @@ pub const ROWS: &[Row] = &[
         &[
             "requests_without_a_valid_key_share_sixty_a_minute_per_address",
             "an_ipv6_network_of_64_bits_is_one_client",
+            "an_ipv6_site_counts_as_at_most_sixteen_clients",
         ],
     ),
     (
         "§2.7",
         "health and the test clock are not limited",
         &["health_and_the_test_clock_are_not_rate_limited"],
+    ),
+    (
+        "§2.7",
+        "polls of a known device code count in no window",
+        &["polls_of_a_known_code_do_not_count_for_the_address"],
     ),
     ("§2.7", "without limits the shown limit is a billion", &["without_limits_the_shown_limit_is_a_billion"]),
     (
@@ -239,5 +245,24 @@ pub const ROWS: &[Row] = &[
             "every_endpoint_requires_a_key_except_the_public_ones",
             "the_endpoints_of_the_contract_are_the_routes",
         ],
+    ),
+    (
+        "§2.13",
+        "a developer's server answers only to names of its machine",
+        &[
+            "a_developers_server_answers_only_to_names_of_its_machine",
+            "an_operator_may_allow_further_hosts",
+            "a_server_with_a_public_url_answers_to_every_name",
+        ],
+    ),
+    (
+        "§2.13",
+        "pages of other sites change nothing without a key",
+        &["a_page_of_another_site_cannot_change_anything_without_a_key", "the_forms_of_the_own_pages_pass"],
+    ),
+    (
+        "§2.13",
+        "a request names exactly one host",
+        &["a_request_without_exactly_one_host_is_refused_and_closed", "a_request_names_exactly_one_host"],
     ),
 ];

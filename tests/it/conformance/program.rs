@@ -255,6 +255,7 @@ pub const ROWS: &[Row] = &[
             "no_link_token_key_or_password_reaches_the_log_at_any_level",
         ],
     ),
+    ("§1.8", "malformed requests do not fill the log", &["malformed_http2_frames_do_not_flood_the_log"]),
     (
         "§1.9",
         "metrics have a separate address",

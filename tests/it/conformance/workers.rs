@@ -69,6 +69,14 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§7.1",
+        "a revoked key ends its long polls",
+        &[
+            "a_revoked_key_gets_no_work_from_its_open_long_poll",
+            "a_long_poll_ends_soon_after_its_account_is_disabled",
+        ],
+    ),
+    (
         "§7.2",
         "exactly one worker claims a pending execution",
         &[

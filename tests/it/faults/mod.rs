@@ -100,6 +100,12 @@
 //! - incomplete heads and bodies, unread responses: `http::wire::timeouts::an_incomplete_head_gets_408`,
 //!   `http::wire::timeouts::an_incomplete_body_gets_408`,
 //!   `http::wire::timeouts::a_client_that_does_not_read_its_response_is_disconnected`
+//! - more than their share of memory and connections: the others are served, and memory is bounded:
+//!   `faults::callers::bodies_that_never_come_on_free_routes_hold_no_connection`,
+//!   `faults::callers::unfinished_large_bodies_of_one_account_leave_room_for_others`,
+//!   `faults::callers::unread_responses_of_one_account_hold_only_its_share`,
+//!   `http::wire::shares::a_client_holds_a_quarter_of_the_connections_once_half_are_open`
+//! - malformed frames: `faults::callers::malformed_http2_frames_do_not_flood_the_log`
 //!
 //! Other services
 //! - the mail server: `http::device_login::mails::temporary_mail_errors_are_retried_and_permanent_ones_are_not`,
@@ -108,6 +114,7 @@
 //!   `http::billing::stripe::an_unreachable_provider_is_a_502`
 //! - the service manager: `journeys::monitoring::systemd::an_unreachable_notify_socket_does_not_stop_the_server`
 
+mod callers;
 mod clock;
 mod commits;
 mod crowd;

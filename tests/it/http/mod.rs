@@ -3,6 +3,7 @@
 mod accounts;
 mod bad_input;
 mod billing;
+mod browsers;
 mod claims;
 mod conventions;
 mod cues;
@@ -11,6 +12,7 @@ mod echo;
 mod executions;
 mod health;
 mod limits;
+mod long_polls;
 mod memory;
 mod verification;
 mod wire;

@@ -157,7 +157,11 @@ impl Client {
 
 impl Connection {
     pub fn open(addr: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(addr)?;
+        Self::from_stream(TcpStream::connect(addr)?)
+    }
+
+    pub fn from_stream(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HANG_TIMEOUT))?;
         Ok(Self(BufReader::new(stream)))
@@ -181,6 +185,15 @@ impl Connection {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).unwrap();
         rest
+    }
+
+    /// Whether the server has sent anything that is not read yet.
+    pub fn has_data(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        peeked.is_ok_and(|bytes| bytes > 0)
     }
 
     /// The socket, for tests that write in their own way.

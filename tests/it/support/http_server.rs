@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cued::app::App;
 use cued::http::router::Route;
 use cued::http::server::{self, ListenerConfig};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -27,20 +27,34 @@ impl HttpServer {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let connections = app.config.http.max_connections;
+        let (connections, allowed_hosts) =
+            (app.config.http.max_connections, app.config.http.allowed_hosts.clone());
         let until = async {
             if stopped.await.is_err() {
                 // The test has dropped the server without a stop.
                 std::future::pending().await
             }
         };
-        let served =
-            runtime.spawn(server::serve(ListenerConfig { listener, table, connections }, app, until));
+        let served = runtime.spawn(server::serve(
+            ListenerConfig { listener, table, connections, allowed_hosts },
+            app,
+            until,
+        ));
         Self { addr, stop: Some(stop), served, runtime }
     }
 
     pub fn connect(&self) -> Connection {
         Connection::open(self.addr).unwrap()
+    }
+
+    /// A connection from another address of this machine, which counts as another client.
+    pub fn connect_from(&self, source: &str) -> Connection {
+        let connect = async {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+            socket.connect(self.addr).await.unwrap().into_std().unwrap()
+        };
+        Connection::from_stream(self.runtime.block_on(connect)).unwrap()
     }
 
     /// One request on a connection of its own.

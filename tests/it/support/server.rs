@@ -192,8 +192,17 @@ pub fn signal(name: &str, pid: u32) {
 
 /// Resident memory of a process in MB.
 pub fn resident_mb(pid: u32) -> u64 {
+    memory_mb(pid, "VmRSS:")
+}
+
+/// The highest resident memory of a process so far, in MB.
+pub fn peak_mb(pid: u32) -> u64 {
+    memory_mb(pid, "VmHWM:")
+}
+
+fn memory_mb(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
 }
 

@@ -63,6 +63,8 @@ pub async fn poll(request: Request) -> Result<Response> {
     fields.finish()?;
     let Some(code) = text.as_deref().and_then(DeviceCode::parse) else { return Ok(poll_response(None)) };
     let Some(login) = find(&request, &code).await? else { return Ok(poll_response(None)) };
+    // The code has its own limit. Without a known code a request guesses, and counts for its address.
+    request.exempt_from_rate_limit();
     let retry_after = request.app.polls.lock().admit(code.hash(), request.now);
     if let Some(seconds) = retry_after {
         let message = format!("Poll at most once every {POLL_INTERVAL_SECS} s; try again in {seconds} s");

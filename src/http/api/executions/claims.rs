@@ -5,18 +5,25 @@ use std::time::Duration;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::actions::executions::{self as actions, ClaimedExecution, not_found};
+use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
-use crate::http::timeout::within;
+use crate::http::timeout::{until, within};
+use crate::store::accounts::api_keys;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
 use crate::store::executions::claims::{ClaimFilter, ClaimableExecution, ClaimableList};
+
+/// Time between two checks of the key of a long poll. A revoked key ends its long polls within 15 s (contract §7.1); the
+/// difference is for the check itself on a busy machine.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `GET /v1/executions/claimable`.
 pub async fn list(request: Request) -> Result<Response> {
@@ -32,7 +39,8 @@ pub async fn list(request: Request) -> Result<Response> {
     let found = match wait {
         0 => list_claimable(&request, &filter, limit).await?,
         seconds => {
-            let found = within(Duration::from_secs(seconds), await_work(request, filter, limit)).await;
+            let _permit = request.begin_long_poll()?;
+            let found = within(Duration::from_secs(seconds), await_work(&request, &filter, limit)).await;
             found.unwrap_or_else(|| Ok(ClaimableList::default()))?
         }
     };
@@ -61,21 +69,47 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     claim_response(&request, claimed).await
 }
 
-/// Waits until an execution is claimable or the server stops.
-async fn await_work(request: Request, filter: ClaimFilter, limit: u32) -> Result<ClaimableList> {
+/// Waits until an execution is claimable, the server stops, or the caller's key is no longer valid.
+async fn await_work(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
     let mut stopping = request.stopping.clone();
     // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
+    let found = list_claimable(request, filter, limit).await?;
+    if !found.executions.is_empty() {
+        return Ok(found);
+    }
+    let mut check_at = Instant::now() + KEY_CHECK_INTERVAL;
     loop {
-        let found = list_claimable(&request, &filter, limit).await?;
-        if !found.executions.is_empty() {
-            return Ok(found);
-        }
-        tokio::select! {
-            changed = notifier.changed() => if changed.is_err() { return Ok(found) },
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(found),
+        // Other users' work notifies too, so the deadline does not move with each notification.
+        let changed = tokio::select! {
+            changed = until(check_at, notifier.changed()) => changed,
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(ClaimableList::default()),
+        };
+        match changed {
+            Some(Err(_)) => return Ok(ClaimableList::default()),
+            Some(Ok(())) => {
+                let found = list_claimable(request, filter, limit).await?;
+                if !found.executions.is_empty() {
+                    // After the list, so that nothing is returned that was read after a revocation.
+                    require_valid_key(request).await?;
+                    return Ok(found);
+                }
+            }
+            None => {
+                require_valid_key(request).await?;
+                check_at = Instant::now() + KEY_CHECK_INTERVAL;
+            }
         }
     }
+}
+
+/// The key was valid when the poll began, and may have been revoked since.
+async fn require_valid_key(request: &Request) -> Result<()> {
+    let (hash, now) = (request.caller()?.key_hash, request.now);
+    let owner =
+        request.app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await?;
+    let message = "The API key was revoked, or its account disabled, during the request; send a valid key";
+    owner.map(|_| ()).ok_or_else(|| Error::refused(ErrorCode::InvalidApiKey, message))
 }
 
 async fn list_claimable(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {

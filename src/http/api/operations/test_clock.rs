@@ -1,10 +1,9 @@
-//! `/v1/test/clock`: exists only with `--test-clock`.
+//! `/v1/test/clock`: exists only with `--test-clock` (`Access::TestClock`).
 
 use jiff::{Span, Timestamp};
 use serde_json::json;
 
 use crate::actions::test_clock;
-use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
@@ -13,13 +12,11 @@ use crate::http::response::{Response, instant};
 
 /// `GET /v1/test/clock`
 pub async fn show(request: Request) -> Result<Response> {
-    require_test_clock(&request)?;
     Ok(Response::ok(&json!({"now": instant(request.now)})))
 }
 
 /// `POST /v1/test/clock {advance}` or `{to}`
 pub async fn advance(request: Request) -> Result<Response> {
-    require_test_clock(&request)?;
     let mut fields = request.fields()?;
     let (advance, to) = (fields.string("advance", 1..=64), fields.string("to", 1..=64));
     let target = match (&advance, &to) {
@@ -54,17 +51,6 @@ pub async fn advance(request: Request) -> Result<Response> {
     Ok(Response::ok(
         &json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered}),
     ))
-}
-
-fn require_test_clock(request: &Request) -> Result<()> {
-    if request.app.clock.is_test() {
-        return Ok(());
-    }
-    Err(Refusal::new(
-        ErrorCode::NotFound,
-        "There is no endpoint at this path; start cued with --test-clock to enable it",
-    )
-    .into())
 }
 
 /// Adds an ISO 8601 duration in UTC: a day has 24 hours, months and years follow the calendar.

@@ -139,7 +139,7 @@ fn a_body_over_two_megabytes_is_refused() {
 fn announced(user: &Client, length: usize) -> io::Result<Response> {
     let key = user.key();
     let head = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
+        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
     );
     user.clone().send(head.as_bytes())
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Case, check, good_cue, server};
+use crate::support::server::{DEV_UNLIMITED, Server};
 
 const SOME_UUID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
@@ -42,6 +43,28 @@ fn paths_and_methods_are_checked_before_the_key() {
     };
     check(&server.user(), rows(false));
     check(&server.client(), rows(true));
+}
+
+#[test]
+fn the_path_of_the_test_clock_exists_only_with_a_test_clock() {
+    let server = Server::start(DEV_UNLIMITED);
+    for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
+        for body in ["", "{}", r#"{"advance": "PT1H"}"#] {
+            let response = server.client().call(method, "/v1/test/clock", &[], body.as_bytes()).unwrap();
+            assert_eq!(response.status, 404, "{method} {body}");
+        }
+        let announced = [("Content-Length", "3000000")];
+        assert_eq!(
+            server.client().call(method, "/v1/test/clock", &announced, b"").unwrap().status,
+            404,
+            "{method}"
+        );
+    }
+    let clock = Server::with_test_clock("2030-01-01T00:00:00Z");
+    clock.client().advance("PT1H");
+    let long = json!({"advance": "x".repeat(1_024)});
+    clock.client().post("/v1/test/clock", &long).expect_error(413, "payload_too_large");
+    clock.client().call("PUT", "/v1/test/clock", &[], b"").unwrap().expect_error(405, "method_not_allowed");
 }
 
 #[test]

@@ -289,3 +289,26 @@ fn of_concurrent_polls_exactly_one_gets_the_key() {
     let keys = mailing.client().with_key(user).get("/v1/auth/keys").expect(200);
     assert_eq!(keys["keys"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn polls_of_a_known_code_do_not_count_for_the_address() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let code = mailing.code();
+    let poll = |code: &str| mailing.client().post(POLL, &json!({ "device_code": code }));
+    let left =
+        |response: &Response| response.header("x-ratelimit-remaining").unwrap().parse::<u32>().unwrap();
+    assert_eq!(left(&poll(&code)), 59, "only the creation of the code counts");
+    assert_eq!(left(&poll(&code)), 59);
+    assert_eq!(left(&poll("unknown-code")), 58);
+    assert_eq!(left(&mailing.client().post(POLL, &json!({}))), 57);
+    while mailing.client().get("/v1/cues").status != 429 {}
+    poll("unknown-code").expect_error(429, "rate_limit_exceeded");
+    assert_eq!(poll(&code).expect(200), json!({"status": "pending"}));
+    // It has a limit of its own.
+    for _ in 0..27 {
+        poll(&code).expect(200);
+    }
+    let refused = poll(&code);
+    refused.expect_error(429, "rate_limit_exceeded");
+    assert!(refused.text().contains("Poll at most"), "{}", refused.text());
+}

@@ -2,5 +2,6 @@
 
 pub mod http1;
 mod http2;
+mod shares;
 mod test_routes;
 mod timeouts;

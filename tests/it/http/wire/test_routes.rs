@@ -10,7 +10,7 @@ use cued::config::{Config, HttpLimits};
 use cued::error::Result;
 use cued::http::request::Request;
 use cued::http::response::Response;
-use cued::http::router::Route;
+use cued::http::router::{BODY_LIMIT, Route};
 use cued::routes;
 use serde_json::json;
 use tempfile::TempDir;
@@ -19,7 +19,10 @@ use tokio::sync::Barrier;
 use crate::support::http_server::HttpServer;
 
 static TABLE: &[Route] = routes! {
-    POST   "/echo"        Public    echo,
+    POST   "/echo"        Public    echo; BODY_LIMIT,
+    POST   "/form"        Page      page,
+    POST   "/key"         ApiKey    echo,
+    POST   "/keyless"     Public    echo,
     GET    "/items/{id}"  Public    item,
     GET    "/free/{id}"   Unmetered item,
     DELETE "/items/{id}"  Public    nothing,
@@ -30,7 +33,9 @@ static TABLE: &[Route] = routes! {
     GET    "/panic"       Public    panics,
     GET    "/poll"        Public    poll,
     GET    "/forever"     Public    forever,
+    GET    "/hold"        Public    hold,
     GET    "/large"       Public    large,
+    POST   "/large"       Public    large,
     GET    "/crowd"       Public    crowd,
 };
 
@@ -86,8 +91,19 @@ async fn forever(_: Request) -> Result<Response> {
     std::future::pending().await
 }
 
+/// Handlers of `/hold` that have begun; they wait until the server stops.
+pub static HELD: AtomicUsize = AtomicUsize::new(0);
+
+async fn hold(request: Request) -> Result<Response> {
+    HELD.fetch_add(1, Ordering::SeqCst);
+    poll(request).await
+}
+
+/// Bytes of a response that no buffer of the kernel holds whole.
+pub const LARGE: usize = 16 << 20;
+
 async fn large(_: Request) -> Result<Response> {
-    Ok(Response::ok(&json!("x".repeat(16 << 20))))
+    Ok(Response::text(hyper::StatusCode::OK, "text/plain", "x".repeat(LARGE)))
 }
 
 /// Handlers of `/crowd` wait until this many run.

@@ -15,6 +15,11 @@ const SHORT: Duration = Duration::from_millis(300);
 /// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
+/// Limits under which the connections of a test count as those of many clients, as behind a proxy.
+fn many_clients() -> HttpLimits {
+    HttpLimits { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..HttpLimits::default() }
+}
+
 #[test]
 fn a_silent_connection_is_closed_without_a_response() {
     let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
@@ -106,7 +111,7 @@ fn an_idle_connection_outlives_the_head_timeout() {
 #[test]
 fn a_client_that_does_not_read_its_response_is_disconnected() {
     let server =
-        TestServer::with(HttpLimits { max_connections: 1, request_time: SHORT, ..HttpLimits::default() });
+        TestServer::with(HttpLimits { max_connections: 1, response_time: SHORT, ..HttpLimits::default() });
     let mut unread = server.connect();
     unread.send(&get("/large"));
     // Served only once the first connection is closed.
@@ -115,8 +120,8 @@ fn a_client_that_does_not_read_its_response_is_disconnected() {
 
 #[test]
 fn concurrent_connections_stay_within_the_limit() {
-    let server = TestServer::with(HttpLimits { max_connections: CROWD, ..HttpLimits::default() });
-    let request = get("/crowd").replace("Host: x", "Connection: close");
+    let server = TestServer::with(HttpLimits { max_connections: CROWD, ..many_clients() });
+    let request = get("/crowd").replace("Host: x", "Host: x\r\nConnection: close");
     let mut clients = Vec::new();
     for _ in 0..12 {
         let mut connection = server.connect();
@@ -131,7 +136,7 @@ fn concurrent_connections_stay_within_the_limit() {
 
 #[test]
 fn at_the_limit_a_new_connection_closes_the_least_used_one() {
-    let config = HttpLimits { header_time: LONG, max_connections: 3, ..HttpLimits::default() };
+    let config = HttpLimits { header_time: LONG, max_connections: 3, ..many_clients() };
     let server = TestServer::with(config);
     let (mut half, mut kept, mut silent) = (server.connect(), server.connect(), server.connect());
     for connection in [&mut kept, &mut half] {

@@ -109,7 +109,7 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
     }
     // A running request keeps the port open.
     let mut waiting = TcpStream::connect(addr).unwrap();
-    let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
+    let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
     std::io::Write::write_all(&mut waiting, head).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| signal("-TERM", server.0.id()));

@@ -1,0 +1,167 @@
+//! The memory for bodies and replies under way: one amount for all callers, of which each may hold a quarter
+//! (contract §11.1).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::domain::account::client_ip::customer_network;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::error::{Error, Result};
+use crate::locks::Mutex;
+
+/// One caller holds at most this part of the budget, so that three quarters remain for the others.
+const CALLER_FRACTION: usize = 4;
+
+/// Seconds for `Retry-After`. Most bodies and replies are gone after a second.
+const RETRY_AFTER: u32 = 1;
+
+/// Who holds a body or a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BufferOwner {
+    /// The row key of the user whose API key came with the request.
+    Account(i64),
+    /// The network of a client without a valid key.
+    Network(IpAddr),
+}
+
+impl BufferOwner {
+    pub fn from_client(address: IpAddr) -> Self {
+        Self::Network(customer_network(address))
+    }
+}
+
+#[derive(Debug)]
+pub struct BufferBudget {
+    limit: usize,
+    usage: Mutex<Usage>,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    total: usize,
+    /// Callers that hold something; the budget bounds their number.
+    by_owner: HashMap<BufferOwner, usize>,
+}
+
+/// Bytes that one caller holds of the budget. Dropping it returns them.
+#[derive(Debug)]
+pub struct BufferReservation {
+    budget: Arc<BufferBudget>,
+    owner: BufferOwner,
+    bytes: usize,
+}
+
+impl BufferBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, usage: Mutex::default() })
+    }
+
+    /// An empty reservation, to grow with a body that arrives.
+    pub fn open(self: &Arc<Self>, owner: BufferOwner) -> BufferReservation {
+        BufferReservation { budget: Arc::clone(self), owner, bytes: 0 }
+    }
+
+    /// Reserves `bytes` at once.
+    ///
+    /// # Errors
+    /// As [`BufferReservation::grow`].
+    pub fn reserve(self: &Arc<Self>, owner: BufferOwner, bytes: usize) -> Result<BufferReservation> {
+        let mut reservation = self.open(owner);
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+}
+
+impl BufferReservation {
+    /// Adds `bytes`. Never waits: partly read bodies that wait for each other's bytes would block each other.
+    ///
+    /// # Errors
+    /// 503 if the caller would hold more than its part, or all callers more than the budget.
+    pub fn grow(&mut self, bytes: usize) -> Result<()> {
+        let budget = &self.budget;
+        let mut usage = budget.usage.lock();
+        let held = usage.by_owner.get(&self.owner).copied().unwrap_or(0).saturating_add(bytes);
+        if held > budget.limit / CALLER_FRACTION {
+            return Err(busy(
+                "Your requests and unread replies hold too much memory; finish and read them, and try again in 1 s",
+            ));
+        }
+        if usage.total.saturating_add(bytes) > budget.limit {
+            return Err(busy("The server is handling too many large requests; try again in 1 s"));
+        }
+        if bytes > 0 {
+            usage.total += bytes;
+            usage.by_owner.insert(self.owner, held);
+            self.bytes += bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BufferReservation {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut usage = self.budget.usage.lock();
+        usage.total -= self.bytes;
+        if let Some(held) = usage.by_owner.get_mut(&self.owner) {
+            *held -= self.bytes;
+            if *held == 0 {
+                usage.by_owner.remove(&self.owner);
+            }
+        }
+    }
+}
+
+fn busy(message: &'static str) -> Error {
+    Error::Refused(Refusal { retry_after: Some(RETRY_AFTER), ..Refusal::new(ErrorCode::ServerBusy, message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADA: BufferOwner = BufferOwner::Account(1);
+    const BOB: BufferOwner = BufferOwner::Account(2);
+
+    fn total(budget: &BufferBudget) -> usize {
+        budget.usage.lock().total
+    }
+
+    #[test]
+    fn a_caller_holds_at_most_a_quarter_of_the_budget() {
+        let budget = BufferBudget::new(100);
+        let mut body = budget.reserve(ADA, 20).unwrap();
+        body.grow(5).unwrap();
+        assert!(body.grow(1).is_err() && budget.reserve(ADA, 1).is_err());
+        assert!(budget.reserve(ADA, 0).is_ok());
+        let other = budget.reserve(BOB, 25).unwrap();
+        assert_eq!(total(&budget), 50);
+        drop(body);
+        assert!(budget.reserve(ADA, 25).is_ok(), "returned bytes are free again");
+        drop(other);
+        assert_eq!(total(&budget), 0);
+        assert!(budget.usage.lock().by_owner.is_empty(), "a caller that holds nothing needs no memory");
+    }
+
+    #[test]
+    fn all_callers_together_hold_at_most_the_budget() {
+        let budget = BufferBudget::new(100);
+        let held: Vec<_> =
+            (0..4).map(|user| budget.reserve(BufferOwner::Account(user), 25).unwrap()).collect();
+        assert!(budget.reserve(BufferOwner::Account(4), 1).is_err());
+        drop(held);
+        assert!(budget.reserve(BufferOwner::Account(4), 1).is_ok());
+    }
+
+    #[test]
+    fn the_addresses_of_one_customer_are_one_caller() {
+        let owner = |text: &str| BufferOwner::from_client(text.parse().unwrap());
+        assert_eq!(owner("2001:db8:0:1::1"), owner("2001:db8:0:ff::2"));
+        assert_ne!(owner("2001:db8:0:1::1"), owner("2001:db8:0:100::1"));
+        assert_ne!(owner("192.0.2.1"), owner("192.0.2.2"));
+    }
+}
