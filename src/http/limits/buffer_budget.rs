@@ -13,6 +13,10 @@ use crate::locks::Mutex;
 /// One caller holds at most this part of the budget, so that three quarters remain for the others.
 const CALLER_FRACTION: usize = 4;
 
+/// The room that a change needs before it is made, in bytes: a response without a large payload fits, so that a change is
+/// seldom made whose response does not.
+const MIN_ROOM: usize = 64 << 10;
+
 /// Seconds for `Retry-After`. Most bodies and replies are gone after a second.
 const RETRY_AFTER: u32 = 1;
 
@@ -44,6 +48,22 @@ struct Usage {
     by_owner: HashMap<BufferOwner, usize>,
 }
 
+impl Usage {
+    /// Returns what `owner` would hold with further `bytes`.
+    fn with(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Result<usize> {
+        let held = self.by_owner.get(&owner).copied().unwrap_or(0).saturating_add(bytes);
+        if held > limit / CALLER_FRACTION {
+            return Err(busy(
+                "Your requests and unread responses hold too much memory; finish and read them, and try again in 1 s",
+            ));
+        }
+        if self.total.saturating_add(bytes) > limit {
+            return Err(busy("The server is handling too many large requests; try again in 1 s"));
+        }
+        Ok(held)
+    }
+}
+
 /// Bytes that one caller holds of the budget. Dropping it returns them.
 #[derive(Debug)]
 pub struct BufferReservation {
@@ -63,6 +83,15 @@ impl BufferBudget {
         BufferReservation { budget: Arc::clone(self), owner, bytes: 0 }
     }
 
+    /// Checks that the caller has room for [`MIN_ROOM`] more bytes, without reserving any.
+    ///
+    /// # Errors
+    /// As [`BufferReservation::grow`].
+    pub fn require_room(&self, owner: BufferOwner) -> Result<()> {
+        let room = MIN_ROOM.min(self.limit / CALLER_FRACTION);
+        self.usage.lock().with(room, owner, self.limit).map(|_| ())
+    }
+
     /// Reserves `bytes` at once.
     ///
     /// # Errors
@@ -80,17 +109,8 @@ impl BufferReservation {
     /// # Errors
     /// 503 if the caller would hold more than its part, or all callers more than the budget.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
-        let budget = &self.budget;
-        let mut usage = budget.usage.lock();
-        let held = usage.by_owner.get(&self.owner).copied().unwrap_or(0).saturating_add(bytes);
-        if held > budget.limit / CALLER_FRACTION {
-            return Err(busy(
-                "Your requests and unread replies hold too much memory; finish and read them, and try again in 1 s",
-            ));
-        }
-        if usage.total.saturating_add(bytes) > budget.limit {
-            return Err(busy("The server is handling too many large requests; try again in 1 s"));
-        }
+        let mut usage = self.budget.usage.lock();
+        let held = usage.with(bytes, self.owner, self.budget.limit)?;
         if bytes > 0 {
             usage.total += bytes;
             usage.by_owner.insert(self.owner, held);
@@ -137,6 +157,7 @@ mod tests {
         let mut body = budget.reserve(ADA, 20).unwrap();
         body.grow(5).unwrap();
         assert!(body.grow(1).is_err() && budget.reserve(ADA, 1).is_err());
+        assert!(budget.require_room(ADA).is_err() && budget.require_room(BOB).is_ok());
         assert!(budget.reserve(ADA, 0).is_ok());
         let other = budget.reserve(BOB, 25).unwrap();
         assert_eq!(total(&budget), 50);

@@ -187,6 +187,9 @@ async fn read_body(
     if route.body_limit == 0 && !body.is_end_stream() {
         return Err(takes_no_body(method));
     }
+    if !method.is_safe() {
+        server.buffers.require_room(context.owner)?;
+    }
     let reservation = server.buffers.open(context.owner);
     let body = until(deadline, body::read(body, route.body_limit, reservation)).await;
     body.ok_or_else(body_timeout)?
