@@ -250,6 +250,8 @@ CREATE TABLE executions (
                                   OR outcome_state = 'verification_failed'),
     created_at        INTEGER NOT NULL,
     updated_at        INTEGER NOT NULL,
+    -- 1: a run of an outage. Runs that fall due now are sent before it.
+    is_catch_up       INTEGER NOT NULL DEFAULT 0,
     CHECK ((queue_name = 'waiting') <= (due_at IS NOT NULL))
 ) STRICT;
 
@@ -266,7 +268,8 @@ CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
 CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiting';
 -- For lists of unfinished executions, as is the user in the other indexes of this group. Most executions never wait.
 CREATE INDEX executions_waiting_by_user ON executions (user_key, key) WHERE queue_name = 'waiting';
-CREATE INDEX executions_to_send ON executions (destination_hash, key) WHERE queue_name = 'send';
+-- Delivery threads are shared fairly among users, and among the destinations of a user.
+CREATE INDEX executions_to_send ON executions (user_key, is_catch_up, destination_hash, key) WHERE queue_name = 'send';
 CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue_name = 'claim';
 CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key)
     WHERE queue_name = 'claim' AND task IS NOT NULL;
@@ -502,12 +505,16 @@ CREATE TABLE alerts (
     key          INTEGER PRIMARY KEY,
     id           TEXT    NOT NULL,
     user_key     INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    cue_key      INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
-    execution_id BLOB    NOT NULL CHECK (length(execution_id) = 16),
-    alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost')),
+    -- Null if the alert is about the account.
+    cue_key      INTEGER REFERENCES cues (key) ON DELETE CASCADE,
+    execution_id BLOB    CHECK (length(execution_id) = 16),
+    alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
+                                                        'catch_up')),
     message      TEXT    NOT NULL,
     metadata     TEXT    NOT NULL,
-    created_at   INTEGER NOT NULL
+    created_at   INTEGER NOT NULL,
+    CHECK ((alert_type = 'catch_up') = (cue_key IS NULL)),
+    CHECK ((cue_key IS NULL) = (execution_id IS NULL))
 ) STRICT;
 
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
@@ -522,7 +529,7 @@ CREATE TABLE outbox (
     id               TEXT    NOT NULL,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                      'claim_lost')),
+                                                      'claim_lost', 'catch_up')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,
@@ -535,8 +542,11 @@ CREATE TABLE outbox (
     CHECK ((url IS NULL) = (destination_hash IS NULL))
 ) STRICT;
 
--- Ready notifications sort first, grouped by destination.
-CREATE INDEX outbox_by_due ON outbox (due_at, destination_hash);
+CREATE INDEX outbox_waiting ON outbox (due_at) WHERE due_at IS NOT NULL;
+-- The threads of ready POSTs are shared fairly among users, and among the destinations of a user.
+CREATE INDEX outbox_posts ON outbox (user_key, destination_hash, key)
+    WHERE due_at IS NULL AND destination_hash IS NOT NULL;
+CREATE INDEX outbox_mails ON outbox (key) WHERE due_at IS NULL AND destination_hash IS NULL;
 CREATE INDEX outbox_by_user ON outbox (user_key, kind);
 
 -- The number of notifications dropped because too many of the same kind were waiting for the user. The row is deleted

@@ -50,7 +50,8 @@
 //! - **Attempt**: one delivery of an execution to its callback URL, or one claim of it by a worker.
 //! - **Delivery**: sending an execution as a signed HTTP request to its callback URL, with retries (contract §6).
 //! - **Destination**: the host and port of a callback URL, the key by which delivery threads are shared (contract §11.4).
-//! - **Fair share**: the number of delivery threads (slots) that a destination may hold at a time (contract §11.4).
+//! - **Fair share**: the number of delivery threads (slots) that an account, and a destination of it, may hold at a time
+//!   (contract §11.4).
 //! - **Claim**: the exclusive right of a worker to an execution (contract §7.2).
 //! - **Lease**: the time for which a claim is valid without a renewal, 900 seconds (contract §7.3).
 //! - **Heartbeat**: a worker's request that renews a lease, or that announces the worker itself (contract §7.3, §7.4).

@@ -1,5 +1,7 @@
 //! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
 
+use jiff::Timestamp;
+
 use crate::actions::accounts::disabled;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
@@ -79,14 +81,13 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let plans = app.config.plans.clone();
     let limits = CueLimits::of(&plans, caller);
-    let (firer, clock) =
-        (CueFirer::new(&app.ids, &app.config.plans, app.config.retention, now), scheduler_clock(app));
+    let firer = cue_firer(app, now);
     app.store.write(move |tx| {
         within_storage(tx, &plans, user_key, || {
             let mut before = find(tx, user_key, &id)?;
             let mut cue = before.clone();
             cue.apply(&change, now)?;
-            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before, &clock)? {
+            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before)? {
                 before = find(tx, user_key, &id)?;
                 cue = before.clone();
                 cue.apply(&change, now)?;
@@ -132,12 +133,14 @@ pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::CueNotFound, "Cue not found")
 }
 
-fn scheduler_clock(app: &App) -> SchedulerClock {
-    SchedulerClock {
+/// Fires cues at `now`, with the scheduler's view of the clock.
+pub(super) fn cue_firer(app: &App, now: Timestamp) -> CueFirer {
+    let clock = SchedulerClock {
         outage: app.outage(),
         last_seen: app.engine_stats.last_seen(),
         is_test: app.clock.is_test(),
-    }
+    };
+    CueFirer::new(&app.ids, &app.config.plans, app.config.retention, clock, now)
 }
 
 /// The limits on the cues of a plan. `None` is no limit.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::actions::cues::cue_firer;
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::OutcomeReport;
@@ -92,6 +93,7 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// report of success or failure alone is never refused for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
+    let firer = cue_firer(app, now);
     let outcome = report.record(now);
     app.store.write(move |tx| {
         let outcome = outcome?;
@@ -111,7 +113,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         }
         // A report after the claim expired for good must not count as a second failure.
         if status != execution.status {
-            on_execution_finished(tx, &FinishedExecution::new(&execution, success), now)?;
+            on_execution_finished(tx, &FinishedExecution::new(&execution, success), &firer)?;
         }
         let state = after_report(verification, success, &outcome.report.evidence);
         let recorded = RecordedOutcome { outcome, state };

@@ -176,6 +176,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         scheduled_for: now,
         triggered_by,
         payload_key: None,
+        is_catch_up: false,
         now,
     }
 }

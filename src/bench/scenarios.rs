@@ -170,6 +170,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         key: 1,
         id: ExecutionIdSource::default().next(now)?,
         cue_key: 1,
+        user_key: 1,
         destination: 0,
         attempt: 1,
         scheduled_for: now,

@@ -1,11 +1,12 @@
 //! Raises alerts, in the transaction of the event that they report. A cue gets at most one alert of a type in five
-//! minutes.
+//! minutes, and an account one alert about each outage.
 
 use jiff::Timestamp;
 
 use crate::domain::json::JsonText;
-use crate::domain::notification::alert::{Alert, DEDUP_WINDOW, MAX_KEPT, NewAlert};
-use crate::domain::notification::{NotificationKind, notification_id};
+use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
+use crate::domain::notification::{NotificationKind, account_notification_id, notification_id};
+use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::saturating_sub;
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
@@ -38,13 +39,13 @@ pub(super) fn raise_for(
     let alert = Alert {
         id: notification_id(subject.execution_id, kind, now),
         alert_type,
-        cue_id: subject.cue_id.clone(),
-        execution_id: subject.execution_id,
+        cue_id: Some(subject.cue_id.clone()),
+        execution_id: Some(subject.execution_id),
         message: alert.message(&subject.cue_name),
         metadata: alert.metadata(),
         created_at: now,
     };
-    alerts::insert(tx, subject, &alert)?;
+    alerts::insert(tx, subject.user_key, Some(subject.cue_key), &alert)?;
     alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
     if let Some(url) = &subject.alert_webhook_url {
         let body = canonical(JsonText::from(&alert.json()).get());
@@ -52,4 +53,32 @@ pub(super) fn raise_for(
         notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url, body }, now)?;
     }
     Ok(true)
+}
+
+/// Adds runs that caught up after `outage` to the user's alert about it, or creates the alert.
+pub(super) fn add_caught_up(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    outage: Outage,
+    caught_up: CaughtUp,
+) -> Result<()> {
+    if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
+        let caught_up = known.caught_up().map_or(caught_up, |known| known.and(caught_up));
+        return alerts::update_catch_up(tx, user_key, &Alert::catch_up(known.id, caught_up, outage.until));
+    }
+    let id = account_notification_id(user_key, NotificationKind::Alert(AlertType::CatchUp), outage.until);
+    alerts::insert(tx, user_key, None, &Alert::catch_up(id, caught_up, outage.until))?;
+    alerts::delete_surplus(tx, user_key, MAX_KEPT)
+}
+
+/// Enqueues the POST of the user's alert about `outage`. Call it when all runs have caught up, so that it counts them
+/// all.
+pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage, now: Timestamp) -> Result<()> {
+    let (Some(url), Some(alert)) =
+        (alerts::alert_url(tx, user_key)?, alerts::find_catch_up(tx, user_key, outage.until)?)
+    else {
+        return Ok(());
+    };
+    let (kind, body) = (NotificationKind::Alert(AlertType::CatchUp), canonical(JsonText::from(&alert.json()).get()));
+    notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url: Some(url), body }, now)
 }

@@ -3,17 +3,18 @@
 
 use jiff::Timestamp;
 
-use crate::domain::cue::after_only_run;
 use crate::domain::execution::{Execution, NextStep, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::error::Result;
 use crate::lifecycle::alerts;
+use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::notify::{mail_failure, post_failure};
+use crate::lifecycle::once::end_once_cue;
 use crate::lifecycle::pause::pause;
+use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::AttemptRecord;
 use crate::store::notifications::on_failure;
-use crate::store::{WriteTx, cues};
 
 /// The result of a finished execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +23,6 @@ pub enum Finish {
     Succeeded,
     /// The last attempt failed, the worker reported a failure, or the last claim expired.
     Failed,
-    /// The quota was used up before the first attempt. The usage shows that, so the execution does not count in the
-    /// failure streak and causes no notification.
-    NotAttempted,
 }
 
 /// A finished execution, already stored as such.
@@ -53,8 +51,8 @@ impl FinishedExecution {
 
 /// Records a delivery attempt and, if it was the last one, applies the consequences. Returns `false` and changes
 /// nothing if the execution was deleted or is no longer in this attempt.
-pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp) -> Result<bool> {
-    if !delivery_queue::record(tx, attempt, now)? {
+pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFirer) -> Result<bool> {
+    if !delivery_queue::record(tx, attempt, firer.now())? {
         return Ok(false);
     }
     let finish = match attempt.next {
@@ -70,37 +68,29 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, now: Timestamp)
         by_schedule: attempt_ref.by_schedule,
         finish,
     };
-    on_execution_finished(tx, &finished, now)?;
+    on_execution_finished(tx, &finished, firer)?;
     Ok(true)
 }
 
 /// Applies the consequences of a finished execution, which must be stored as finished. Every finished execution goes
-/// through this function, except those that fail when their account is disabled: disabling pauses the cues itself, and
-/// the operator who does it needs no notification.
-pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> Result<()> {
+/// through this function, with two exceptions. When an account is disabled, its cues are paused as well, and the
+/// operator who does it needs no notification. An execution above the quota only ends a `once` cue, because the usage
+/// shows why it failed. `firer` fires a run that is due before the cue is paused.
+pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
+    let success = finished.finish == Finish::Succeeded;
     if finished.by_schedule {
-        end_once_cue(tx, finished, now)?;
+        end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }
     match finished.finish {
         Finish::Succeeded => on_failure::delete_streak(tx, finished.cue_key),
-        Finish::Failed => after_failure(tx, finished.key, now),
-        Finish::NotAttempted => Ok(()),
-    }
-}
-
-/// Ends a `once` cue whose only run has finished. Leaves every other cue unchanged.
-fn end_once_cue(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) -> Result<()> {
-    let Some(cue) = cues::find_once(tx, finished.cue_key)? else { return Ok(()) };
-    let success = finished.finish == Finish::Succeeded;
-    match after_only_run(cue.at, cue.is_due, finished.scheduled_for, success) {
-        Some(status) => cues::end_once(tx, finished.cue_key, &cue, status, now),
-        None => Ok(()),
+        Finish::Failed => after_failure(tx, finished.key, firer),
     }
 }
 
 /// Adds the failed execution in row `key` to the failure streak, raises an alert if the streak is long enough, and
 /// applies the cue's `on_failure` settings. Does nothing for a disabled user.
-fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
+fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
+    let now = firer.now();
     let Some(failed) = on_failure::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
     let failures = on_failure::increment_streak(tx, cue_key)?;
@@ -113,5 +103,5 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     if failed.email {
         mail_failure(tx, &failed, now)?;
     }
-    if failed.pause { pause(tx, cue_key, now) } else { Ok(()) }
+    if failed.pause { pause(tx, cue_key, firer) } else { Ok(()) }
 }

@@ -13,9 +13,10 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, ScheduleSpec};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::schedule::catch_up::{FirePlan, MissReason, Outage, fire_plan, outage_at};
+use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at};
 use crate::error::Result;
-use crate::lifecycle::finish::{Finish, FinishedExecution, on_execution_finished};
+use crate::lifecycle::alerts;
+use crate::lifecycle::once::end_once_cue;
 use crate::panics;
 use crate::random::ExecutionIdSource;
 use crate::store::accounts::usage;
@@ -25,11 +26,16 @@ use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
 use crate::store::{WakeSet, WriteTx, executions};
 
+/// Runs that a change to a cue fires at most before it applies (contract §4.12). Only a test clock leaves more of them: on
+/// another one, a cue that is late by over a minute catches up with 100 runs at most.
+const MAX_OVERDUE_RUNS: usize = 500;
+
 /// Fires cues at a fixed `now`.
 pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
+    clock: SchedulerClock,
     now: Timestamp,
 }
 
@@ -44,24 +50,55 @@ pub struct SchedulerClock {
     pub is_test: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FireSummary {
     /// Cues that were due, including those that failed.
     pub cues: usize,
     pub executions: usize,
+    /// The executions of missed runs, by user.
+    pub caught_up: BTreeMap<i64, CaughtUp>,
+}
+
+impl FireSummary {
+    pub fn add(&mut self, other: Self) {
+        self.cues += other.cues;
+        self.executions += other.executions;
+        for (user_key, caught_up) in other.caught_up {
+            self.add_caught_up(user_key, caught_up);
+        }
+    }
+
+    fn add_caught_up(&mut self, user_key: i64, caught_up: CaughtUp) {
+        let sum = self.caught_up.entry(user_key);
+        sum.and_modify(|sum| *sum = sum.and(caught_up)).or_insert(caught_up);
+    }
 }
 
 impl CueFirer {
     #[must_use]
-    pub fn new(ids: &Arc<ExecutionIdSource>, plans: &Plans, retention: Retention, now: Timestamp) -> Self {
-        Self { ids: Arc::clone(ids), plans: plans.clone(), retention, now }
+    pub fn new(
+        ids: &Arc<ExecutionIdSource>,
+        plans: &Plans,
+        retention: Retention,
+        clock: SchedulerClock,
+        now: Timestamp,
+    ) -> Self {
+        Self { ids: Arc::clone(ids), plans: plans.clone(), retention, clock, now }
     }
 
-    /// Fires due cues, longest overdue first, at most `limit`. A cue that cannot be fired becomes `failed` with a
-    /// reason, so that it does not hold up the others.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first.
+    /// At most `limit` cues and `limit` executions, but at least one cue. A cue that cannot be fired becomes `failed`
+    /// with a reason, so that it does not hold up the others.
     pub fn fire_due(&self, tx: &WriteTx<'_>, outage: Outage, limit: usize) -> Result<FireSummary> {
-        let due = due_cues::list(tx, self.now, limit)?;
-        let mut fired = FireSummary { cues: due.len(), executions: 0 };
+        let mut due = due_cues::list(tx, outage.until, self.now, limit)?;
+        let missed_until = outage.until.min(self.now);
+        due.extend(due_cues::list(tx, Timestamp::MIN, missed_until, limit - due.len())?);
+        let mut fired = FireSummary::default();
         // The quota is read once per user and batch, because many due cues often belong to one user.
         let mut quotas = BTreeMap::new();
         for (key, cue) in due {
@@ -72,9 +109,15 @@ impl CueFirer {
                 Ok(planned) => planned,
                 Err(reason) => {
                     due_cues::fail_cue(tx, key, &reason, self.now)?;
+                    fired.cues += 1;
                     continue;
                 }
             };
+            // The next transaction fires this cue and the others, with all of their runs.
+            if fired.executions > 0 && fired.executions + fire_plan.runs.len() > limit {
+                break;
+            }
+            fired.cues += 1;
             let quota = match quotas.entry(cue.user_key) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(usage::quota(tx, &self.plans, cue.user_key, self.now)?),
@@ -85,6 +128,12 @@ impl CueFirer {
             };
             self.fire(tx, &cue, &fire_plan, Some(outage), quota)?;
             fired.executions += fire_plan.runs.len();
+            if let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage) {
+                fired.add_caught_up(cue.user_key, caught_up);
+            }
+        }
+        for (user_key, caught_up) in &fired.caught_up {
+            alerts::add_caught_up(tx, *user_key, outage, *caught_up)?;
         }
         for (user_key, quota) in quotas {
             quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
@@ -96,26 +145,31 @@ impl CueFirer {
     /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns `false` if it fired none. Runs
     /// are overdue while the scheduler lags, for example when many cues are due at once.
     ///
-    /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed.
-    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue, clock: &SchedulerClock) -> Result<bool> {
-        let now = self.now;
+    /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same holds for
+    /// runs above [`MAX_OVERDUE_RUNS`].
+    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<bool> {
+        let (now, clock) = (self.now, &self.clock);
         if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
             return Ok(false);
         }
         let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
-        let mut has_fired = false;
+        let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let outage =
                 if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
             let Ok(fire_plan) = plan(&due, outage) else { break };
+            if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
+                break;
+            }
             self.fire(tx, &due, &fire_plan, outage, &mut quota)?;
-            has_fired = true;
+            // A plan without runs only records missed ones. It counts as well, so that the loop ends.
+            runs += fire_plan.runs.len().max(1);
         }
-        if has_fired {
+        if runs > 0 {
             usage::save_quota(tx, cue.user_key, &quota, now)?;
             meta::record_last_seen(tx, now)?;
         }
-        Ok(has_fired)
+        Ok(runs > 0)
     }
 
     /// Creates the executions of `fire_plan`, records its missed runs and moves the cue to its next run. Counts the
@@ -140,7 +194,9 @@ impl CueFirer {
         )?;
         queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())?;
         for run in &fire_plan.runs {
-            self.create(tx, &new_execution(cue, *run, self.ids.next(self.now)?, self.now), quota)?;
+            let is_catch_up = outage.is_some_and(|outage| *run <= outage.until);
+            let new = new_execution(cue, *run, self.ids.next(self.now)?, self.now);
+            self.create(tx, &NewExecution { is_catch_up, ..new }, quota)?;
         }
         Ok(())
     }
@@ -150,15 +206,9 @@ impl CueFirer {
         if quota.try_use(self.now) {
             return enqueue(tx, new);
         }
-        let finished = FinishedExecution {
-            key: executions::insert_failed(tx, new, LIMIT_EXCEEDED)?,
-            cue_key: new.cue_key,
-            scheduled_for: new.scheduled_for,
-            by_schedule: true,
-            finish: Finish::NotAttempted,
-        };
+        executions::insert_failed(tx, new, LIMIT_EXCEEDED)?;
         tx.count(WriteEvent::OverQuota, 1);
-        on_execution_finished(tx, &finished, self.now)
+        end_once_cue(tx, new.cue_key, new.scheduled_for, false, self.now)
     }
 }
 
@@ -222,6 +272,7 @@ fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) 
         scheduled_for: run,
         triggered_by: Trigger::Schedule,
         payload_key: cue.payload_key,
+        is_catch_up: false,
         now,
     }
 }

@@ -5,7 +5,7 @@
 //! - `finish`: applies the consequences of a finished execution to its cue: status, failure streak, alert,
 //!   notifications,
 //!   pause.
-//! - `alerts`, `notify`, `pause`: the single consequences.
+//! - `alerts`, `notify`, `once`, `pause`: the single consequences.
 //! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
 //! - `plan_limits`: pauses cues above the limit of a lower plan.
 //!
@@ -16,6 +16,7 @@ pub mod alerts;
 pub mod finish;
 pub mod fire;
 pub mod notify;
+mod once;
 pub mod pause;
 pub mod plan_limits;
 pub mod verification;

@@ -1,4 +1,4 @@
-//! Pauses a cue, and records its overdue runs as missed.
+//! Pauses a cue after its due run has fired, and records overdue runs that cannot be fired as missed.
 
 use jiff::Timestamp;
 
@@ -6,14 +6,20 @@ use crate::domain::cue::Cue;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
 use crate::error::Result;
+use crate::lifecycle::fire::CueFirer;
 use crate::store::cues::{due_cues, pauses};
 use crate::store::{WriteTx, cues};
 
-/// Pauses the cue in row `cue_key` and records its overdue runs as missed.
-pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    let Some(cue) = cues::find_by_key(tx, cue_key)? else { return Ok(()) };
-    record_overdue_as_missed(tx, &cue, now)?;
-    pauses::pause(tx, &cue, now)
+/// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
+pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, firer: &CueFirer) -> Result<()> {
+    let Some(mut cue) = cues::find_by_key(tx, cue_key)? else { return Ok(()) };
+    if firer.fire_overdue(tx, &cue)?
+        && let Some(fired) = cues::find_by_key(tx, cue_key)?
+    {
+        cue = fired;
+    }
+    record_overdue_as_missed(tx, &cue, firer.now())?;
+    pauses::pause(tx, &cue, firer.now())
 }
 
 /// Records the runs of `cue` that are overdue at `now` as missed, and returns their number. Call it before a change

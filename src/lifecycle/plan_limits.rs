@@ -11,8 +11,8 @@ use crate::store::accounts::users;
 use crate::store::cues::pauses;
 use crate::store::{WriteTx, cues};
 
-/// Pauses the user's newest active cues so that at most `limit` remain active, and records their overdue runs as
-/// missed. Returns the number of paused cues.
+/// Pauses the user's newest active cues so that at most `limit` remain active, and records the overdue runs of recurring
+/// ones as missed. A `once` cue that is due stays active until it has run. Returns the number of paused cues.
 pub fn pause_above_limit(
     tx: &WriteTx<'_>,
     user_key: i64,

@@ -27,6 +27,7 @@ pub mod billing;
 pub mod cues;
 pub mod db;
 pub mod executions;
+pub mod fair_queue;
 pub mod maintenance;
 pub mod notifications;
 

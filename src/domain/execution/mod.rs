@@ -169,6 +169,8 @@ pub struct NewExecution {
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     pub payload_key: Option<i64>,
+    /// True for a run of an outage: runs that fall due now are sent first.
+    pub is_catch_up: bool,
     /// The present. An execution with a later `scheduled_for` waits for it.
     pub now: Timestamp,
 }

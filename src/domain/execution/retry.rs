@@ -4,6 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::ExecutionStatus;
 
+/// The least pause after a timeout. An attempt that times out holds a delivery thread for 30 s; without a pause, a cue
+/// with a back-off of 0 would hold it without a break.
+const MIN_PAUSE_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
+
 /// Number of attempts and the back-off between them (contract §4.6).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
@@ -38,8 +42,10 @@ pub enum AttemptResult {
         /// The requested pause, if `Retry-After` applies to the status.
         retry_after: Option<SignedDuration>,
     },
-    /// No response: a timeout or a connection error.
+    /// No response: a connection error, or a request that cannot be built.
     NoResponse,
+    /// No complete response within the time limit.
+    TimedOut,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +76,7 @@ pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, n
         AttemptResult::Responded { http_status: 410, .. } => return NextStep::Failed,
         AttemptResult::Responded { retry_after, .. } => retry_after.unwrap_or(SignedDuration::ZERO),
         AttemptResult::NoResponse => SignedDuration::ZERO,
+        AttemptResult::TimedOut => MIN_PAUSE_AFTER_TIMEOUT,
     };
     if attempt >= retry.max_attempts {
         return NextStep::Failed;
@@ -109,6 +116,21 @@ mod tests {
             (3, AttemptResult::NoResponse, NextStep::Failed),
         ] {
             assert_eq!(after_attempt(&retry, attempt, &ended, now), expected, "attempt {attempt}: {ended:?}");
+        }
+    }
+
+    #[test]
+    fn the_attempt_after_a_timeout_waits_at_least_five_seconds() {
+        let now = at("2026-01-01T10:00:00Z");
+        for (backoff, ended, expected) in [
+            (0.0, AttemptResult::TimedOut, "2026-01-01T10:00:05Z"),
+            (0.05, AttemptResult::TimedOut, "2026-01-01T10:00:05Z"),
+            (1.0, AttemptResult::TimedOut, "2026-01-01T10:01:00Z"),
+            (0.0, AttemptResult::NoResponse, "2026-01-01T10:00:00Z"),
+        ] {
+            let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![backoff] };
+            assert_eq!(after_attempt(&retry, 1, &ended, now), NextStep::RetryAt(at(expected)), "{backoff}");
+            assert_eq!(after_attempt(&retry, 3, &ended, now), NextStep::Failed);
         }
     }
 

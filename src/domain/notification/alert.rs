@@ -1,4 +1,4 @@
-//! Alerts: a cue is in trouble beyond one failed execution.
+//! Alerts: a cue is in trouble beyond one failed execution, or runs of an account were late.
 //!
 //! Alerts of one type and cue are deduplicated for five minutes.
 
@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::domain::ids::ExecutionId;
+use crate::domain::schedule::catch_up::CaughtUp;
 use crate::domain::text::one_line;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::rfc3339;
@@ -31,6 +32,8 @@ word_enum! {
         VerificationFailed = "verification_failed",
         /// A worker stopped sending heartbeats while it held an execution.
         ClaimLost = "claim_lost",
+        /// Runs of the account that an outage has missed became executions after it.
+        CatchUp = "catch_up",
     }
 }
 
@@ -40,7 +43,7 @@ impl AlertType {
     pub fn severity(self) -> &'static str {
         match self {
             Self::ConsecutiveFailures => "critical",
-            Self::VerificationFailed | Self::ClaimLost => "warning",
+            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp => "warning",
         }
     }
 }
@@ -108,14 +111,43 @@ impl NewAlert {
 pub struct Alert {
     pub id: String,
     pub alert_type: AlertType,
-    pub cue_id: String,
-    pub execution_id: ExecutionId,
+    /// `None` if the alert is about the account.
+    pub cue_id: Option<String>,
+    pub execution_id: Option<ExecutionId>,
     pub message: String,
     pub metadata: Value,
     pub created_at: Timestamp,
 }
 
 impl Alert {
+    /// The alert about the runs of an account that caught up after an outage, which ended at `created_at`.
+    #[must_use]
+    pub fn catch_up(id: String, caught_up: CaughtUp, created_at: Timestamp) -> Self {
+        let CaughtUp { runs, first, last } = caught_up;
+        let (from, to) = (rfc3339(first), rfc3339(last));
+        let noun = if runs == 1 { "run" } else { "runs" };
+        Self {
+            id,
+            alert_type: AlertType::CatchUp,
+            cue_id: None,
+            execution_id: None,
+            message: format!("{runs} missed {noun} caught up after an outage: due from {from} to {to}"),
+            metadata: json!({"runs": runs, "from": from, "to": to}),
+            created_at,
+        }
+    }
+
+    /// The runs of an alert that [`Alert::catch_up`] made; `None` of another.
+    #[must_use]
+    pub fn caught_up(&self) -> Option<CaughtUp> {
+        let instant = |field: &str| self.metadata[field].as_str()?.parse().ok();
+        Some(CaughtUp {
+            runs: self.metadata["runs"].as_u64()?,
+            first: instant("from")?,
+            last: instant("to")?,
+        })
+    }
+
     /// The alert as a list shows it and as it is sent.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -124,7 +156,7 @@ impl Alert {
             "alert_type": self.alert_type.as_str(),
             "severity": self.alert_type.severity(),
             "cue_id": self.cue_id,
-            "execution_id": self.execution_id.to_string(),
+            "execution_id": self.execution_id.map(|id| id.to_string()),
             "message": self.message,
             "metadata": self.metadata,
             "created_at": rfc3339(self.created_at),
@@ -135,6 +167,18 @@ impl Alert {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alert_about_late_runs_is_read_back_and_extended() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (first, last) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
+        let caught_up = CaughtUp { runs: 3, first, last };
+        let alert = Alert::catch_up("id".to_owned(), caught_up, at("2026-01-01T12:30:00Z"));
+        assert_eq!(alert.caught_up(), Some(caught_up));
+        assert!(alert.message.starts_with("3 missed runs caught up"), "{}", alert.message);
+        let more = caught_up.and(CaughtUp { runs: 1, first: at("2026-01-01T09:00:00Z"), last: first });
+        assert_eq!(more, CaughtUp { runs: 4, first: at("2026-01-01T09:00:00Z"), last });
+    }
 
     #[test]
     fn a_message_is_one_line_of_bounded_length() {

@@ -61,7 +61,17 @@ impl NotificationKind {
 /// creates no second notification.
 #[must_use]
 pub fn notification_id(execution: ExecutionId, kind: NotificationKind, at: Timestamp) -> String {
-    let facts = [execution.bytes(), kind.as_str().as_bytes(), &at.as_millisecond().to_be_bytes()].concat();
+    derived_id(execution.bytes(), kind, at)
+}
+
+/// The id of a notification about the account in row `user_key` at `at`.
+#[must_use]
+pub fn account_notification_id(user_key: i64, kind: NotificationKind, at: Timestamp) -> String {
+    derived_id(&user_key.to_be_bytes(), kind, at)
+}
+
+fn derived_id(about: &[u8], kind: NotificationKind, at: Timestamp) -> String {
+    let facts = [about, kind.as_str().as_bytes(), &at.as_millisecond().to_be_bytes()].concat();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&sha256(&facts)[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
@@ -166,7 +176,7 @@ mod tests {
         for (attempt, ended, next) in [
             (1, responded(204, 0), NextStep::Success),
             (1, responded(500, 0), NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
-            (2, AttemptResult::NoResponse, NextStep::RetryAt(at("2026-01-01T12:05:00Z"))),
+            (2, AttemptResult::TimedOut, NextStep::RetryAt(at("2026-01-01T12:05:00Z"))),
             (3, responded(500, 0), NextStep::Failed),
             (1, responded(410, 0), NextStep::Failed),
             (1, responded(429, 21), NextStep::RetryAt(at("2026-01-02T09:00:00Z"))),

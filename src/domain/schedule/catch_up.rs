@@ -70,6 +70,34 @@ pub struct FirePlan {
     pub next_run: Option<Timestamp>,
 }
 
+/// The runs of an account that an outage has missed and that became executions after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaughtUp {
+    pub runs: u64,
+    /// The first and the last instant at which they were due.
+    pub first: Timestamp,
+    pub last: Timestamp,
+}
+
+impl CaughtUp {
+    /// The runs in `runs`, which are sorted, up to the end of `outage`.
+    #[must_use]
+    pub fn of(runs: &[Timestamp], outage: Outage) -> Option<Self> {
+        let runs = &runs[..runs.partition_point(|run| *run <= outage.until)];
+        let (first, last) = (*runs.first()?, *runs.last()?);
+        Some(Self { runs: u64::try_from(runs.len()).unwrap_or(u64::MAX), first, last })
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            runs: self.runs.saturating_add(other.runs),
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        }
+    }
+}
+
 /// The plan of a cue that was due at `due`, possibly during an outage.
 #[must_use]
 pub fn fire_plan(schedule: &Schedule, due: Timestamp, outage: Option<Outage>) -> FirePlan {

@@ -12,6 +12,7 @@ pub struct AttemptRef {
     pub key: i64,
     pub id: ExecutionId,
     pub cue_key: i64,
+    pub user_key: i64,
     /// Fairness key of the destination.
     pub destination: i64,
     /// The attempt number, from 1.
@@ -96,6 +97,7 @@ mod tests {
             key: 1,
             id: ExecutionId::parse("0190a5c0-0000-7000-8000-000000000001").unwrap(),
             cue_key: 1,
+            user_key: 1,
             destination: 1,
             attempt: 2,
             scheduled_for: at("2025-12-31T23:59:59.5Z"),

@@ -42,6 +42,7 @@ impl SendResult {
                 http_status: *http_status,
                 retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
             },
+            Self::NoResponse { timed_out: true, .. } => AttemptResult::TimedOut,
             Self::NoResponse { .. } | Self::Unsendable(_) => AttemptResult::NoResponse,
         }
     }

@@ -118,13 +118,28 @@ impl DeliveryService {
 /// # Errors
 /// The database fails; the remaining executions are promoted by the next pass.
 pub fn promote(app: &App) -> Result<u64> {
-    let now = app.clock.now();
     let mut promoted = 0;
-    while app.store.read_blocking(delivery_queue::next_due_at)?.is_some_and(|due| due <= now) {
-        promoted +=
-            app.store.write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
-        app.engine_stats.heartbeat(app.clock.monotonic());
+    loop {
+        match promote_batch(app)? {
+            0 => return Ok(promoted),
+            batch => promoted += batch,
+        }
     }
+}
+
+/// Promotes the executions that have waited longest, in one transaction. Returns their number; if it is not 0, call
+/// again.
+///
+/// # Errors
+/// As [`promote`].
+pub fn promote_batch(app: &App) -> Result<u64> {
+    let now = app.clock.now();
+    if app.store.read_blocking(delivery_queue::next_due_at)?.is_none_or(|due| due > now) {
+        return Ok(0);
+    }
+    let promoted =
+        app.store.write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
+    app.engine_stats.heartbeat(app.clock.monotonic());
     Ok(promoted)
 }
 

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::domain::webhook::request::AttemptRef;
+use crate::engine::cue_firer::cue_firer;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::error::{Error, Result};
 use crate::lifecycle::finish::record_attempt;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
+use crate::store::fair_queue::Rotation;
 
 /// An attempt that a delivery thread has ended.
 pub struct FinishedAttempt {
@@ -33,8 +36,7 @@ pub enum DispatcherMode {
 /// The state of the deliveries between two passes.
 pub struct Dispatcher {
     slots: FairShare,
-    /// The destination that the last pass ended at. The next pass continues after it, so that all take turns.
-    last_destination: i64,
+    rotation: Rotation,
     /// Ended attempts that are not committed yet.
     unrecorded: Vec<Arc<AttemptRecord>>,
 }
@@ -42,7 +44,7 @@ pub struct Dispatcher {
 impl Dispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { slots: FairShare::new(threads), last_destination: 0, unrecorded: Vec::new() }
+        Self { slots: FairShare::new(threads), rotation: Rotation::default(), unrecorded: Vec::new() }
     }
 
     /// Number of attempts that run or are not recorded yet.
@@ -65,7 +67,8 @@ impl Dispatcher {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for FinishedAttempt { record, timed_out, cause, .. } in finished {
             app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
-            self.slots.release(record.attempt_ref.destination, timed_out);
+            let AttemptRef { user_key, destination, .. } = record.attempt_ref;
+            self.slots.release(user_key, destination, timed_out);
             self.unrecorded.push(Arc::new(record));
         }
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
@@ -96,20 +99,22 @@ impl Dispatcher {
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
-        let (mut slots, mut last_destination) = (self.slots.clone(), self.last_destination);
+        let firer = cue_firer(app, now);
+        let (mut slots, mut rotation) = (self.slots.clone(), self.rotation.clone());
         let most = if may_claim { slots.free() } else { 0 };
         let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
-                record_attempt(tx, record, now)?;
+                record_attempt(tx, record, &firer)?;
             }
             let done = first(tx)?;
-            let claimed = delivery_queue::claim_batch(tx, now, most, &mut last_destination, |destination| {
-                slots.try_acquire(destination)
-            })?;
-            Ok((done, claimed, slots, last_destination))
+            let claimed =
+                delivery_queue::claim_batch(tx, now, most, &mut rotation, |user_key, destination| {
+                    slots.try_acquire(user_key, destination)
+                })?;
+            Ok((done, claimed, slots, rotation))
         });
         let (done, claimed);
-        (done, claimed, self.slots, self.last_destination) = write.wait()?;
+        (done, claimed, self.slots, self.rotation) = write.wait()?;
         let recorded = std::mem::take(&mut self.unrecorded).len();
         count(app, recorded);
         Ok((done, claimed))
@@ -121,7 +126,8 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.attempt_ref.id;
-            match app.store.write_with_priority(move |tx| record_attempt(tx, &record, now)).wait() {
+            let firer = cue_firer(app, now);
+            match app.store.write_with_priority(move |tx| record_attempt(tx, &record, &firer)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),
                 Ok(_) => {}

@@ -19,6 +19,7 @@ use crate::store::notifications::outbox::Notification;
 /// A finished attempt to send a notification.
 pub struct NotificationResult {
     pub(in crate::engine) key: i64,
+    pub(in crate::engine) user_key: i64,
     /// The destination that held a slot; `None` for a mail.
     pub(in crate::engine) destination: Option<i64>,
     pub(in crate::engine) next: NextStep,
@@ -57,6 +58,7 @@ pub fn result_of_post(
     }
     NotificationResult {
         key: notification.key,
+        user_key: notification.user_key,
         destination: notification.destination,
         next,
         timed_out: result.timed_out(),
@@ -87,7 +89,13 @@ pub fn result_of_mail(
     if let Err(error) = sent {
         log_error(notification, attempt, error, next);
     }
-    NotificationResult { key: notification.key, destination: None, next, timed_out: false }
+    NotificationResult {
+        key: notification.key,
+        user_key: notification.user_key,
+        destination: None,
+        next,
+        timed_out: false,
+    }
 }
 
 fn log_error(notification: &Notification, attempt: u32, error: &SmtpError, next: NextStep) {

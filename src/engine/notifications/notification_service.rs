@@ -27,12 +27,14 @@ use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::hold;
+use crate::store::fair_queue::{Rotation, Taken};
 use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::Notification;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// POSTs at a time. Notifications are rare next to deliveries, and [`FairShare`] keeps one slow host from holding all.
-const THREADS: usize = 8;
+/// POSTs at a time. Notifications are rare next to deliveries. With [`FairShare`], six accounts whose hosts all hang for
+/// the first time hold two threads each, and a quarter is left for others.
+const THREADS: usize = 16;
 
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
@@ -57,8 +59,7 @@ struct NotificationThreads {
 /// The state of the notifications between two passes.
 pub struct NotificationDispatcher {
     slots: FairShare,
-    /// The destination that the last pass ended at. The next pass continues after it, so that all take turns.
-    last_destination: i64,
+    rotation: Rotation,
     /// Rows of notifications that are being sent, or whose result is not committed yet.
     in_flight: HashSet<i64>,
     /// Number of mails being sent.
@@ -78,7 +79,7 @@ struct OutboxScan {
     broken: Vec<(i64, Error)>,
     /// The slots after each POST of `found` has taken one.
     slots: FairShare,
-    last_destination: i64,
+    rotation: Rotation,
 }
 
 impl NotificationService {
@@ -116,7 +117,7 @@ impl NotificationDispatcher {
     pub fn new(threads: usize) -> Self {
         Self {
             slots: FairShare::new(threads),
-            last_destination: i64::MIN,
+            rotation: Rotation::default(),
             in_flight: HashSet::new(),
             mails: 0,
             skipped_rows: HashSet::new(),
@@ -137,9 +138,9 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, destination, next, timed_out } in finished {
+        for NotificationResult { key, user_key, destination, next, timed_out } in finished {
             match destination {
-                Some(destination) => self.slots.release(destination, timed_out),
+                Some(destination) => self.slots.release(user_key, destination, timed_out),
                 None => {
                     self.mails = self.mails.saturating_sub(1);
                     if next != NextStep::Success {
@@ -154,13 +155,13 @@ impl NotificationDispatcher {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        let OutboxScan { next_due, found, broken, mut slots, last_destination } = self.scan_due(app, now)?;
+        let OutboxScan { next_due, found, broken, mut slots, rotation } = self.scan_due(app, now)?;
         self.skip(app, broken);
         let (found, expired): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|notification| is_worth_sending(notification, now));
         for notification in expired {
             if let Some(destination) = notification.destination {
-                slots.release(destination, false);
+                slots.release(notification.user_key, destination, false);
             }
             self.end(notification.key, NextStep::Failed);
         }
@@ -168,7 +169,7 @@ impl NotificationDispatcher {
         let found = self.within_mail_limit(app, found, now);
         self.record(app)?;
         slots.forget_idle();
-        (self.slots, self.last_destination, self.deadline) = (slots, last_destination, next_due);
+        (self.slots, self.rotation, self.deadline) = (slots, rotation, next_due);
         self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
         Ok(found)
@@ -257,8 +258,8 @@ impl NotificationDispatcher {
 
     fn scan(&self, app: &App) -> Result<OutboxScan> {
         let skipped: HashSet<i64> = self.in_flight.union(&self.skipped_rows).copied().collect();
-        let (mut slots, mut last_destination, most_mails) =
-            (self.slots.clone(), self.last_destination, MAILS.saturating_sub(self.mails));
+        let (mut slots, mut rotation, most_mails) =
+            (self.slots.clone(), self.rotation.clone(), MAILS.saturating_sub(self.mails));
         let scan = move |read: &ReadTx<'_>| {
             if hold::is_held(read)? {
                 return Ok(OutboxScan {
@@ -266,26 +267,29 @@ impl NotificationDispatcher {
                     found: Vec::new(),
                     broken: Vec::new(),
                     slots,
-                    last_destination,
+                    rotation,
                 });
             }
             let (next_due, most) = (outbox::next_due_at(read)?, slots.free());
-            let mut rows = outbox::ready_mails(read, &skipped, most_mails)?;
-            rows.extend(outbox::ready_posts(read, &skipped, most, &mut last_destination, |destination| {
-                slots.try_acquire(destination)
-            })?);
+            let mails = outbox::ready_mails(read, &skipped, most_mails)?.into_iter().map(|key| (key, None));
+            let posts = outbox::ready_posts(read, &skipped, most, &mut rotation, |user_key, destination| {
+                slots.try_acquire(user_key, destination)
+            })?;
+            let posts = posts.into_iter().map(|post| (post.key, Some(post)));
             let (mut found, mut broken) = (Vec::new(), Vec::new());
-            for (key, destination) in rows {
+            for (key, post) in mails.chain(posts) {
                 match outbox::find(read, key) {
                     Ok(notification) => found.push(notification),
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
-                        destination.into_iter().for_each(|destination| slots.release(destination, false));
+                        if let Some(Taken { user_key, destination, .. }) = post {
+                            slots.release(user_key, destination, false);
+                        }
                     }
                 }
             }
-            Ok(OutboxScan { next_due, found, broken, slots, last_destination })
+            Ok(OutboxScan { next_due, found, broken, slots, rotation })
         };
         app.store.read_blocking(scan)
     }

@@ -5,14 +5,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
 use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
+use crate::engine::cue_firer::cue_firer;
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
+use crate::lifecycle::fire::CueFirer;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
@@ -40,20 +43,21 @@ pub struct ReapedClaims {
 }
 
 /// Runs one batch of each kind of clean-up that is due at `now`. Returns whether more may be due.
-pub fn run_once(store: &Store, now: Timestamp) -> Result<bool> {
-    let claims = release_expired_claims(store, now)?;
-    let responses = delete_expired_responses(store, now)?;
-    let logins = delete_expired_logins(store, now)?;
+pub fn run_once(app: &App, now: Timestamp) -> Result<bool> {
+    let claims = release_expired_claims(app, now)?;
+    let responses = delete_expired_responses(&app.store, now)?;
+    let logins = delete_expired_logins(&app.store, now)?;
     Ok(claims.has_more || responses || logins)
 }
 
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
 /// lease has ended but whose worker sends heartbeats gets a later end.
-pub fn release_expired_claims(store: &Store, now: Timestamp) -> Result<ReapedClaims> {
-    if store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
+pub fn release_expired_claims(app: &App, now: Timestamp) -> Result<ReapedClaims> {
+    if app.store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
         return Ok(ReapedClaims::default());
     }
-    store.write_with_priority(move |tx| release_batch(tx, now)).wait()
+    let firer = cue_firer(app, now);
+    app.store.write_with_priority(move |tx| release_batch(tx, &firer)).wait()
 }
 
 /// Deletes stored responses of idempotent requests that have expired at `now`. Returns whether more may have.
@@ -114,7 +118,8 @@ pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     Ok([lease_end, answer, login].into_iter().flatten().min())
 }
 
-fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<ReapedClaims> {
+fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
+    let now = firer.now();
     let ended = claims::list_ended(tx, now, BATCH)?;
     let mut reaped = ReapedClaims { released: 0, has_more: ended.len() == BATCH };
     for EndedLease { execution, lease_expires_at, max_attempts, last_heartbeat } in &ended {
@@ -125,7 +130,7 @@ fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<ReapedClaims> {
                 let end = lost_at.min(claim_lost_at(*lease_expires_at, Some(now)));
                 claims::set_end(tx, execution.key, Some(end))?;
             }
-            Some(max_attempts) if release(tx, execution, *max_attempts, now)? => reaped.released += 1,
+            Some(max_attempts) if release(tx, execution, *max_attempts, firer)? => reaped.released += 1,
             // The rows of a deleted cue are about to be deleted.
             _ => claims::set_end(tx, execution.key, None)?,
         }
@@ -137,7 +142,8 @@ fn release_batch(tx: &WriteTx<'_>, now: Timestamp) -> Result<ReapedClaims> {
 }
 
 /// Returns false if no worker holds the execution.
-fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, now: Timestamp) -> Result<bool> {
+fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &CueFirer) -> Result<bool> {
+    let now = firer.now();
     let status = after_lost_claim(max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
@@ -148,7 +154,7 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, now: Time
     let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
     alerts::raise(tx, execution.key, &expired_claim, now)?;
     if status == ExecutionStatus::Failed {
-        on_execution_finished(tx, &FinishedExecution::new(execution, false), now)?;
+        on_execution_finished(tx, &FinishedExecution::new(execution, false), firer)?;
     }
     Ok(true)
 }

@@ -81,7 +81,7 @@ fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicB
         app.engine_stats.heartbeat(app.clock.monotonic());
         pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
         app.store.probe_disk();
-        match panics::catch("the scheduler", || run_once(app, tasks, deliveries)) {
+        match panics::catch("the scheduler", || run_once(app, tasks, deliveries, stop)) {
             Ok(SweepOutcome::Again) => {}
             Ok(SweepOutcome::At(deadline)) => {
                 pass = None;
@@ -98,15 +98,25 @@ fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicB
 }
 
 /// One pass over all work that is due. Returns the instant of the next. On a database on hold nothing is ever due.
-fn run_once(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle) -> Result<SweepOutcome> {
+fn run_once(
+    app: &App,
+    tasks: &mut Tasks,
+    deliveries: &DispatchHandle,
+    stop: &AtomicBool,
+) -> Result<SweepOutcome> {
     let Tasks { scheduler, sweeper, worker_cleanup } = tasks;
     if app.store.read_blocking(hold::is_held)? {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
     }
-    scheduler.run_once_at(app, Some(deliveries))?;
-    while delivery_service::promote(app)? > 0 {}
-    if reaper::run_once(&app.store, app.clock.now())? {
+    // Waiting executions fall due while a backlog of cues is fired, and the other way round.
+    let goes_on = || !stop.load(Ordering::SeqCst);
+    scheduler
+        .run_once_at(app, Some(deliveries), || delivery_service::promote_batch(app).map(|_| goes_on()))?;
+    if goes_on() && delivery_service::promote_batch(app)? > 0 {
+        return Ok(SweepOutcome::Again);
+    }
+    if reaper::run_once(app, app.clock.now())? {
         return Ok(SweepOutcome::Again);
     }
     worker_cleanup.run_if_due(&app.store, app.clock.now())?;

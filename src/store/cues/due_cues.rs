@@ -23,8 +23,8 @@ macro_rules! due_cues {
     };
 }
 
-/// Cues that are due at `?1`, longest overdue first.
-pub const LIST: &str = due_cues!("ORDER BY next_run LIMIT ?2 + 0");
+/// Cues that are due at `?1` and were not at `?3`, longest overdue first.
+pub const LIST: &str = due_cues!("AND next_run > ?3 ORDER BY next_run LIMIT ?2 + 0");
 
 const FIND: &str = due_cues!("AND cues.key = ?2");
 
@@ -50,14 +50,18 @@ pub struct DueCue {
     pub agent: Option<String>,
 }
 
-/// The cues that are due at `now` with their row keys, longest overdue first, at most `limit`. A cue whose columns
-/// cannot be read is returned as an inner error, so that it does not hold up the others.
-pub fn list(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+/// The cues that became due after `after` and up to `until` with their row keys, longest overdue first, at most
+/// `limit`. A cue whose columns cannot be read is returned as an inner error, so that it does not hold up the others.
+pub fn list(
+    read: &ReadTx<'_>,
+    after: Timestamp,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let due = read
         .prepare_cached(LIST)?
-        .query_map(params![millis(now), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok((row.get(0)?, read_due(row)))
-        })?
+        .query_map(params![millis(until), limit, millis(after)], |row| Ok((row.get(0)?, read_due(row))))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(due)
 }

@@ -20,20 +20,24 @@ pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// The row keys of the user's newest active cues above `limit` that are overdue at `now`.
+/// The row keys of the user's newest active recurring cues above `limit` that are overdue at `now`.
 pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
     let overdue = read
-        .prepare_cached(&format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3"))?
+        .prepare_cached(&format!(
+            "SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL"
+        ))?
         .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(overdue)
 }
 
-/// Pauses the user's newest active cues above `limit`. Returns their number.
+/// Pauses the user's newest active cues above `limit`, except `once` cues that are due: these run and end. Returns the
+/// number of paused cues.
 pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<usize> {
     let paused = tx
         .prepare_cached(&format!(
-            "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3 WHERE key IN ({ABOVE_LIMIT})"
+            "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
+              WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL)"
         ))?
         .execute(params![user_key, limit, millis(now)])?;
     tx.counters().add_active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));

@@ -1,7 +1,8 @@
 //! The delivery queue: promotes due executions, claims ready ones for delivery threads, records attempts and requeues
 //! interrupted deliveries.
 //!
-//! The parent module inserts and reads executions. The engine decides how many deliveries a destination may have.
+//! The parent module inserts and reads executions. `fair_queue` has the order of the claims, and the engine decides how
+//! many deliveries an account and a destination may have.
 
 use std::collections::VecDeque;
 
@@ -16,11 +17,8 @@ use crate::error::Result;
 use crate::store::db::columns::{invalid_column, millis, parse_callback, parse_retry_policy, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
-use crate::store::{ReadTx, WakeSet, WriteTx};
-
-/// Ready executions of one destination that a pass reads, in one query. As many as there are delivery threads by
-/// default, so one query per destination is enough; a larger number would read keys that the pass cannot claim.
-const MAX_PER_DESTINATION: usize = 64;
+use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
+use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
 /// A claimed attempt: stored as `delivering`, not sent yet.
 pub struct ClaimedDelivery {
@@ -69,11 +67,17 @@ const PROMOTE: &str = "UPDATE executions
   WHERE key IN (SELECT key FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)
   RETURNING transport = 'worker', status = 'retrying'";
 
-const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
-    WHERE queue_name = 'send' AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
+const NEXT_USER: &str = "SELECT user_key FROM executions
+    WHERE queue_name = 'send' AND user_key >= ?1 ORDER BY user_key LIMIT 1";
+
+// Runs that fall due now come before those of an outage, whatever their destination.
+const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM executions
+    WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash >= ?3
+    ORDER BY destination_hash, key LIMIT 1";
 
 const READY: &str = "SELECT key FROM executions
-    WHERE queue_name = 'send' AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
+    WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash = ?3 AND key > ?4
+    ORDER BY key LIMIT ?5 + 0";
 
 // Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
 // queue for ever. `read_attempt_ref` and `read_spec` read the columns by position, because finding a column by name
@@ -81,7 +85,7 @@ const READY: &str = "SELECT key FROM executions
 const FIND_DELIVERY: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash,
         attempts, scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
         callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret,
-        previous_webhook_secret_expires_at
+        previous_webhook_secret_expires_at, executions.user_key
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN users ON users.key = executions.user_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
@@ -139,47 +143,25 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
 
 /// Returns whether any execution is ready to be sent. Always `false` while the database is on hold.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(next_destination(read, i64::MIN)?.is_some() && !hold::is_held(read)?)
+    Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
-/// Claims at most `limit` ready executions. Takes one execution of each destination in turn, the oldest first, starting
-/// after `last_destination`, and sets `last_destination` to the last one it tried. `try_acquire` decides whether a
-/// destination gets one more. Claims nothing while the database is on hold.
+/// Claims at most `limit` ready executions, in the order of [`fair_queue::take`]: first those that fell due now, then
+/// those of an outage. `try_acquire` gets the user and the destination. Claims nothing while the database is on hold.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     limit: usize,
-    last_destination: &mut i64,
-    mut try_acquire: impl FnMut(i64) -> bool,
+    rotation: &mut Rotation,
+    try_acquire: impl FnMut(i64, i64) -> Grant,
 ) -> Result<Vec<ClaimedDelivery>> {
-    let mut claimed = Vec::new();
-    if limit > 0 && hold::is_held(tx)? {
-        return Ok(claimed);
+    if limit == 0 || hold::is_held(tx)? {
+        return Ok(Vec::new());
     }
-    // The remaining ready keys of each destination, after its first execution.
-    let mut rest = VecDeque::new();
-    let mut cursor =
-        DestinationCursor { start: *last_destination, current: *last_destination, has_wrapped: false };
-    while claimed.len() < limit
-        && let Some(destination) = cursor.next(tx)?
-    {
-        *last_destination = destination;
-        if try_acquire(destination) {
-            let mut keys = read_ready(tx, destination, MAX_PER_DESTINATION.min(limit - claimed.len()))?;
-            claimed.extend(claim_first(tx, &mut keys, now)?);
-            rest.push_back((destination, keys));
-        }
-    }
-    // A destination that was refused once is not tried again: its share only shrinks during a pass.
-    while claimed.len() < limit
-        && let Some((destination, mut keys)) = rest.pop_front()
-    {
-        if !keys.is_empty() && try_acquire(destination) {
-            claimed.extend(claim_first(tx, &mut keys, now)?);
-            *last_destination = destination;
-            rest.push_back((destination, keys));
-        }
-    }
+    let claimed = fair_queue::take(&DeliveryQueue(tx), limit, rotation, try_acquire)?
+        .into_iter()
+        .map(|taken| claim(tx, taken.key, now))
+        .collect::<Result<Vec<_>>>()?;
     tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
     Ok(claimed)
 }
@@ -234,49 +216,34 @@ pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     Ok(requeued)
 }
 
-/// Visits every destination with ready executions once: those after `start` in order, then those from the lowest up to
-/// `start`.
-struct DestinationCursor {
-    start: i64,
-    current: i64,
-    has_wrapped: bool,
-}
+/// The executions that are ready to be sent. Priority 1 are the runs of an outage.
+struct DeliveryQueue<'a, 'b>(&'a ReadTx<'b>);
 
-impl DestinationCursor {
-    fn next(&mut self, tx: &WriteTx<'_>) -> Result<Option<i64>> {
-        let mut next = match self.current.checked_add(1) {
-            Some(from) => next_destination(tx, from)?,
-            None => None,
-        };
-        if next.is_none() && !self.has_wrapped {
-            self.has_wrapped = true;
-            next = next_destination(tx, i64::MIN)?;
-        }
-        let next = next.filter(|destination| !self.has_wrapped || *destination <= self.start);
-        self.current = next.unwrap_or(self.current);
-        Ok(next)
+impl FairQueue for DeliveryQueue<'_, '_> {
+    const PRIORITIES: u8 = 2;
+
+    fn next_user(&self, from: i64) -> Result<Option<i64>> {
+        Ok(self.0.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
+    }
+
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+        let mut next = self.0.prepare_cached(NEXT_DESTINATION)?;
+        let next =
+            next.query_row(params![rows.user_key, rows.priority, from], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(next.optional()?)
+    }
+
+    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut ready = self.0.prepare_cached(READY)?;
+        let keys = ready
+            .query_map(params![rows.user_key, rows.priority, destination, after, limit], |row| row.get(0))?;
+        Ok(keys.collect::<rusqlite::Result<_>>()?)
     }
 }
 
-fn next_destination(read: &ReadTx<'_>, from: i64) -> Result<Option<i64>> {
-    Ok(read.prepare_cached(NEXT_DESTINATION)?.query_row([from], |row| row.get(0)).optional()?)
-}
-
-/// The row keys of the ready executions of `destination`, oldest first, at most `limit`.
-fn read_ready(tx: &WriteTx<'_>, destination: i64, limit: usize) -> Result<VecDeque<i64>> {
-    let mut ready = tx.prepare_cached(READY)?;
-    let keys =
-        ready.query_map(params![destination, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
-}
-
-/// Claims the first execution of `keys` and removes it from them.
-fn claim_first(
-    tx: &WriteTx<'_>,
-    keys: &mut VecDeque<i64>,
-    now: Timestamp,
-) -> Result<Option<ClaimedDelivery>> {
-    let Some(key) = keys.pop_front() else { return Ok(None) };
+/// Claims the ready execution in row `key`.
+fn claim(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<ClaimedDelivery> {
     let claimed = tx.prepare_cached(FIND_DELIVERY)?.query_row([key], |row| {
         let spec = match row.get::<_, Option<i64>>(7)? {
             None => read_spec(row)
@@ -289,7 +256,7 @@ fn claim_first(
         Ok(ClaimedDelivery { attempt_ref: read_attempt_ref(row)?, spec })
     })?;
     tx.prepare_cached(CLAIM)?.execute(params![key, millis(now)])?;
-    Ok(Some(claimed))
+    Ok(claimed)
 }
 
 fn read_attempt_ref(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
@@ -297,6 +264,7 @@ fn read_attempt_ref(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
         key: row.get(0)?,
         id: ExecutionId::from_bytes(row.get(1)?),
         cue_key: row.get(2)?,
+        user_key: row.get(18)?,
         destination: row.get(3)?,
         attempt: row.get::<_, u32>(4)? + 1,
         scheduled_for: read_instant(row.get(5)?)?,
@@ -324,7 +292,9 @@ mod tests {
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {
-        for sql in [NEXT_DUE, PROMOTE, NEXT_DESTINATION, READY, FIND_DELIVERY, CLAIM, RECORD, REQUEUE] {
+        for sql in
+            [NEXT_DUE, PROMOTE, NEXT_USER, NEXT_DESTINATION, READY, FIND_DELIVERY, CLAIM, RECORD, REQUEUE]
+        {
             for step in plan(sql) {
                 // The partial index holds waiting executions only, and the query reads its first entry.
                 let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
@@ -340,7 +310,7 @@ mod tests {
     #[test]
     fn a_disabled_user_is_found_in_the_queues_without_reading_the_history() {
         for ((sql, _), index) in
-            FAIL_ALL.iter().zip(["to_send", "waiting", "to_claim (user_key=?)", "leased"])
+            FAIL_ALL.iter().zip(["to_send (user_key=?)", "waiting", "to_claim (user_key=?)", "leased"])
         {
             let steps = plan(sql);
             assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
@@ -352,8 +322,15 @@ mod tests {
         for (sql, index) in [
             (NEXT_DUE, "executions_waiting"),
             (PROMOTE, "executions_waiting (due_at<?)"),
-            (NEXT_DESTINATION, "executions_to_send (destination_hash>?)"),
-            (READY, "executions_to_send (destination_hash=?)"),
+            (NEXT_USER, "COVERING INDEX executions_to_send (user_key>?)"),
+            (
+                NEXT_DESTINATION,
+                "COVERING INDEX executions_to_send (user_key=? AND is_catch_up=? AND destination_hash>?)",
+            ),
+            (
+                READY,
+                "COVERING INDEX executions_to_send (user_key=? AND is_catch_up=? AND destination_hash=? AND key>?)",
+            ),
             (REQUEUE, "executions_in_flight"),
         ] {
             assert!(plan(sql).iter().any(|step| step.contains(index)), "{index}: {:?}", plan(sql));

@@ -65,8 +65,8 @@ fn insert_row(
     tx.prepare_cached(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
-                                 created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15)",
+                                 created_at, updated_at, is_catch_up)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16)",
     )?
     .execute(params![
         new.id.bytes(),
@@ -84,6 +84,7 @@ fn insert_row(
         new.payload_key,
         error_message,
         millis(new.now),
+        new.is_catch_up,
     ])?;
     match queue_name {
         Some("send") => tx.counters().add_queued(QueueName::Send, 1),

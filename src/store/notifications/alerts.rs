@@ -52,11 +52,42 @@ const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
     SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
 // A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
 const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a.message, a.metadata, a.created_at
-   FROM alerts a JOIN cues c ON c.key = a.cue_key
+   FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
   ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6";
-const COUNT: &str = "SELECT count(*) FROM alerts a JOIN cues c ON c.key = a.cue_key
+const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
+
+const FIND_CATCH_UP: &str =
+    "SELECT id, alert_type, NULL AS cue_id, execution_id, message, metadata, created_at FROM alerts
+  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
+  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
+  WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
+
+/// The user's alert about the outage that ended at `ended_at`.
+pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> Result<Option<Alert>> {
+    let mut find = read.prepare_cached(FIND_CATCH_UP)?;
+    Ok(find.query_row(params![user_key, millis(ended_at)], read_alert).optional()?)
+}
+
+/// Replaces the content of the user's alert about the outage that ended at the alert's `created_at`.
+pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
+    let metadata = alert.metadata.to_string();
+    tx.prepare_cached(UPDATE_CATCH_UP)?.execute(params![
+        user_key,
+        millis(alert.created_at),
+        alert.message,
+        metadata
+    ])?;
+    Ok(())
+}
+
+/// The URL to which alerts of the user are sent, if there is one and the user is not disabled.
+pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+    Ok(read.prepare_cached(ALERT_URL)?.query_row([user_key], |row| row.get(0)).optional()?)
+}
 
 /// The subject of alerts about the execution in this row; `None` if its user is disabled.
 pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
@@ -73,13 +104,13 @@ pub fn exists_since(
     Ok(read.prepare_cached(EXISTS_SINCE)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
 }
 
-/// Inserts an alert about `subject`.
-pub fn insert(tx: &WriteTx<'_>, subject: &AlertSubject, alert: &Alert) -> Result<()> {
+/// Inserts an alert of the user about a cue, or about the account.
+pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Alert) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
         alert.id,
-        subject.user_key,
-        subject.cue_key,
-        alert.execution_id.bytes(),
+        user_key,
+        cue_key,
+        alert.execution_id.as_ref().map(ExecutionId::bytes),
         alert.alert_type.as_str(),
         alert.message,
         alert.metadata.to_string(),
@@ -132,7 +163,7 @@ fn read_alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
         id: row.get("id")?,
         alert_type: parse_word(row, "alert_type", AlertType::parse)?,
         cue_id: row.get("cue_id")?,
-        execution_id: ExecutionId::from_bytes(row.get("execution_id")?),
+        execution_id: row.get::<_, Option<_>>("execution_id")?.map(ExecutionId::from_bytes),
         message: row.get("message")?,
         metadata: json(row, "metadata")?,
         created_at: instant(row, "created_at")?,
@@ -147,6 +178,7 @@ mod tests {
     #[test]
     fn every_query_uses_its_index_and_none_sorts() {
         let newest = "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=?)";
+        let of_outage = "SEARCH alerts USING INDEX alerts_by_user (user_key=? AND created_at=?)";
         let since = "SEARCH a USING INDEX alerts_by_user (user_key=? AND created_at>?)";
         for (sql, expected) in [
             (SUBJECT, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -154,6 +186,9 @@ mod tests {
                 EXISTS_SINCE,
                 "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
             ),
+            (FIND_CATCH_UP, of_outage),
+            (UPDATE_CATCH_UP, of_outage),
+            (ALERT_URL, "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)"),
             (DELETE_SURPLUS, newest),
             (LIST, since),
             (COUNT, since),

@@ -2,7 +2,7 @@
 //! and the engine's `notifications` send it. It stays ready in the database while it is being sent, so that it is sent
 //! again after a crash.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -12,7 +12,8 @@ use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, parse_word, read_instant};
-use crate::store::{ReadTx, WakeSet, WriteTx};
+use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation, Taken};
+use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
 #[derive(Debug, Clone)]
 pub struct NewNotification {
@@ -29,6 +30,7 @@ pub struct NewNotification {
 #[derive(Clone)]
 pub struct Notification {
     pub key: i64,
+    pub user_key: i64,
     pub id: String,
     pub kind: NotificationKind,
     /// `None` for a mail.
@@ -61,15 +63,19 @@ const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
 const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
     WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
-const HAS_READY: &str = "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL)";
-const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
-    WHERE due_at IS NULL AND destination_hash >= ?1 ORDER BY destination_hash LIMIT 1";
-const READY_POSTS: &str =
-    "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash = ?1 ORDER BY key LIMIT ?2 + 0";
+const HAS_READY: &str =
+    "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL)
+    OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
+const NEXT_USER: &str = "SELECT user_key FROM outbox
+    WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
+const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash, key LIMIT 1";
+const READY_POSTS: &str = "SELECT key FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 const FIND: &str =
-    "SELECT outbox.key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
+    "SELECT outbox.key, user_key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
         users.id AS user_id, email, disabled_at, webhook_secret, previous_webhook_secret,
         previous_webhook_secret_expires_at, alert_webhook_secret
    FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
@@ -108,42 +114,25 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached(HAS_READY)?.query_row([], |row| row.get(0))?)
 }
 
-/// The row key of a notification and its destination; `None` for a mail.
-pub type OutboxRow = (i64, Option<i64>);
-
 /// The oldest ready mails that are not in `skipped`, at most `limit`.
-pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<OutboxRow>> {
+pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
     let keys = read
         .prepare_cached(READY_MAILS)?
         .query_map([to_i64(skipped.len() + limit)], |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
-    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).map(|key| (key, None)).collect())
+    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
-/// Ready POSTs that are not in `skipped`, at most `limit`: the oldest of each destination, starting after
-/// `last_destination`, which is set to the last one tried. `try_acquire` decides whether a destination gets one more.
+/// Ready POSTs that are not in `skipped`, at most `limit`, in the order of [`fair_queue::take`]. `try_acquire` gets the
+/// user and the destination.
 pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
     limit: usize,
-    last_destination: &mut i64,
-    mut try_acquire: impl FnMut(i64) -> bool,
-) -> Result<Vec<OutboxRow>> {
-    let (mut found, mut first) = (Vec::new(), None);
-    while found.len() < limit {
-        let Some(next) = destination_after(read, *last_destination)? else { break };
-        if first == Some(next) {
-            break;
-        }
-        first.get_or_insert(next);
-        *last_destination = next;
-        if let Some(key) = oldest_post(read, next, skipped)?
-            && try_acquire(next)
-        {
-            found.push((key, Some(next)));
-        }
-    }
-    Ok(found)
+    rotation: &mut Rotation,
+    try_acquire: impl FnMut(i64, i64) -> Grant,
+) -> Result<Vec<Taken>> {
+    fair_queue::take(&PostQueue { read, skipped }, limit, rotation, try_acquire)
 }
 
 /// The notification in row `key`.
@@ -186,26 +175,37 @@ pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
 }
 
-fn destination_after(read: &ReadTx<'_>, destination: i64) -> Result<Option<i64>> {
-    let next = |from: i64| -> Result<Option<i64>> {
-        Ok(read.prepare_cached(NEXT_DESTINATION)?.query_row([from], |row| row.get(0)).optional()?)
-    };
-    match next(destination.saturating_add(1))? {
-        Some(next) => Ok(Some(next)),
-        None => next(i64::MIN),
-    }
+/// The POSTs that are ready to be sent. Those being sent are still in the table, and `skipped`.
+struct PostQueue<'a, 'b> {
+    read: &'a ReadTx<'b>,
+    skipped: &'a HashSet<i64>,
 }
 
-fn oldest_post(read: &ReadTx<'_>, destination: i64, skipped: &HashSet<i64>) -> Result<Option<i64>> {
-    let mut statement = read.prepare_cached(READY_POSTS)?;
-    let mut rows = statement.query(params![destination, to_i64(skipped.len() + 1)])?;
-    while let Some(row) = rows.next()? {
-        let key = row.get(0)?;
-        if !skipped.contains(&key) {
-            return Ok(Some(key));
-        }
+impl FairQueue for PostQueue<'_, '_> {
+    const PRIORITIES: u8 = 1;
+
+    fn next_user(&self, from: i64) -> Result<Option<i64>> {
+        Ok(self.read.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
     }
-    Ok(None)
+
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+        let mut next = self.read.prepare_cached(NEXT_DESTINATION)?;
+        let next = next.query_row(params![rows.user_key, from], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(next.optional()?)
+    }
+
+    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
+        let most = to_i64(self.skipped.len() + limit);
+        let mut ready = self.read.prepare_cached(READY_POSTS)?;
+        let keys = ready
+            .query_map(params![rows.user_key, destination, after, most], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
+    }
+
+    fn is_in_flight(&self, key: i64) -> bool {
+        self.skipped.contains(&key)
+    }
 }
 
 fn to_i64(count: usize) -> i64 {
@@ -215,6 +215,7 @@ fn to_i64(count: usize) -> i64 {
 fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
     Ok(Notification {
         key: row.get("key")?,
+        user_key: row.get("user_key")?,
         id: row.get("id")?,
         kind: parse_word(row, "kind", NotificationKind::parse)?,
         url: row.get("url")?,
@@ -240,23 +241,27 @@ mod tests {
     #[test]
     fn every_query_uses_its_index_and_none_sorts() {
         let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
-        let by_due = |range: &str| format!("SEARCH outbox USING COVERING INDEX outbox_by_due ({range})");
+        let of = |index: &str| format!("SEARCH outbox USING INDEX outbox_{index}");
         for (sql, step) in [
-            (COUNT_WAITING, "SEARCH outbox USING COVERING INDEX outbox_by_user (user_key=? AND kind=?)"),
+            (COUNT_WAITING, of("by_user (user_key=? AND kind=?)").as_str()),
             (END_BACKLOG, "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)"),
-            (NEXT_DUE, &by_due("due_at>?")),
-            (PROMOTE, &by_due("due_at>? AND due_at<?")),
-            (HAS_READY, &by_due("due_at=?")),
-            (NEXT_DESTINATION, &by_due("due_at=? AND destination_hash>?")),
-            (READY_POSTS, &by_due("due_at=? AND destination_hash=?")),
-            (READY_MAILS, &by_due("due_at=? AND destination_hash=?")),
+            (NEXT_DUE, &of("waiting (due_at>?)")),
+            (PROMOTE, &of("waiting (due_at>? AND due_at<?)")),
+            (HAS_READY, "SCAN outbox USING INDEX outbox_mails"),
+            (NEXT_USER, &of("posts (user_key>?)")),
+            (NEXT_DESTINATION, &of("posts (user_key=? AND destination_hash>?)")),
+            (READY_POSTS, &of("posts (user_key=? AND destination_hash=? AND key>?)")),
+            (READY_MAILS, "SCAN outbox USING INDEX outbox_mails"),
             (FIND, by_key),
             (DELETE, by_key),
             (POSTPONE, by_key),
         ] {
-            let steps = plan(sql);
+            let steps: Vec<_> = plan(sql).iter().map(|step| step.replace("COVERING ", "")).collect();
             assert!(steps.iter().any(|it| it == step), "{sql}: {steps:?}");
-            let unwanted = |it: &&String| it.starts_with("SCAN outbox") || it.contains("TEMP B-TREE");
+            // The partial indexes hold ready or waiting rows only.
+            let unwanted = |it: &&String| {
+                it.contains("TEMP B-TREE") || it.starts_with("SCAN outbox") && !it.contains(" INDEX ")
+            };
             assert_eq!(steps.iter().find(unwanted), None, "{sql}");
         }
     }

@@ -114,16 +114,37 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§11.4",
-        "a quarter of the threads is for new destinations",
+        "a quarter of the threads is for other accounts",
         &[
-            "busy_destinations_that_stall_leave_a_quarter_of_the_threads_to_newcomers",
+            "busy_accounts_that_stall_leave_a_quarter_of_the_threads_to_others",
+            "seven_accounts_whose_ten_hosts_hang_delay_no_other_account",
+            "four_accounts_whose_hundred_hosts_hang_delay_no_other_account",
             "many_hanging_receivers_leave_a_thread_for_another",
         ],
     ),
     (
         "§11.4",
-        "a destination earns at most half of the threads",
-        &["a_destination_starts_with_few_threads_and_earns_up_to_half"],
+        "a destination earns most of its account's share",
+        &[
+            "a_destination_starts_with_few_threads_and_earns_up_to_its_accounts_share",
+            "an_account_does_not_change_the_limits_of_another_at_the_same_host",
+        ],
+    ),
+    (
+        "§11.4",
+        "accounts take turns",
+        &[
+            "accounts_take_turns_however_many_executions_and_hosts_one_has",
+            "accounts_take_turns_and_destinations_take_turns_within_an_account",
+        ],
+    ),
+    (
+        "§11.4",
+        "hosts that hang hold few threads together",
+        &[
+            "an_account_whose_hosts_hang_holds_few_threads_whether_it_names_old_or_new_ones",
+            "one_dead_host_among_many_does_not_narrow_its_account",
+        ],
     ),
     (
         "§11.4",

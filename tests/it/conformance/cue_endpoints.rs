@@ -175,6 +175,15 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§4.12",
+        "catch-up is spread, and runs that fall due meanwhile come first",
+        &[
+            "a_transaction_creates_at_most_500_executions_and_the_next_one_continues",
+            "a_cue_that_falls_due_during_the_catch_up_is_in_the_next_transaction",
+            "runs_that_fall_due_now_are_sent_before_those_of_an_outage",
+        ],
+    ),
+    (
+        "§4.12",
         "latest, all and none",
         &[
             "latest_fires_the_newest_and_records_the_others_as_missed",

@@ -101,6 +101,15 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§4.2",
+        "a due run fires before a pause",
+        &[
+            "a_due_run_fires_before_on_failure_pauses_its_cue",
+            "a_cue_paused_after_its_due_instant_has_run",
+            "a_once_cue_that_is_due_runs_although_a_smaller_plan_pauses_the_others",
+        ],
+    ),
+    (
+        "§4.2",
         "a recurring cue without a computable run fails",
         &["a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone"],
     ),

@@ -84,6 +84,11 @@ pub const ROWS: &[Row] = &[
         "every fault is a failed attempt with its reason",
         &["every_receiver_fault_is_shown_and_delays_no_other_delivery"],
     ),
+    (
+        "§6.5",
+        "the attempt after a timeout waits",
+        &["the_attempt_after_a_timeout_waits_at_least_five_seconds"],
+    ),
     ("§6.5", "attempts are counted until max_attempts", &["a_failed_delivery_is_retried_after_each_backoff"]),
     (
         "§6.5",
@@ -183,6 +188,11 @@ pub const ROWS: &[Row] = &[
         "§6.8",
         "executions without an attempt cause no notification",
         &["disabled_users_and_runs_over_quota_cause_no_notification"],
+    ),
+    (
+        "§6.9",
+        "an account gets one alert about an outage",
+        &["an_account_gets_one_alert_about_the_runs_of_an_outage"],
     ),
     ("§6.9", "three failures in a row raise an alert", &["the_third_consecutive_failure_raises_an_alert"]),
     (

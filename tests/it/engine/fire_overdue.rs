@@ -1,7 +1,10 @@
 //! Changes to a cue between a due instant and the pass of the scheduler.
 
 use cued::clock::Clock;
+use cued::domain::cue::CueStatus;
+use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
+use cued::lifecycle::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};
@@ -100,4 +103,41 @@ fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
     api.fixture.advance(70);
     let paused = patched(&user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["run_count"], &paused["missed_count"]), (&json!(0), &json!(1)));
+}
+
+#[test]
+fn a_due_run_fires_before_on_failure_pauses_its_cue() {
+    let (api, user) = behind();
+    let cue = json!({
+        "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"},
+        "on_failure": {"email": false, "pause": true},
+    });
+    let created = user.post("/v1/cues", &cue).json();
+    let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
+    let due = created["next_run"].as_str().unwrap().replace("+00:00", "Z");
+    let fired = user.post(&format!("{path}/fire"), &json!({})).json();
+    api.fixture.advance(70);
+    let outcome = format!("/v1/executions/{}/outcome", fired["id"].as_str().unwrap());
+    assert_eq!(user.post(&outcome, &json!({"success": false})).status, 200);
+    let paused = user.get(&path).json();
+    assert_eq!((&paused["status"], &paused["missed_count"]), (&json!("paused"), &json!(0)));
+    let (runs, missed) = accounts(&user, &path);
+    assert!(runs.contains(&json!(due)), "{runs:?}");
+    assert_eq!(missed, []);
+}
+
+#[test]
+fn a_once_cue_that_is_due_runs_although_a_smaller_plan_pauses_the_others() {
+    let fixture = Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap()));
+    let user = fixture.user("u");
+    let at = (fixture.now() + jiff::SignedDuration::from_secs(10)).to_string();
+    let once = fixture.worker_cue(user, |new| new.schedule = Schedule::once(&at, "UTC").unwrap());
+    let recurring = fixture.worker_cue(user, |_| ());
+    fixture.advance(11);
+    let now = fixture.now();
+    let pause = fixture.app.store.write(move |tx| pause_above_limit(tx, user, Some(0), now));
+    assert_eq!(pause.wait().unwrap(), 1);
+    assert_eq!(fixture.cue(recurring.key).status, CueStatus::Paused);
+    let fired = Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
+    assert_eq!((fired.executions, fixture.cue(once.key).run_count), (1, 1));
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::support::fixture::{Fixture, after_begin, code};
 
 fn release_expired(fixture: &Fixture) -> usize {
-    release_expired_claims(&fixture.app.store, fixture.now()).unwrap().released
+    release_expired_claims(&fixture.app, fixture.now()).unwrap().released
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn claims_that_overrun_are_looked_at_once_per_heartbeat_in_bounded_batches() {
     fixture.advance(899);
     fixture.heartbeat(user, "alive");
     fixture.advance(1);
-    let turn = || release_expired_claims(&fixture.app.store, fixture.now()).unwrap();
+    let turn = || release_expired_claims(&fixture.app, fixture.now()).unwrap();
     let turns: Vec<_> = (0..4).map(|_| turn()).map(|turn| (turn.released, turn.has_more)).collect();
     assert_eq!(turns, [(0, true), (0, true), (0, false), (0, false)], "200 each time, then none");
     let lost_at = after_begin(899 + 180) + SignedDuration::from_millis(1);

@@ -1,6 +1,7 @@
 //! The engine: scheduler, delivery, webhook client, notifications.
 
 mod address_guard;
+mod catch_up;
 mod delivery;
 mod delivery_fairness;
 mod delivery_faults;

@@ -132,7 +132,7 @@ impl Trial {
         self.fixture.advance(seconds);
         self.insist(|trial| trial.scheduler.run_once(&trial.fixture.app));
         self.insist(|trial| promote(&trial.fixture.app));
-        self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app.store, trial.fixture.now()));
+        self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app, trial.fixture.now()));
         self.deliver();
         self.send_notifications();
     }

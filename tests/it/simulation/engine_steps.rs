@@ -75,7 +75,7 @@ impl Simulation {
     pub fn reap(&mut self) -> Checked {
         self.insist(|machine| {
             let (store, now) = (&machine.app().store, machine.app().clock.now());
-            while reaper::release_expired_claims(store, now)?.has_more {}
+            while reaper::release_expired_claims(machine.app(), now)?.has_more {}
             reaper::delete_expired_responses(store, now)
         })?;
         self.model.reap();

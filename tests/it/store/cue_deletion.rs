@@ -79,7 +79,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     let id = doomed.id.clone();
     fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap();
     fixture.advance(900);
-    assert_eq!(release_expired_claims(&fixture.app.store, fixture.now()).unwrap().released, 0);
+    assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 0);
     assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None, "it is looked at once");
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}

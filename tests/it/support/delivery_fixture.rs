@@ -48,18 +48,28 @@ impl DeliveryFixture {
         Self(self.0.restart())
     }
 
-    /// A recurring webhook cue with the default retries.
+    /// A recurring webhook cue of the first user, with the default retries.
     pub fn webhook_cue(&self, url: &str) -> i64 {
+        self.webhook_cue_of(1, url)
+    }
+
+    /// The same of the user in row `user_key`, who is created if there is none.
+    pub fn webhook_cue_of(&self, user_key: i64, url: &str) -> i64 {
+        let insert = format!(
+            "INSERT OR IGNORE INTO users (key, id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
+             VALUES ({user_key}, '{user_key}', '{user_key}@example.com', 'free', '{SECRET}', '{SECRET}', 0, 0)"
+        );
+        self.sql(&insert);
         let (url, destination) = (url.to_owned(), destination_hash(url));
         self.write(move |tx| {
             tx.execute(
                 "INSERT INTO cues (id, user_key, status, next_run, run_count, missed_count, transport,
                      destination_hash, cron, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
                      callback_url, callback_method, callback_headers, name, created_at, updated_at)
-                 VALUES ('cue_' || (SELECT 100000000000 + count(*) FROM cues), 1, 'active', 0, 0, 0, 'webhook', ?1,
+                 VALUES ('cue_' || (SELECT 100000000000 + count(*) FROM cues), ?3, 'active', 4102444800000, 0, 0, 'webhook', ?1,
                      '* * * * *', 'UTC', 'latest', 4, '[1,5,15]', '{\"email\":true,\"webhook\":null,\"pause\":false}',
                      'none', ?2, 'POST', '[]', 'c', 0, 0)",
-                (destination, url),
+                (destination, url, user_key),
             )
             .unwrap();
             tx.last_insert_rowid()
@@ -81,17 +91,17 @@ impl DeliveryFixture {
         let now = self.now();
         let id = self.app.ids.next(now).unwrap();
         self.write(move |tx| {
-            let (destination, payload_key): (Option<i64>, Option<i64>) = tx
+            let (destination, payload_key, user_key): (Option<i64>, Option<i64>, i64) = tx
                 .query_row(
-                    "SELECT destination_hash, payload_key FROM cues WHERE key = ?1",
+                    "SELECT destination_hash, payload_key, user_key FROM cues WHERE key = ?1",
                     [cue_key],
-                    |row| Ok((row.get(0)?, row.get(1)?)),
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
                 .unwrap();
             let new = NewExecution {
                 id,
                 cue_key,
-                user_key: 1,
+                user_key,
                 is_worker: destination.is_none(),
                 destination,
                 task: None,
@@ -99,6 +109,7 @@ impl DeliveryFixture {
                 scheduled_for,
                 triggered_by: Trigger::Schedule,
                 payload_key,
+                is_catch_up: false,
                 now,
             };
             executions::insert(tx, &new).unwrap();

@@ -121,3 +121,54 @@ BEGIN
        SET stored_bytes = stored_bytes - octet_length(old.idempotency_key) - octet_length(old.response_body)
      WHERE key = old.user_key;
 END;
+
+-- Fair shares by account: the queues of deliveries and POSTs begin with the user. Runs of an outage come after those
+-- that fall due now.
+DROP INDEX executions_to_send;
+ALTER TABLE executions ADD COLUMN is_catch_up INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX executions_to_send ON executions (user_key, is_catch_up, destination_hash, key) WHERE queue_name = 'send';
+
+-- Alerts of type 'catch_up', which are about an account. A CHECK constraint changes only by rebuilding its table.
+CREATE TABLE alerts_3 (
+    key          INTEGER PRIMARY KEY,
+    id           TEXT    NOT NULL,
+    user_key     INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    cue_key      INTEGER REFERENCES cues (key) ON DELETE CASCADE,
+    execution_id BLOB    CHECK (length(execution_id) = 16),
+    alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
+                                                        'catch_up')),
+    message      TEXT    NOT NULL,
+    metadata     TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    CHECK ((alert_type = 'catch_up') = (cue_key IS NULL)),
+    CHECK ((cue_key IS NULL) = (execution_id IS NULL))
+) STRICT;
+INSERT INTO alerts_3 SELECT * FROM alerts;
+DROP TABLE alerts;
+ALTER TABLE alerts_3 RENAME TO alerts;
+CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
+CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
+
+CREATE TABLE outbox_3 (
+    key              INTEGER PRIMARY KEY,
+    id               TEXT    NOT NULL,
+    user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
+                                                      'claim_lost', 'catch_up')),
+    url              TEXT,
+    destination_hash INTEGER,
+    body             TEXT    NOT NULL,
+    attempts         INTEGER NOT NULL,
+    due_at           INTEGER,
+    created_at       INTEGER NOT NULL,
+    CHECK ((kind = 'mail') = (url IS NULL)),
+    CHECK ((url IS NULL) = (destination_hash IS NULL))
+) STRICT;
+INSERT INTO outbox_3 SELECT * FROM outbox;
+DROP TABLE outbox;
+ALTER TABLE outbox_3 RENAME TO outbox;
+CREATE INDEX outbox_waiting ON outbox (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX outbox_posts ON outbox (user_key, destination_hash, key)
+    WHERE due_at IS NULL AND destination_hash IS NOT NULL;
+CREATE INDEX outbox_mails ON outbox (key) WHERE due_at IS NULL AND destination_hash IS NULL;
+CREATE INDEX outbox_by_user ON outbox (user_key, kind);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cued::store::db::hold;
 use cued::store::executions::delivery_queue;
+use cued::store::fair_queue::{Grant, Rotation};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -86,7 +87,10 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
     fixture.due(fixture.webhook_cue("https://example.com/"));
     let take = || {
         fixture.write(|tx| {
-            delivery_queue::claim_batch(tx, jiff::Timestamp::UNIX_EPOCH, 8, &mut 0, |_| true).unwrap().len()
+            let (epoch, mut rotation) = (jiff::Timestamp::UNIX_EPOCH, Rotation::default());
+            let claimed =
+                delivery_queue::claim_batch(tx, epoch, 8, &mut rotation, |_, _| Grant::Granted).unwrap();
+            claimed.len()
         })
     };
     fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");

@@ -1,0 +1,111 @@
+//! The start after an outage: the size of the transactions, the order of runs, and the alert.
+
+use std::collections::BTreeMap;
+
+use cued::clock::Clock;
+use cued::domain::schedule::catch_up::{MissReason, Outage};
+use cued::domain::schedule::{CatchUp, Schedule};
+use cued::engine::scheduler::pass::Scheduler;
+use cued::lifecycle::fire::{CueFirer, FireSummary, SchedulerClock};
+use cued::store::notifications::alerts;
+use cued::store::notifications::alerts::AlertFilter;
+use serde_json::{Value, json};
+
+use crate::support::fixture::{BEGIN, Fixture};
+
+/// A fixture whose clock can jump, with `count` minutely cues of the user "u".
+fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, i64) {
+    let fixture = Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap()));
+    let user = fixture.user("u");
+    add(&fixture, user, count, catch_up);
+    (fixture, user)
+}
+
+fn add(fixture: &Fixture, user: i64, count: usize, catch_up: CatchUp) {
+    for _ in 0..count {
+        fixture.worker_cue(user, |new| {
+            new.schedule = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
+        });
+    }
+}
+
+/// One transaction of the scheduler after an outage that ended at `until`.
+fn fire_batch(fixture: &Fixture, outage: Outage, limit: usize) -> FireSummary {
+    let config = &fixture.app.config;
+    let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
+    let firer = CueFirer::new(&fixture.app.ids, &config.plans, config.retention, clock, fixture.now());
+    fixture.write(move |tx| firer.fire_due(tx, outage, limit).unwrap())
+}
+
+fn number(fixture: &Fixture, sql: &'static str) -> i64 {
+    fixture.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
+}
+
+fn alerts_of(fixture: &Fixture, user: i64) -> Vec<Value> {
+    let list = fixture.app.store.read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
+    list.wait().unwrap().0.iter().map(|alert| alert.json()).collect()
+}
+
+#[test]
+fn a_transaction_creates_at_most_500_executions_and_the_next_one_continues() {
+    let (fixture, _) = minutely(23, CatchUp::All);
+    fixture.advance(3 * 3_600 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Downtime);
+    let mut sizes = Vec::new();
+    loop {
+        let fired = fire_batch(&fixture, outage, 500);
+        if fired.cues == 0 {
+            break;
+        }
+        sizes.push(fired.executions);
+    }
+    assert_eq!(sizes, [500, 500, 500, 500, 300]);
+    let doubled = "SELECT count(*) FROM (SELECT cue_key, scheduled_for FROM executions GROUP BY 1, 2 HAVING count(*) > 1)";
+    assert_eq!((number(&fixture, "SELECT count(*) FROM executions"), number(&fixture, doubled)), (2_300, 0));
+    assert_eq!(number(&fixture, "SELECT sum(count) FROM missed_runs"), 23 * 80);
+    assert_eq!(number(&fixture, "SELECT sum(is_catch_up) FROM executions"), 2_300);
+}
+
+#[test]
+fn a_cue_that_falls_due_during_the_catch_up_is_in_the_next_transaction() {
+    let (fixture, user) = minutely(30, CatchUp::Latest);
+    fixture.advance(3_600 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Downtime);
+    assert_eq!(fire_batch(&fixture, outage, 10).executions, 10);
+    add(&fixture, user, 1, CatchUp::Latest);
+    fixture.advance(30);
+    fire_batch(&fixture, outage, 15);
+    let row = "SELECT count(*) FROM executions WHERE cue_key = 31 AND is_catch_up = 0";
+    assert_eq!(number(&fixture, row), 1);
+    let left = "SELECT count(*) FROM cues WHERE next_run <= 1767265200000";
+    assert_eq!(number(&fixture, left), 16, "of the backlog");
+}
+
+#[test]
+fn an_account_gets_one_alert_about_the_runs_of_an_outage() {
+    let (fixture, user) = minutely(3, CatchUp::All);
+    let (other, idle) = (fixture.user("v"), fixture.user("w"));
+    add(&fixture, other, 600, CatchUp::Latest);
+    add(&fixture, idle, 2, CatchUp::None);
+    fixture.sql("UPDATE users SET alert_webhook_url = 'https://alerts.example/' WHERE email = 'u'");
+    fixture.advance(3 * 60 + 30);
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    scheduler.run_once(&fixture.app).unwrap();
+    let [alert] = &alerts_of(&fixture, user)[..] else { panic!("{:?}", alerts_of(&fixture, user)) };
+    let expected = BTreeMap::from([
+        ("alert_type", json!("catch_up")),
+        ("cue_id", Value::Null),
+        ("execution_id", Value::Null),
+        ("severity", json!("warning")),
+        ("metadata", json!({"runs": 9, "from": "2026-01-01T10:01:00Z", "to": "2026-01-01T10:03:00Z"})),
+    ]);
+    expected.iter().for_each(|(field, value)| assert_eq!(&alert[*field], value, "{field}"));
+    let others = alerts_of(&fixture, other);
+    assert_eq!((others.len(), &others[0]["metadata"]["runs"]), (1, &json!(600)));
+    assert_eq!(alerts_of(&fixture, idle), [Value::Null; 0]);
+    let posts = "SELECT count(*) FROM outbox WHERE kind = 'catch_up' AND body LIKE '%\"runs\": 9%'";
+    assert_eq!((number(&fixture, posts), number(&fixture, "SELECT count(*) FROM outbox")), (1, 1));
+    fixture.advance(60);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(alerts_of(&fixture, user).len(), 1, "later runs are not of the outage");
+}
