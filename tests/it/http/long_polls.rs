@@ -4,17 +4,31 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::api::Api;
+use crate::support::api::{Api, PendingResponse, User};
 use crate::support::fixture::Fixture;
+use crate::support::server::until;
 
 const POLL: &str = "/v1/executions/claimable?wait=30";
+
+/// Starts a long poll of a new user. Its key has been checked when this returns: the request has counted.
+fn admitted_poll(api: &Api, user: &User) -> PendingResponse {
+    let poll = api.poll(user, POLL);
+    // The poll, and the request that precedes it.
+    let mut requests = 2;
+    until("the poll is admitted", || {
+        requests += 1;
+        let usage = user.get("/v1/usage").expect(200);
+        (usage["rate_limit"]["current_usage"] == requests).then_some(())
+    });
+    poll
+}
 
 #[test]
 fn a_revoked_key_gets_no_work_from_its_open_long_poll() {
     let api = Api::start();
     let ada = api.user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    let poll = api.poll(&ada, POLL);
+    let poll = admitted_poll(&api, &ada);
     let user = ada.key;
     api.fixture.write(move |tx| tx.execute("DELETE FROM api_keys WHERE user_key = ?1", [user]).unwrap());
     api.fixture.run(&cue, json!({}));
@@ -25,7 +39,7 @@ fn a_revoked_key_gets_no_work_from_its_open_long_poll() {
 fn a_long_poll_ends_soon_after_its_account_is_disabled() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
-    let (poll, begun) = (api.poll(&ada, POLL), api.fixture.app.clock.monotonic());
+    let (poll, begun) = (admitted_poll(&api, &ada), api.fixture.app.clock.monotonic());
     let user = ada.key;
     api.fixture
         .write(move |tx| tx.execute("UPDATE users SET disabled_at = 0 WHERE key = ?1", [user]).unwrap());
