@@ -90,6 +90,7 @@ pub const ROWS: &[Row] = &[
             "a_large_body_of_small_values_costs_a_few_times_its_size",
             "a_payload_that_grows_sixfold_in_its_canonical_form_costs_eight_times_its_size",
             "stored_payloads_are_answered_as_their_text",
+            "memory_goes_back_to_the_system_after_large_requests",
         ],
     ),
     ("§11.3", "a rejected value is shown in part", &["the_echo_of_an_invalid_value_is_bounded"]),

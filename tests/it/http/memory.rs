@@ -8,7 +8,7 @@ use cued::store::MAX_LIST_BYTES;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};
-use crate::support::server::{DEV_UNLIMITED, Server, resident_mb};
+use crate::support::server::{DEV_UNLIMITED, Server, resident_mb, until};
 
 const MIB: usize = 1 << 20;
 
@@ -137,4 +137,27 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
     assert!(added <= 40, "{added} MB");
     let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
     assert_eq!((rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]), (100, &json!(false)));
+}
+
+#[test]
+fn memory_goes_back_to_the_system_after_large_requests() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let before = resident_mb(server.pid());
+    let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
+    let path = format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
+    let large = small_objects(2_000_000);
+    for _ in 0..2 {
+        thread::scope(|scope| {
+            for _ in 0..30 {
+                let (user, path, large) = (user.clone(), &path, &large);
+                scope.spawn(move || {
+                    assert_eq!(user.patch(path, &json!({"name": "x"})).status, 200);
+                    assert_eq!(user.call("POST", "/v1/cues", &[], large.as_bytes()).unwrap().status, 422);
+                });
+            }
+        });
+    }
+    // With the default settings of glibc 35 MB stay, of which SQLite's caches are the least part.
+    until("memory goes back", || (resident_mb(server.pid()) <= before + 25).then_some(()));
 }
