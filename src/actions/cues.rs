@@ -59,7 +59,7 @@ pub fn create(
     // A repetition is answered even if the schedule has no later run by now.
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
     let prepared = prepared.and_then(|(cue, _)| Ok((render(&cue)?, cue)));
-    Ok(app.store.write(move |tx| {
+    Ok(app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
             if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
                 return Ok(CreatedCue { response, payload });
@@ -82,7 +82,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
     let plans = app.config.plans.clone();
     let limits = CueLimits::of(&plans, caller);
     let firer = cue_firer(app, now);
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
             let mut before = find(tx, user_key, &id)?;
             let mut cue = before.clone();
@@ -114,9 +114,9 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
 /// `cue_not_found`.
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store.write(
-        move |tx| if cue_deletion::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) },
-    )
+    app.store.write_for(user_key, move |tx| {
+        if cue_deletion::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
+    })
 }
 
 /// Finds the user's cue.

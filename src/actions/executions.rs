@@ -42,7 +42,7 @@ pub struct ClaimedExecution {
 /// Refused with `held`, `execution_not_found`, and `already_claimed` unless the execution is waiting for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         refuse_if_held(tx)?;
         claim_one(tx, user_key, id, &worker_id, now)
     })
@@ -58,7 +58,7 @@ pub fn claim_next(
     worker_id: String,
 ) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         refuse_if_held(tx)?;
         match claims::find_oldest(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
@@ -73,7 +73,7 @@ pub fn claim_next(
 /// `not_execution_owner` when `worker` is given and is not the worker that claimed it.
 pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         let execution = find(tx, user_key, id)?.execution;
         let holder = execution.claimed_by_worker.as_deref();
         may_extend(execution.status, holder, worker.as_deref())?;
@@ -95,7 +95,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
     let firer = cue_firer(app, now);
     let outcome = report.record(now);
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         let outcome = outcome?;
         let ExecutionDetails { execution, verification, .. } = find(tx, user_key, id)?;
         let insert = || outcomes::insert(tx, execution.key, &outcome);

@@ -68,7 +68,7 @@ pub fn fire(
 ) -> Pending<Option<StoredResponse>> {
     let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
     let (plans, retention) = (app.config.plans.clone(), app.config.retention);
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
             if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
                 return Ok(Some(response));
@@ -94,7 +94,7 @@ pub fn fire(
 /// `execution_limit_exceeded` and `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
         if !old.status.is_over() {

@@ -64,7 +64,7 @@ fn update(
     apply: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
 ) -> Pending<RecordedOutcome> {
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
         let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
             return Err(no_outcome().into());

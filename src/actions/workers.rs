@@ -16,7 +16,7 @@ use crate::store::executions::workers;
 /// Refused with `worker_limit_exceeded` if none is dead.
 pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
     let (now, limit) = (app.clock.now(), app.config.plans.max_workers());
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         if workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now)? {
             return Ok(now);
         }
@@ -39,7 +39,7 @@ pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: S
 ///
 /// Refused with `worker_not_found`.
 pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
-    app.store.write(move |tx| {
+    app.store.write_for(user_key, move |tx| {
         if workers::delete(tx, user_key, &worker_id)? {
             Ok(())
         } else {

@@ -79,6 +79,7 @@ pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage, now: Times
     else {
         return Ok(());
     };
-    let (kind, body) = (NotificationKind::Alert(AlertType::CatchUp), canonical(JsonText::from(&alert.json()).get()));
+    let (kind, body) =
+        (NotificationKind::Alert(AlertType::CatchUp), canonical(JsonText::from(&alert.json()).get()));
     notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url: Some(url), body }, now)
 }

@@ -16,7 +16,7 @@ const MAX_FUNCTION_LINES: usize = 70;
 const MAX_ENTRIES: usize = 12;
 
 /// They assemble the program and may use every module.
-const MAY_USE_ALL: [&str; 4] = ["cli", "lib", "main", "server"];
+const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
 const MAY_USE: [(&str, &[&str]); 19] = [

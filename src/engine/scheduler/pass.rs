@@ -166,7 +166,7 @@ impl Scheduler {
             let enqueue = move |tx: &WriteTx<'_>| {
                 users.iter().try_for_each(|user_key| alerts::post_catch_up(tx, *user_key, outage, now))
             };
-            app.store.write(enqueue).wait()?;
+            app.store.write_with_priority(enqueue).wait()?;
         }
         self.caught_up.clear();
         if let Some(CaughtUp { runs, first, last }) = sum {

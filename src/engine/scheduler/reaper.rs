@@ -102,7 +102,7 @@ impl WorkerCleanup {
                 self.looked_at = Some(now);
                 return Ok(());
             }
-            store.write(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
+            store.write_with_priority(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
         }
     }
 }
