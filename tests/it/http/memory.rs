@@ -96,8 +96,9 @@ fn stored_payloads_are_answered_as_their_text() {
             for _ in 0..58 {
                 let (user, path) = (user.clone(), &path);
                 scope.spawn(move || {
+                    // All responses of the account together have a bound, so some of 58 at once are refused.
                     let renamed = user.patch(path, &json!({"name": "x"}));
-                    assert_eq!((renamed.status, renamed.body.len() > MIB), (200, true));
+                    assert!(renamed.status == 503 || renamed.status == 200 && renamed.body.len() > MIB);
                 });
             }
         });
@@ -152,8 +153,10 @@ fn memory_goes_back_to_the_system_after_large_requests() {
             for _ in 0..30 {
                 let (user, path, large) = (user.clone(), &path, &large);
                 scope.spawn(move || {
-                    assert_eq!(user.patch(path, &json!({"name": "x"})).status, 200);
-                    assert_eq!(user.call("POST", "/v1/cues", &[], large.as_bytes()).unwrap().status, 422);
+                    // All bodies and responses of the account together have a bound.
+                    assert!([200, 503].contains(&user.patch(path, &json!({"name": "x"})).status));
+                    let created = user.call("POST", "/v1/cues", &[], large.as_bytes()).unwrap();
+                    assert!([422, 503].contains(&created.status), "{}", created.status);
                 });
             }
         });
