@@ -18,11 +18,18 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts this executable with `serve --dev --limits off` on a new database and waits until it listens.
+    /// Starts this executable with `serve --dev --limits off` on a new database and waits until it listens. An account may
+    /// have any number of cues: the measurements create more than a plan allows.
     pub fn start(db: &Path, cleanup: &Arc<Cleanup>) -> Result<Self> {
         let executable = std::env::current_exe()?;
+        let plans = db.with_extension("plans.json");
+        fs::write(
+            &plans,
+            r#"{"free": {"cues": null, "executions": null, "requests_per_minute": null, "storage_mb": null}}"#,
+        )?;
         let mut command = Command::new(executable);
-        command.args(["serve", "--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
+        command.arg("serve").arg("--plans").arg(plans);
+        command.args(["--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
         // The server must stop with this process however that ends. Its own process group keeps Ctrl-C from stopping it
         // first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);

@@ -18,8 +18,8 @@ const CUES_PER_ACTIVE: i64 = 10;
 /// Cues in all states that every plan allows.
 const MIN_CUES: i64 = 100;
 
-/// With `--limits off` the bounds on what an account stores are this many times those of its plan: they protect the disk
-/// from a program that runs wild.
+/// With `--limits off` the bounds on what an account stores are this many times those of the largest plan: they protect
+/// the disk from a program that runs wild, and an owner without limits must not be held to a small plan.
 const UNLIMITED_FACTOR: i64 = 10;
 
 /// API keys of an account: one for each device and program of a person, and few enough for a list.
@@ -71,6 +71,15 @@ pub struct StorageBounds {
     pub cues: Option<i64>,
     /// Bytes of payloads, callback headers, results and stored responses.
     pub bytes: Option<i64>,
+}
+
+impl StorageBounds {
+    fn of(plan: &PlanLimits, factor: i64) -> Self {
+        Self {
+            cues: plan.cues.map(|cues| factor * (CUES_PER_ACTIVE * i64::from(cues)).max(MIN_CUES)),
+            bytes: plan.storage_mb.map(|megabytes| factor * i64::from(megabytes) * MEGABYTE),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,12 +176,16 @@ impl Plans {
     /// The bounds on what an account with `plan` stores.
     #[must_use]
     pub fn storage_bounds(&self, plan: &str) -> StorageBounds {
-        let PlanLimits { cues, storage_mb, .. } = self.entry(plan);
-        let factor = if self.limited { 1 } else { UNLIMITED_FACTOR };
-        StorageBounds {
-            cues: cues.map(|cues| factor * (CUES_PER_ACTIVE * i64::from(cues)).max(MIN_CUES)),
-            bytes: storage_mb.map(|megabytes| factor * i64::from(megabytes) * MEGABYTE),
+        if self.limited {
+            return StorageBounds::of(&self.entry(plan), 1);
         }
+        let largest = |limit: fn(&PlanLimits) -> Option<u32>| {
+            // A plan without the limit lifts it for everyone.
+            let limits: Option<Vec<u32>> = self.table.values().map(limit).collect();
+            limits.and_then(|limits| limits.into_iter().max())
+        };
+        let (cues, storage_mb) = (largest(|plan| plan.cues), largest(|plan| plan.storage_mb));
+        StorageBounds::of(&PlanLimits { cues, storage_mb, ..PlanLimits::NONE }, UNLIMITED_FACTOR)
     }
 
     /// The API keys that an account may have; `None` is no limit.
@@ -250,8 +263,8 @@ mod tests {
         for (plan, cues, megabytes) in [("free", 100, 64), ("pro", 1_000, 1_024), ("scale", 5_000, 10_240)] {
             let bounds = StorageBounds { cues: Some(cues), bytes: Some(megabytes << 20) };
             assert_eq!(plans.storage_bounds(plan), bounds);
-            let tenfold = StorageBounds { cues: Some(10 * cues), bytes: Some(10 * (megabytes << 20)) };
-            assert_eq!(unlimited.storage_bounds(plan), tenfold);
+            let tenfold = StorageBounds { cues: Some(50_000), bytes: Some(102_400 << 20) };
+            assert_eq!(unlimited.storage_bounds(plan), tenfold, "that of the largest plan");
         }
     }
 

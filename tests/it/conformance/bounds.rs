@@ -169,7 +169,7 @@ pub const ROWS: &[Row] = &[
         &[
             "cues_in_all_states_are_ten_times_the_active_ones_and_at_least_100",
             "stored_cues_are_ten_times_the_active_ones_and_at_least_100",
-            "without_limits_the_bounds_on_cues_and_bytes_are_ten_times_as_high",
+            "without_limits_the_bounds_on_cues_and_bytes_are_ten_times_those_of_the_largest_plan",
         ],
     ),
     (

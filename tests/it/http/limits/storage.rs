@@ -56,17 +56,17 @@ fn cues_in_all_states_are_ten_times_the_active_ones_and_at_least_100() {
 }
 
 #[test]
-fn without_limits_the_bounds_on_cues_and_bytes_are_ten_times_as_high() {
+fn without_limits_the_bounds_on_cues_and_bytes_are_ten_times_those_of_the_largest_plan() {
     let plans = Plans::small();
     let server = Server::start(&["--dev", "--limits", "off", "--plans", &plans.path()]);
     let user = server.user();
     assert_eq!(usage(&user, "cues", "total_limit"), 1_000);
-    assert_eq!(usage(&user, "storage", "limit_bytes"), 640 << 20);
+    assert_eq!(usage(&user, "storage", "limit_bytes"), 10_240_i64 << 20);
     let cue = user.create(&worker("0 0 1 1 *"));
     let file = server.sqlite();
     file.execute_batch("UPDATE users SET cue_count = 1000").unwrap();
     user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
-    file.execute_batch("UPDATE users SET cue_count = 1, stored_bytes = 671088640").unwrap();
+    file.execute_batch("UPDATE users SET cue_count = 1, stored_bytes = 10737418240").unwrap();
     user.post("/v1/cues", &cue_of(100)).expect_error(403, "storage_limit_exceeded");
     file.execute_batch("UPDATE users SET stored_bytes = 0").unwrap();
     assert_eq!(user.delete(&path(&cue)).status, 204);
