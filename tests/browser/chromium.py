@@ -74,6 +74,11 @@ class Chromium:
     def type(self, css, text):
         self._ask("POST", f"/element/{self._find(css)}/value", {"text": text})
 
+    def set_attribute(self, css, name, value):
+        document = self._devtools("DOM.getDocument", {})["root"]["nodeId"]
+        node = self._devtools("DOM.querySelector", {"nodeId": document, "selector": css})["nodeId"]
+        self._devtools("DOM.setAttributeValue", {"nodeId": node, "name": name, "value": value})
+
     def submit(self, css):
         """Clicks what sends a form, and waits until the answer has taken the page's place."""
         page = self._find("html")

@@ -439,7 +439,7 @@ def limits(world):
 def server_error(world):
     """A server that holds as many unfinished bodies as it may asks for patience."""
     host, port = world.server.url.removeprefix("http://").split(":")
-    head = f"POST /v1/cues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {world.key}\r\nContent-Length: 2000000\r\n\r\n"
+    head = f"POST /v1/cues HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {world.key}\r\nContent-Length: 2000000\r\n\r\n"
     create = lambda: world.cues.create("more", cron=NEVER, transport="worker", payload={"a": "x" * 2_000_000})
     held = []
 
