@@ -122,7 +122,7 @@ impl Simulation {
         for attempt in &mut self.machine.in_flight {
             attempt.age += 1;
         }
-        let bound = self.ready_to_send().len() + 3;
+        let mut bound = self.ready_to_send().len() + 3;
         let mut passes = 0;
         let mut finished = self.end_attempts(mode)?;
         loop {
@@ -137,7 +137,9 @@ impl Simulation {
                 let key = delivery.attempt_ref.key;
                 // The end of an attempt may fire a cue, and the same write may claim the new run.
                 if !self.model.runs.contains_key(&key) {
+                    let known = self.model.runs.len();
                     self.adopt_created()?;
+                    bound += self.model.runs.len() - known;
                 }
                 let Some(run) = self.model.runs.get_mut(&key) else {
                     return Err(format!("run {key} is sent, and its cue does not exist"));
