@@ -277,7 +277,15 @@ impl Model {
             let cue = &self.cues[run.cue];
             let heard = self.accounts[cue.user].heartbeats.get(worker);
             let lost_at = heard.map_or(lease, |heard| lease.max(heard + SILENCE + 1));
-            if lost_at > now || cue.is_deleted {
+            if cue.is_deleted {
+                continue;
+            }
+            if lost_at > now {
+                // An ended lease of a worker that sends heartbeats gets a later end, as far as one of now allows.
+                if lease <= now {
+                    let end = lost_at.min(lease.max(now + SILENCE + 1));
+                    self.change(key, |run| run.lease = Some(end));
+                }
                 continue;
             }
             let is_last = run.attempts >= cue.max_attempts;
