@@ -146,7 +146,7 @@ impl CueFirer {
     /// are overdue while the scheduler lags, for example when many cues are due at once.
     ///
     /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same holds for
-    /// runs above [`MAX_OVERDUE_RUNS`].
+    /// runs above `MAX_OVERDUE_RUNS`.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<bool> {
         let (now, clock) = (self.now, &self.clock);
         if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
