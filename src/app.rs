@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
+use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::locks::Mutex;
 use crate::mail::limit::MailLimiter;
 use crate::mail::queue::LoginMailer;
@@ -86,6 +87,17 @@ impl App {
             clock_moves: Mutex::default(),
             config,
         })
+    }
+
+    /// Returns a firer of cues at `now`, with the scheduler's view of the clock.
+    #[must_use]
+    pub fn cue_firer(&self, now: Timestamp) -> CueFirer {
+        let clock = SchedulerClock {
+            outage: self.outage(),
+            last_seen: self.engine_stats.last_seen(),
+            is_test: self.clock.is_test(),
+        };
+        CueFirer::new(&self.ids, &self.config.plans, self.config.retention, clock, now)
     }
 
     /// Records the last interval in which no schedule could fire.

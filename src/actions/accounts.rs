@@ -12,6 +12,7 @@ use crate::domain::account::user::{
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::plan_limits;
 use crate::random;
 use crate::store::accounts::api_keys;
@@ -199,18 +200,20 @@ pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending
 }
 
 /// Changes a user's plan. Its limits apply from the next request on, a grace period above the quota ends if the usage is
-/// within the new one, and the newest cues above the limit are paused. Returns the number of paused cues.
+/// within the new one, and the newest cues above the limit are paused; their runs that are due fire before. Returns the
+/// number of paused cues.
 pub fn change_plan(
     tx: &WriteTx<'_>,
     user_key: i64,
     plan: &str,
     limits: PlanLimits,
-    now: Timestamp,
+    firer: &CueFirer,
 ) -> Result<usize> {
+    plan_limits::fire_overdue_above_limit(tx, user_key, limits.cues, firer)?;
     if users::set_plan(tx, user_key, plan)? {
-        usage::end_grace_period_within(tx, user_key, limits.executions, now)?;
+        usage::end_grace_period_within(tx, user_key, limits.executions, firer.now())?;
     }
-    plan_limits::pause_above_limit(tx, user_key, limits.cues, now)
+    plan_limits::pause_above_limit(tx, user_key, limits.cues, firer.now())
 }
 
 /// Disables a user: its API keys are rejected, its cues are paused, and its executions that are pending or claimed fail.

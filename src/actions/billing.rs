@@ -11,6 +11,7 @@ use crate::domain::account::user::{Caller, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::CueFirer;
 use crate::store::accounts::users;
 use crate::store::billing::requests;
 use crate::store::billing::requests::BillingRequest;
@@ -90,11 +91,12 @@ pub fn find_plan_by_link(app: &App, token: &str) -> Result<Pending<PlanOverview>
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     let plans = app.config.plans.clone();
+    let firer = app.cue_firer(now);
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         requests::delete_portal_link(tx, &hash)?;
         requests::delete_undecided(tx, user_key)?;
-        grant_plan(tx, &plans, user_key, None, now)
+        grant_plan(tx, &plans, user_key, None, &firer)
     }))
 }
 
@@ -110,7 +112,8 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
         plans
             .ensure_exists(plan)
             .map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
-        let paused = grant_plan(tx, &plans, request.user_key, Some(request.offer), now)?;
+        let firer = CueFirer::of_command(tx, &plans, now)?;
+        let paused = grant_plan(tx, &plans, request.user_key, Some(request.offer), &firer)?;
         Ok((request, paused))
     })
 }
@@ -129,10 +132,10 @@ pub(super) fn grant_plan(
     plans: &Plans,
     user_key: i64,
     offer: Option<Offer>,
-    now: Timestamp,
+    firer: &CueFirer,
 ) -> Result<usize> {
     let plan = offer.map_or(FREE, |offer| offer.plan.as_str());
-    let paused = change_plan(tx, user_key, plan, plans.limits(plan), now)?;
+    let paused = change_plan(tx, user_key, plan, plans.limits(plan), firer)?;
     users::set_plan_interval(tx, user_key, offer.map(|offer| offer.interval))?;
     Ok(paused)
 }

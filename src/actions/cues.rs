@@ -1,7 +1,5 @@
 //! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
 
-use jiff::Timestamp;
-
 use crate::actions::accounts::disabled;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
@@ -13,7 +11,6 @@ use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
 use crate::error::{Error, Result};
-use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::lifecycle::plan_limits::within_storage;
 use crate::random;
@@ -81,13 +78,13 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let plans = app.config.plans.clone();
     let limits = CueLimits::of(&plans, caller);
-    let firer = cue_firer(app, now);
+    let firer = app.cue_firer(now);
     app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
             let mut before = find(tx, user_key, &id)?;
             let mut cue = before.clone();
             cue.apply(&change, now)?;
-            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before)? {
+            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before)? > 0 {
                 before = find(tx, user_key, &id)?;
                 cue = before.clone();
                 cue.apply(&change, now)?;
@@ -131,16 +128,6 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
 #[must_use]
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::CueNotFound, "Cue not found")
-}
-
-/// Fires cues at `now`, with the scheduler's view of the clock.
-pub(super) fn cue_firer(app: &App, now: Timestamp) -> CueFirer {
-    let clock = SchedulerClock {
-        outage: app.outage(),
-        last_seen: app.engine_stats.last_seen(),
-        is_test: app.clock.is_test(),
-    };
-    CueFirer::new(&app.ids, &app.config.plans, app.config.retention, clock, now)
 }
 
 /// The limits on the cues of a plan. `None` is no limit.

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use crate::actions::cues::cue_firer;
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::OutcomeReport;
@@ -93,7 +92,7 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// report of success or failure alone is never refused for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
-    let firer = cue_firer(app, now);
+    let firer = app.cue_firer(now);
     let outcome = report.record(now);
     app.store.write_for(user_key, move |tx| {
         let outcome = outcome?;

@@ -13,6 +13,7 @@ use crate::domain::billing::subscription::{
     Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer,
 };
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::CueFirer;
 use crate::store::accounts::users;
 use crate::store::billing::subscriptions;
 use crate::store::{Pending, WriteTx};
@@ -28,17 +29,18 @@ pub fn receive(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pendin
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
-    let handler =
-        StripeEventHandler { prices: stripe.prices().clone(), plans: app.config.plans.clone(), now };
+    let (prices, plans) = (stripe.prices().clone(), app.config.plans.clone());
+    let handler = StripeEventHandler { prices, plans, firer: app.cue_firer(now), now };
     Ok(app
         .store
         .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }))
 }
 
-/// The prices, plans and time that an event is interpreted with.
+/// The prices, plans, firer and time that an event is interpreted with.
 struct StripeEventHandler {
     prices: Prices,
     plans: Plans,
+    firer: CueFirer,
     now: Timestamp,
 }
 
@@ -123,7 +125,7 @@ impl StripeEventHandler {
     fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let subscriptions = subscriptions::list_by_user(tx, user_key)?;
         if !subscriptions.is_empty() {
-            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), self.now)?;
+            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), &self.firer)?;
         }
         Ok(())
     }

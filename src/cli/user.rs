@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::User;
+use crate::lifecycle::fire::CueFirer;
 use crate::store::accounts::users;
 use crate::store::{ReadTx, WriteTx};
 
@@ -100,8 +101,11 @@ fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -
     plans.ensure_exists(&plan).map_err(|error| CliError::Usage(error.to_string()))?;
     let (email, limits, now) = (parse_email(email)?, plans.limits(&plan), Clock::system().now());
     let message = format!("{email} is now on plan {plan}");
-    let change =
-        move |tx: &WriteTx<'_>| actions::change_plan(tx, find_user(tx, &email)?.key, &plan, limits, now);
+    let plans = plans.clone();
+    let change = move |tx: &WriteTx<'_>| {
+        let firer = CueFirer::of_command(tx, &plans, now)?;
+        actions::change_plan(tx, find_user(tx, &email)?.key, &plan, limits, &firer)
+    };
     let paused = database.open()?.write(change).wait()?;
     print_line(&message)?;
     print_paused(paused)

@@ -1,7 +1,6 @@
 //! Background work: the scheduler, webhook delivery and failure notifications. Every task has a `run_once`
 //! that tests call; its thread is a loop around it.
 
-mod cue_firer;
 pub mod delivery;
 pub mod notifications;
 pub mod scheduler;

@@ -24,13 +24,14 @@ use crate::store::cues::due_cues::DueCue;
 use crate::store::cues::{due_cues, payloads};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
-use crate::store::{WakeSet, WriteTx, executions};
+use crate::store::{ReadTx, WakeSet, WriteTx, executions};
 
 /// Runs that a change to a cue fires at most before it applies (contract §4.12). Only a test clock leaves more of them: on
 /// another one, a cue that is late by over a minute catches up with 100 runs at most.
 const MAX_OVERDUE_RUNS: usize = 500;
 
 /// Fires cues at a fixed `now`.
+#[derive(Debug)]
 pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
@@ -84,6 +85,17 @@ impl CueFirer {
         now: Timestamp,
     ) -> Self {
         Self { ids: Arc::clone(ids), plans: plans.clone(), retention, clock, now }
+    }
+
+    /// Returns a firer for a command that changes the file beside the server, or without one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
+        // A run that is late by over a minute is fired like one after an outage, so no recorded outage is needed.
+        let last_seen = meta::last_seen(read)?.unwrap_or(Timestamp::MIN);
+        let clock = SchedulerClock { outage: None, last_seen, is_test: false };
+        Ok(Self::new(&Arc::default(), plans, Retention::default(), clock, now))
     }
 
     #[must_use]
@@ -142,17 +154,17 @@ impl CueFirer {
         Ok(fired)
     }
 
-    /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns `false` if it fired none. Runs
-    /// are overdue while the scheduler lags, for example when many cues are due at once.
+    /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns their number, in which a gap of
+    /// missed runs counts as one. Runs are overdue while the scheduler lags, for example when many cues are due at once.
     ///
     /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same holds for
     /// runs above `MAX_OVERDUE_RUNS`.
-    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<bool> {
+    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
         let (now, clock) = (self.now, &self.clock);
         if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
-            return Ok(false);
+            return Ok(0);
         }
-        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(false) };
+        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(0) };
         let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let outage =
@@ -162,14 +174,14 @@ impl CueFirer {
                 break;
             }
             self.fire(tx, &due, &fire_plan, outage, &mut quota)?;
-            // A plan without runs only records missed ones. It counts as well, so that the loop ends.
+            // A plan without runs only records missed ones. It counts as well: the cue has changed.
             runs += fire_plan.runs.len().max(1);
         }
         if runs > 0 {
             usage::save_quota(tx, cue.user_key, &quota, now)?;
             meta::record_last_seen(tx, now)?;
         }
-        Ok(runs > 0)
+        Ok(runs)
     }
 
     /// Creates the executions of `fire_plan`, records its missed runs and moves the cue to its next run. Counts the

@@ -13,7 +13,7 @@ use crate::store::{WriteTx, cues};
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
 pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, firer: &CueFirer) -> Result<()> {
     let Some(mut cue) = cues::find_by_key(tx, cue_key)? else { return Ok(()) };
-    if firer.fire_overdue(tx, &cue)?
+    if firer.fire_overdue(tx, &cue)? > 0
         && let Some(fired) = cues::find_by_key(tx, cue_key)?
     {
         cue = fired;

@@ -33,7 +33,10 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("lifecycle", &["domain", "error", "panics", "random", "store"]),
     ("billing", &["domain", "error", "random", "store"]),
     ("config", &["billing", "domain", "mail"]),
-    ("app", &["billing", "clock", "config", "domain", "locks", "mail", "metrics", "random", "store"]),
+    (
+        "app",
+        &["billing", "clock", "config", "domain", "lifecycle", "locks", "mail", "metrics", "random", "store"],
+    ),
     ("bench", &["actions", "clock", "domain", "engine", "error", "locks", "random", "store"]),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
     (

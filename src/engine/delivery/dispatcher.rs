@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::domain::webhook::request::AttemptRef;
-use crate::engine::cue_firer::cue_firer;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::error::{Error, Result};
 use crate::lifecycle::finish::record_attempt;
@@ -99,7 +98,7 @@ impl Dispatcher {
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
-        let firer = cue_firer(app, now);
+        let firer = app.cue_firer(now);
         let (mut slots, mut rotation) = (self.slots.clone(), self.rotation.clone());
         let most = if may_claim { slots.free() } else { 0 };
         let write = app.store.write_with_priority(move |tx| {
@@ -126,7 +125,7 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.attempt_ref.id;
-            let firer = cue_firer(app, now);
+            let firer = app.cue_firer(now);
             match app.store.write_with_priority(move |tx| record_attempt(tx, &record, &firer)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),

@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, is_clock_jump};
 use crate::domain::time::just_before;
-use crate::engine::cue_firer::cue_firer;
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::error::Result;
 use crate::lifecycle::alerts;
@@ -205,7 +204,7 @@ fn fire_batch(
     now: Timestamp,
     outage: Outage,
 ) -> Result<FireSummary> {
-    let firer = cue_firer(app, now);
+    let firer = app.cue_firer(now);
     let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, BATCH);
     match deliveries {
         Some(deliveries) => deliveries.write(app, fire),

@@ -11,7 +11,6 @@ use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
-use crate::engine::cue_firer::cue_firer;
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
@@ -56,7 +55,7 @@ pub fn release_expired_claims(app: &App, now: Timestamp) -> Result<ReapedClaims>
     if app.store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
         return Ok(ReapedClaims::default());
     }
-    let firer = cue_firer(app, now);
+    let firer = app.cue_firer(now);
     app.store.write_with_priority(move |tx| release_batch(tx, &firer)).wait()
 }
 

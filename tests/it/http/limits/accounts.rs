@@ -43,17 +43,58 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     assert_eq!(user.advance("PT1H")["fired"], 4, "only the active ones");
 }
 
-#[test]
-fn due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed() {
+/// Three cues whose runs of the last three hours are due, but not fired, and what a change to a plan for one cue leaves
+/// of each: status, runs and missed runs.
+fn downgraded(hold: bool) -> [(&'static str, i64, i64); 3] {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let cues = [(); 3].map(|()| fixture.worker_cue(user, |_| ()).key);
     fixture.advance(3 * 3_600);
     let (now, limits) = (fixture.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
-    let change = fixture.app.store.write(move |tx| change_plan(tx, user, "pro", limits, now));
+    let firer = fixture.app.cue_firer(now);
+    let change = fixture.app.store.write(move |tx| {
+        if hold {
+            tx.execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", [])?;
+        }
+        change_plan(tx, user, "pro", limits, &firer)
+    });
     assert_eq!(change.wait().unwrap(), 2);
-    let missed = cues.map(|key| (fixture.cue(key).status.as_str(), fixture.cue(key).missed_count));
-    assert_eq!(missed, [("active", 0), ("paused", 3), ("paused", 3)]);
+    cues.map(|key| {
+        let cue = fixture.cue(key);
+        (cue.status.as_str(), cue.run_count, cue.missed_count)
+    })
+}
+
+#[test]
+fn due_runs_of_a_cue_fire_before_a_downgrade_pauses_it() {
+    assert_eq!(downgraded(false), [("active", 0, 0), ("paused", 3, 0), ("paused", 3, 0)]);
+}
+
+#[test]
+fn due_runs_of_a_cue_paused_by_a_downgrade_of_a_held_database_are_recorded_as_missed() {
+    assert_eq!(downgraded(true), [("active", 0, 0), ("paused", 0, 3), ("paused", 0, 3)]);
+}
+
+#[test]
+fn a_due_run_fires_before_a_command_without_a_server_pauses_its_cue() {
+    let plans = Plans::small();
+    let mut server = Server::start(&["--dev", "--plans", &plans.path()]);
+    let user = server.user();
+    let cues: Vec<Value> = (0..2).map(|_| user.create(&worker("0 0 1 1 *"))).collect();
+    let email = email(&user);
+    server.stop();
+    let due_now = "UPDATE cues SET next_run = (SELECT max(created_at) FROM cues)";
+    assert_eq!(server.sqlite().execute(due_now, []).unwrap(), 2);
+    administer(&server, &["set-plan", &email, "tiny", "--plans", &plans.path()]);
+    server.restart();
+    let user = user.at(server.addr());
+    assert_eq!(statuses(&user, &cues), ["active", "paused"]);
+    let newest = user.get(&format!("/v1/cues/{}", id(&cues[1]))).expect(200);
+    assert_eq!((&newest["run_count"], &newest["missed_count"]), (&json!(1), &json!(0)), "{newest}");
+    let claimable = user.get("/v1/executions/claimable").expect(200);
+    let cue_ids: Vec<&Value> =
+        claimable["executions"].as_array().unwrap().iter().map(|run| &run["cue_id"]).collect();
+    assert!(cue_ids.contains(&&cues[1]["id"]), "{claimable}");
 }
 
 /// Executions in the file by status and reason.
