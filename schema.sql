@@ -126,7 +126,7 @@ CREATE TABLE cues (
     CHECK (next_run IS NULL OR status = 'active')
 ) STRICT;
 
-CREATE INDEX cues_due ON cues (next_run) WHERE status = 'active' AND next_run IS NOT NULL;
+CREATE INDEX cues_due ON cues (next_run, user_key) WHERE status = 'active' AND next_run IS NOT NULL;
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
 

@@ -26,9 +26,9 @@ use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
 use crate::store::{ReadTx, WakeSet, WriteTx, executions};
 
-/// Runs that a change to a cue fires at most before it applies (contract §4.12). Only a test clock leaves more of them: on
-/// another one, a cue that is late by over a minute catches up with 100 runs at most.
-const MAX_OVERDUE_RUNS: usize = 500;
+/// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
+/// of them for one cue: on another one, a cue that is late by over a minute catches up with 100 runs at most.
+pub(super) const MAX_OVERDUE_RUNS: usize = 500;
 
 /// Fires cues at a fixed `now`.
 #[derive(Debug)]
@@ -103,11 +103,20 @@ impl CueFirer {
         self.now
     }
 
-    /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first.
-    /// At most `limit` cues and `limit` executions, but at least one cue. A cue that cannot be fired becomes `failed`
-    /// with a reason, so that it does not hold up the others.
-    pub fn fire_due(&self, tx: &WriteTx<'_>, outage: Outage, limit: usize) -> Result<FireSummary> {
-        let mut due = due_cues::list(tx, outage.until, self.now, limit)?;
+    /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first. Of
+    /// the former, only the cues in rows `turns` if there are any. At most `limit` cues and `limit` executions, but at
+    /// least one cue. A cue that cannot be fired becomes `failed` with a reason, so that it does not hold up the others.
+    pub fn fire_due(
+        &self,
+        tx: &WriteTx<'_>,
+        outage: Outage,
+        turns: &[i64],
+        limit: usize,
+    ) -> Result<FireSummary> {
+        let mut due = match turns {
+            [] => due_cues::list(tx, outage.until, self.now, limit)?,
+            turns => due_cues::find_all(tx, &turns[..limit.min(turns.len())], self.now)?,
+        };
         let missed_until = outage.until.min(self.now);
         due.extend(due_cues::list(tx, Timestamp::MIN, missed_until, limit - due.len())?);
         let mut fired = FireSummary::default();

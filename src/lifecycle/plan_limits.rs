@@ -6,17 +6,14 @@ use jiff::Timestamp;
 use crate::domain::account::plan::Plans;
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::lifecycle::fire::CueFirer;
+use crate::lifecycle::fire::{CueFirer, MAX_OVERDUE_RUNS};
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::store::accounts::users;
 use crate::store::cues::pauses;
 use crate::store::{WriteTx, cues};
 
-/// Overdue runs that a change of plan fires at most, over all cues; those above it are recorded as missed. The change is
-/// one write, which holds up all others until its end.
-const MAX_FIRED_RUNS: usize = 10_000;
-
-/// Fires the overdue runs of the cues that [`pause_above_limit`] will pause. Call it while the old plan still applies.
+/// Fires the overdue runs of the cues that [`pause_above_limit`] will pause, as many as one write may fire. Call it while
+/// the old plan still applies.
 pub fn fire_overdue_above_limit(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -26,7 +23,7 @@ pub fn fire_overdue_above_limit(
     let Some(limit) = limit else { return Ok(()) };
     let mut runs = 0;
     for key in pauses::overdue_above_limit(tx, user_key, limit, firer.now())? {
-        if runs >= MAX_FIRED_RUNS {
+        if runs >= MAX_OVERDUE_RUNS {
             break;
         }
         if let Some(cue) = cues::find_by_key(tx, key)? {

@@ -4,3 +4,4 @@ pub mod pass;
 pub mod reaper;
 pub mod retention_sweeper;
 pub mod scheduler_thread;
+mod turns;

@@ -32,6 +32,10 @@ const FIND: &str = due_cues!("AND cues.key = ?2");
 pub const NEXT: &str =
     "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
 
+/// The users and keys of cues that became due after `?1` and up to `?2`, longest overdue first. Reads the index only.
+pub const BACKLOG: &str = "SELECT user_key, key FROM cues
+      WHERE status = 'active' AND next_run > ?1 AND next_run <= ?2 ORDER BY next_run LIMIT ?3 + 0";
+
 /// A due cue, with the columns that its executions need.
 #[derive(Debug, Clone)]
 pub struct DueCue {
@@ -69,6 +73,38 @@ pub fn list(
 /// The cue in row `key`, if it is due at `now`.
 pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
     Ok(read.prepare_cached(FIND)?.query_row(params![millis(now), key], read_due).optional()?)
+}
+
+/// The users and row keys of the cues that became due after `after` and up to `until`, longest overdue first, at most
+/// `limit`.
+pub fn backlog(
+    read: &ReadTx<'_>,
+    after: Timestamp,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Vec<(i64, i64)>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let backlog = read
+        .prepare_cached(BACKLOG)?
+        .query_map(params![millis(after), millis(until), limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(backlog)
+}
+
+/// The row keys in `keys` whose cues are due at `now`, with the cues. As in [`list`], a cue that cannot be read is an
+/// inner error.
+pub fn find_all(
+    read: &ReadTx<'_>,
+    keys: &[i64],
+    now: Timestamp,
+) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+    let mut find = read.prepare_cached(FIND)?;
+    let mut due = Vec::with_capacity(keys.len());
+    for key in keys {
+        let found = find.query_row(params![millis(now), key], |row| Ok(read_due(row))).optional()?;
+        due.extend(found.map(|cue| (*key, cue)));
+    }
+    Ok(due)
 }
 
 /// Reads a cue from a row with the columns of [`LIST`].

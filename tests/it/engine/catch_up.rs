@@ -34,7 +34,7 @@ fn fire_batch(fixture: &Fixture, outage: Outage, limit: usize) -> FireSummary {
     let config = &fixture.app.config;
     let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
     let firer = CueFirer::new(&fixture.app.ids, &config.plans, config.retention, clock, fixture.now());
-    fixture.write(move |tx| firer.fire_due(tx, outage, limit).unwrap())
+    fixture.write(move |tx| firer.fire_due(tx, outage, &[], limit).unwrap())
 }
 
 fn number(fixture: &Fixture, sql: &'static str) -> i64 {

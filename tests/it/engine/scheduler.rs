@@ -10,12 +10,13 @@ use cued::domain::cue::CueStatus;
 use cued::domain::cue::patch::{CuePatch, RequestedStatus, SchedulePatch};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
+use cued::store::ReadTx;
 use cued::store::cues::due_cues;
 use cued::store::cues::due_cues::MissedRuns;
 use cued::store::executions::execution_list;
 use jiff::Timestamp;
 
-use crate::support::fixture::Fixture;
+use crate::support::fixture::{Fixture, after_begin};
 
 const NOON: &str = "2026-03-01T12:00:00Z";
 
@@ -188,6 +189,26 @@ fn a_changed_schedule_starts_now_in_its_own_zone() {
 }
 
 #[test]
+fn the_only_cue_of_an_account_fires_before_the_second_of_another_with_hundreds() {
+    let fixture = Fixture::new();
+    let (many, one) = (fixture.user("many"), fixture.user("one"));
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    let crowd: Vec<i64> = (0..600).map(|_| fixture.worker_cue(many, |_| ()).key).collect();
+    let late = fixture.worker_cue(one, |new| {
+        new.schedule = Schedule::once(&after_begin(3_601).to_string(), "UTC").unwrap();
+    });
+    fixture.advance(3_601);
+    let fired = scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!((fired.cues, fired.executions), (601, 601));
+    let order = |read: &ReadTx<'_>| -> Vec<i64> {
+        let mut all = read.prepare("SELECT cue_key FROM executions ORDER BY key").unwrap();
+        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let order = fixture.app.store.read(move |read| Ok(order(read))).wait().unwrap();
+    assert_eq!(order[..3], [crowd[0], late.key, crowd[1]]);
+}
+
+#[test]
 fn the_queries_of_a_pass_use_an_index_and_never_scan() {
     let (fixture, _) = adrift(NOON, CatchUp::Latest);
     let plan = |sql: &'static str| -> Vec<String> {
@@ -202,9 +223,11 @@ fn the_queries_of_a_pass_use_an_index_and_never_scan() {
         });
         read.wait().unwrap()
     };
-    for (sql, index) in
-        [(due_cues::LIST, "USING INDEX cues_due"), (due_cues::NEXT, "USING COVERING INDEX cues_due")]
-    {
+    for (sql, index) in [
+        (due_cues::LIST, "USING INDEX cues_due"),
+        (due_cues::NEXT, "USING COVERING INDEX cues_due"),
+        (due_cues::BACKLOG, "USING COVERING INDEX cues_due"),
+    ] {
         let steps = plan(sql);
         assert!(steps.iter().any(|step| step.contains(index)), "{sql}: {steps:?}");
         assert!(

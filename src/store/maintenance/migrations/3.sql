@@ -172,3 +172,6 @@ CREATE INDEX outbox_posts ON outbox (user_key, destination_hash, key)
     WHERE due_at IS NULL AND destination_hash IS NOT NULL;
 CREATE INDEX outbox_mails ON outbox (key) WHERE due_at IS NULL AND destination_hash IS NULL;
 CREATE INDEX outbox_by_user ON outbox (user_key, kind);
+
+DROP INDEX cues_due;
+CREATE INDEX cues_due ON cues (next_run, user_key) WHERE status = 'active' AND next_run IS NOT NULL;
