@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::support::client::{Client, Response};
 use crate::support::random::Random;
 use crate::support::receiver::Receiver;
-use crate::support::server::{Server, is_full_run};
+use crate::support::server::{Server, is_full_run, until};
 
 /// Cues due at one instant, half of them webhook cues and half worker cues.
 const HERD: usize = 2_000;
@@ -72,6 +72,55 @@ fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
     drain(&user, &server.sqlite());
     assert_eq!(server.stop(), Some(0));
     check(&server.sqlite(), &receiver, &acknowledged);
+}
+
+/// Cues of the catch-up below, each with a run missed in every year since 2020.
+const LATE: usize = 1_000;
+
+#[test]
+fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
+    let mut server = Server::start(&["--dev", "--limits", "off"]);
+    let user = server.user();
+    let yearly = json!({"type": "recurring", "cron": "0 0 1 1 *", "catch_up": "all"});
+    let cue = json!({"name": "work", "schedule": yearly, "transport": "worker"});
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let (client, cue) = (user.clone(), &cue);
+            scope.spawn(move || (0..LATE / 8).for_each(|_| drop(client.create(cue))));
+        }
+    });
+    server.stop();
+    let file = server.sqlite();
+    let overdue = "UPDATE cues SET next_run = unixepoch('2020-01-01') * 1000";
+    assert_eq!(file.execute(overdue, []).unwrap(), LATE);
+    let runs = usize::from(jiff::Zoned::now().year().unsigned_abs()) - 2019;
+    let count = |sql: &str| -> usize {
+        usize::try_from(file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()).unwrap()
+    };
+    for share in 1..4 {
+        server.restart();
+        until("a part has caught up", || {
+            (count("SELECT count(*) FROM executions") >= share * LATE * runs / 8).then_some(())
+        });
+        server.kill();
+    }
+    assert!(count("SELECT count(*) FROM executions") < LATE * runs, "every kill came after the catch-up");
+    server.restart();
+    let user = user.at(server.addr());
+    until("all have caught up", || {
+        (count("SELECT count(*) FROM cues WHERE next_run < unixepoch() * 1000") == 0).then_some(())
+    });
+    assert_eq!(count("SELECT count(*) FROM executions"), LATE * runs);
+    assert_eq!(
+        count("SELECT count(*) FROM (SELECT DISTINCT cue_key, scheduled_for FROM executions)"),
+        LATE * runs
+    );
+    assert_eq!(count("SELECT sum(missed_count) FROM cues"), 0);
+    let alerts = user.get("/v1/alerts?alert_type=catch_up").expect(200);
+    let told: i64 =
+        alerts["alerts"].as_array().unwrap().iter().filter_map(|it| it["metadata"]["runs"].as_i64()).sum();
+    assert_eq!(usize::try_from(told).unwrap(), LATE * runs, "{alerts}");
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
 }
 
 fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
