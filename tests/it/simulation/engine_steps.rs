@@ -12,7 +12,7 @@ use cued::store::notifications::outbox::Notification;
 
 use crate::simulation::machine::Machine;
 use crate::simulation::model::{Checked, MINUTE, Queue, SECOND, ensure};
-use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next};
+use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
 use crate::simulation::runner::Simulation;
 use crate::support::delivery_fixture::RecordingClient;
 
@@ -132,7 +132,7 @@ impl Simulation {
                 machine.engine().dispatcher.run_once(&app, take(&mut finished), mode)
             })?;
             self.record_attempts();
-            let is_empty = claimed.is_empty();
+            let (is_empty, mut dropped) = (claimed.is_empty(), Vec::new());
             for delivery in claimed {
                 let key = delivery.attempt_ref.key;
                 // The end of an attempt may fire a cue, and the same write may claim the new run.
@@ -142,7 +142,10 @@ impl Simulation {
                     bound += self.model.runs.len() - known;
                 }
                 let Some(run) = self.model.runs.get_mut(&key) else {
-                    return Err(format!("run {key} is sent, and its cue does not exist"));
+                    // Until the sweeper erases the runs of a deleted cue, they are in the queue.
+                    dropped.push(end_unsent(&delivery, self.model.now)?);
+                    bound += 1;
+                    continue;
                 };
                 let cue = &self.model.cues[run.cue];
                 ensure!(run.queue == Queue::Ready && !cue.is_worker, "run {key} is sent as {run:?}");
@@ -157,6 +160,7 @@ impl Simulation {
                 self.machine.in_flight.push(InFlight::new(delivery, run, cue, secret));
             }
             finished = self.end_attempts(mode)?;
+            finished.append(&mut dropped);
             if is_empty && finished.is_empty() {
                 break;
             }

@@ -84,6 +84,16 @@ pub fn url(receiver: usize) -> String {
     format!("https://receiver{receiver}.example/hook")
 }
 
+/// Ends the attempt of a run whose cue does not exist: nothing is sent.
+pub fn end_unsent(claimed: &ClaimedDelivery, now: Ms) -> Checked<FinishedAttempt> {
+    let answer = Err(DeliveryError::Connection("never called".to_owned()));
+    let (client, at) = (OneAnswer { answer, request: Mutex::default() }, Model::timestamp(now));
+    let finished = classify(claimed, send(&client, claimed, at), at);
+    let is_sent = client.request.lock().unwrap().is_some();
+    ensure!(!is_sent, "run {} is sent, and its cue does not exist", claimed.attempt_ref.key);
+    Ok(finished)
+}
+
 impl InFlight {
     pub fn new(claimed: ClaimedDelivery, run: &Run, cue: &Cue, secret: &str) -> Self {
         let attempt = claimed.attempt_ref.attempt;
