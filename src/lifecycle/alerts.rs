@@ -1,20 +1,27 @@
 //! Raises alerts, in the transaction of the event that they report. A cue gets at most one alert of a type in five
 //! minutes, and an account one alert about each outage.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, account_notification_id, notification_id};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
-use crate::domain::time::saturating_sub;
+use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
 use crate::lifecycle::notify;
 use crate::store::WriteTx;
 use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::AlertSubject;
+use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::NewNotification;
+
+const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
+
+/// The POST about an outage waits for this long after the last batch of its runs: batches follow each other in
+/// milliseconds, and a longer pause means that the process has ended.
+const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 
 /// Raises an alert about the execution in row `execution_key` and enqueues a POST to the user's `alert_webhook_url`.
 /// Returns `false` if the cue has a recent alert of this type or the user is disabled.
@@ -48,38 +55,47 @@ pub(super) fn raise_for(
     alerts::insert(tx, subject.user_key, Some(subject.cue_key), &alert)?;
     alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
     if let Some(url) = &subject.alert_webhook_url {
-        let body = canonical(JsonText::from(&alert.json()).get());
+        let body = body(&alert);
         let (user_key, url) = (subject.user_key, Some(url.clone()));
         notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url, body }, now)?;
     }
     Ok(true)
 }
 
-/// Adds runs that caught up after `outage` to the user's alert about it, or creates the alert.
+/// Adds runs that caught up after `outage` to the user's alert about it, or creates the alert. Its POST waits until the
+/// last of them, or until [`post_catch_up`]: it is in the file from the first on, so that the end of the process does
+/// not lose it.
 pub(super) fn add_caught_up(
     tx: &WriteTx<'_>,
     user_key: i64,
     outage: Outage,
     caught_up: CaughtUp,
+    now: Timestamp,
 ) -> Result<()> {
+    let due_at = saturating_add(now, CATCH_UP_QUIET);
     if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
         let caught_up = known.caught_up().map_or(caught_up, |known| known.and(caught_up));
-        return alerts::update_catch_up(tx, user_key, &Alert::catch_up(known.id, caught_up, outage.until));
+        let alert = Alert::catch_up(known.id, caught_up, outage.until);
+        alerts::update_catch_up(tx, user_key, &alert)?;
+        return outbox::postpone_unsent(tx, user_key, (CATCH_UP, &alert.id), &body(&alert), due_at);
     }
-    let id = account_notification_id(user_key, NotificationKind::Alert(AlertType::CatchUp), outage.until);
-    alerts::insert(tx, user_key, None, &Alert::catch_up(id, caught_up, outage.until))?;
-    alerts::delete_surplus(tx, user_key, MAX_KEPT)
+    let id = account_notification_id(user_key, CATCH_UP, outage.until);
+    let alert = Alert::catch_up(id, caught_up, outage.until);
+    alerts::insert(tx, user_key, None, &alert)?;
+    alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
+    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
+    let body = body(&alert);
+    let new = NewNotification { id: alert.id, user_key, kind: CATCH_UP, url: Some(url), body };
+    notify::enqueue_at(tx, &new, now, Some(due_at))
 }
 
-/// Enqueues the POST of the user's alert about `outage`. Call it when all runs have caught up, so that it counts them
-/// all.
-pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage, now: Timestamp) -> Result<()> {
-    let (Some(url), Some(alert)) =
-        (alerts::alert_url(tx, user_key)?, alerts::find_catch_up(tx, user_key, outage.until)?)
-    else {
-        return Ok(());
-    };
-    let (kind, body) =
-        (NotificationKind::Alert(AlertType::CatchUp), canonical(JsonText::from(&alert.json()).get()));
-    notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url: Some(url), body }, now)
+/// Sends the POST of the user's alert about `outage` at once. Call it when all runs have caught up, so that it counts
+/// them all.
+pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<()> {
+    let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
+    outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
+}
+
+fn body(alert: &Alert) -> String {
+    canonical(JsonText::from(&alert.json()).get())
 }

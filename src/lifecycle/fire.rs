@@ -122,6 +122,7 @@ impl CueFirer {
         let mut fired = FireSummary::default();
         // The quota is read once per user and batch, because many due cues often belong to one user.
         let mut quotas = BTreeMap::new();
+        let mut planned = Vec::new();
         for (key, cue) in due {
             let (cue, fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
                 let fire_plan = guarded_plan(&cue, outage)?;
@@ -143,18 +144,20 @@ impl CueFirer {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(usage::quota(tx, &self.plans, cue.user_key, self.now)?),
             };
-            let Some(quota) = quota else {
+            if quota.is_none() {
                 due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
                 continue;
-            };
-            self.fire(tx, &cue, &fire_plan, Some(outage), quota)?;
+            }
+            self.advance(tx, &cue, &fire_plan, Some(outage))?;
             fired.executions += fire_plan.runs.len();
             if let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage) {
                 fired.add_caught_up(cue.user_key, caught_up);
             }
+            planned.push((cue, fire_plan.runs));
         }
+        self.create_all(tx, &planned, outage, &mut quotas)?;
         for (user_key, caught_up) in &fired.caught_up {
-            alerts::add_caught_up(tx, *user_key, outage, *caught_up)?;
+            alerts::add_caught_up(tx, *user_key, outage, *caught_up, self.now)?;
         }
         for (user_key, quota) in quotas {
             quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
@@ -182,7 +185,15 @@ impl CueFirer {
             if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
                 break;
             }
-            self.fire(tx, &due, &fire_plan, outage, &mut quota)?;
+            self.advance(tx, &due, &fire_plan, outage)?;
+            for run in &fire_plan.runs {
+                self.create(tx, &due, *run, outage, &mut quota)?;
+            }
+            if let Some(outage) = outage
+                && let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage)
+            {
+                alerts::add_caught_up(tx, cue.user_key, outage, caught_up, now)?;
+            }
             // A plan without runs only records missed ones. It counts as well: the cue has changed.
             runs += fire_plan.runs.len().max(1);
         }
@@ -193,15 +204,13 @@ impl CueFirer {
         Ok(runs)
     }
 
-    /// Creates the executions of `fire_plan`, records its missed runs and moves the cue to its next run. Counts the
-    /// executions in `quota`, which the caller stores.
-    fn fire(
+    /// Records the missed runs of `fire_plan` and moves the cue to its next run. The caller creates the executions.
+    fn advance(
         &self,
         tx: &WriteTx<'_>,
         cue: &DueCue,
         fire_plan: &FirePlan,
         outage: Option<Outage>,
-        quota: &mut Quota,
     ) -> Result<()> {
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
         due_cues::insert_missed(tx, cue.key, fire_plan.missed, reason)?;
@@ -213,21 +222,47 @@ impl CueFirer {
             fire_plan.missed.count,
             self.now,
         )?;
-        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())?;
-        for run in &fire_plan.runs {
-            let is_catch_up = outage.is_some_and(|outage| *run <= outage.until);
-            let new = new_execution(cue, *run, self.ids.next(self.now)?, self.now);
-            self.create(tx, &NewExecution { is_catch_up, ..new }, quota)?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
+    }
+
+    /// Creates the executions of cues and their runs, oldest first over all cues, because a destination gets them in the
+    /// order of their creation.
+    fn create_all(
+        &self,
+        tx: &WriteTx<'_>,
+        planned: &[(DueCue, Vec<Timestamp>)],
+        outage: Outage,
+        quotas: &mut BTreeMap<i64, Option<Quota>>,
+    ) -> Result<()> {
+        let mut runs = Vec::new();
+        for (cue, due) in planned {
+            runs.extend(due.iter().map(|run| (*run, cue)));
+        }
+        runs.sort_by_key(|(run, _)| *run);
+        for (run, cue) in runs {
+            if let Some(Some(quota)) = quotas.get_mut(&cue.user_key) {
+                self.create(tx, cue, run, Some(outage), quota)?;
+            }
         }
         Ok(())
     }
 
-    /// Inserts an execution. If the quota is used up, it fails at once.
-    fn create(&self, tx: &WriteTx<'_>, new: &NewExecution, quota: &mut Quota) -> Result<()> {
+    /// Creates the execution of a run and counts it in `quota`, which the caller stores. If the quota is used up, the
+    /// execution fails at once.
+    fn create(
+        &self,
+        tx: &WriteTx<'_>,
+        cue: &DueCue,
+        run: Timestamp,
+        outage: Option<Outage>,
+        quota: &mut Quota,
+    ) -> Result<()> {
+        let is_catch_up = outage.is_some_and(|outage| run <= outage.until);
+        let new = new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now);
         if quota.try_use(self.now) {
-            return enqueue(tx, new);
+            return enqueue(tx, &new);
         }
-        executions::insert_failed(tx, new, LIMIT_EXCEEDED)?;
+        executions::insert_failed(tx, &new, LIMIT_EXCEEDED)?;
         tx.count(WriteEvent::OverQuota, 1);
         end_once_cue(tx, new.cue_key, new.scheduled_for, false, self.now)
     }
@@ -281,7 +316,13 @@ fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, S
     Ok(fire_plan)
 }
 
-fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) -> NewExecution {
+fn new_execution(
+    cue: &DueCue,
+    run: Timestamp,
+    id: ExecutionId,
+    is_catch_up: bool,
+    now: Timestamp,
+) -> NewExecution {
     NewExecution {
         id,
         cue_key: cue.key,
@@ -293,7 +334,7 @@ fn new_execution(cue: &DueCue, run: Timestamp, id: ExecutionId, now: Timestamp) 
         scheduled_for: run,
         triggered_by: Trigger::Schedule,
         payload_key: cue.payload_key,
-        is_catch_up: false,
+        is_catch_up,
         now,
     }
 }

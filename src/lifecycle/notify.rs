@@ -73,13 +73,23 @@ fn ask_to_confirm(
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
-/// Inserts a notification, to be sent at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting for its user.
-/// Logs the start of such a backlog, and its end with the number of dropped POSTs.
+/// As [`enqueue_at`], to be sent at once.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
+    enqueue_at(tx, new, now, None)
+}
+
+/// Inserts a notification, to be sent at `due_at`, or at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting for its user.
+/// Logs the start of such a backlog, and its end with the number of dropped POSTs.
+pub(super) fn enqueue_at(
+    tx: &WriteTx<'_>,
+    new: &NewNotification,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
     if new.url.is_some() && !has_room(tx, new)? {
         return Ok(());
     }
-    outbox::insert(tx, new, now)
+    outbox::insert(tx, new, now, due_at)
 }
 
 /// Returns whether one more POST of this kind may wait for its user. Tracks backlogs: one begins when the queue is full and

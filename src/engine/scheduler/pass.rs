@@ -185,12 +185,11 @@ impl Scheduler {
     /// Logs the runs that have caught up after `outage`, and sends the alerts about them.
     fn report_catch_up(&mut self, app: &App, outage: Outage) -> Result<()> {
         let sum = self.caught_up.values().copied().reduce(CaughtUp::and);
-        let now = app.clock.now();
         let users: Vec<i64> = self.caught_up.keys().copied().collect();
         for users in users.chunks(BATCH) {
             let users = users.to_vec();
             let enqueue = move |tx: &WriteTx<'_>| {
-                users.iter().try_for_each(|user_key| alerts::post_catch_up(tx, *user_key, outage, now))
+                users.iter().try_for_each(|user_key| alerts::post_catch_up(tx, *user_key, outage))
             };
             app.store.write_with_priority(enqueue).wait()?;
         }

@@ -51,8 +51,12 @@ pub struct Notification {
 }
 
 const INSERT: &str =
-    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
+    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8)";
+const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
+const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
 // Stops counting at the limit.
 const COUNT_WAITING: &str =
     "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
@@ -82,8 +86,13 @@ const FIND: &str =
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
-/// Inserts a notification, to be sent at once.
-pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
+/// Inserts a notification, to be sent at `due_at`, or at once.
+pub fn insert(
+    tx: &WriteTx<'_>,
+    new: &NewNotification,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
     tx.prepare_cached(INSERT)?.execute(params![
         new.id,
         new.user_key,
@@ -92,7 +101,33 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result
         new.url.as_deref().map(destination_hash),
         new.body,
         millis(now),
+        due_at.map(millis),
     ])?;
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
+    Ok(())
+}
+
+/// Replaces the body of a notification that was never sent, and its time to send.
+pub fn postpone_unsent(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    (kind, id): (NotificationKind, &str),
+    body: &str,
+    due_at: Timestamp,
+) -> Result<()> {
+    tx.prepare_cached(POSTPONE_UNSENT)?.execute(params![
+        user_key,
+        kind.as_str(),
+        id,
+        body,
+        millis(due_at)
+    ])?;
+    Ok(())
+}
+
+/// Makes a notification ready that was never sent and is due later.
+pub fn release_unsent(tx: &WriteTx<'_>, user_key: i64, (kind, id): (NotificationKind, &str)) -> Result<()> {
+    tx.prepare_cached(RELEASE_UNSENT)?.execute(params![user_key, kind.as_str(), id])?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
@@ -244,6 +279,8 @@ mod tests {
         let of = |index: &str| format!("SEARCH outbox USING INDEX outbox_{index}");
         for (sql, step) in [
             (COUNT_WAITING, of("by_user (user_key=? AND kind=?)").as_str()),
+            (POSTPONE_UNSENT, &of("by_user (user_key=? AND kind=?)")),
+            (RELEASE_UNSENT, &of("by_user (user_key=? AND kind=?)")),
             (END_BACKLOG, "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)"),
             (NEXT_DUE, &of("waiting (due_at>?)")),
             (PROMOTE, &of("waiting (due_at>? AND due_at<?)")),

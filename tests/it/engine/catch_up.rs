@@ -7,8 +7,8 @@ use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
 use cued::lifecycle::fire::{CueFirer, FireSummary, SchedulerClock};
-use cued::store::notifications::alerts;
 use cued::store::notifications::alerts::AlertFilter;
+use cued::store::notifications::{alerts, outbox};
 use serde_json::{Value, json};
 
 use crate::support::fixture::{BEGIN, Fixture};
@@ -82,6 +82,41 @@ fn a_cue_that_falls_due_during_the_catch_up_is_in_the_next_transaction() {
 }
 
 #[test]
+fn a_transaction_creates_the_oldest_runs_of_its_cues_first() {
+    let (fixture, _) = minutely(3, CatchUp::All);
+    fixture.advance(20 * 60 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Downtime);
+    assert_eq!(fire_batch(&fixture, outage, 100).executions, 60);
+    let later_first = "SELECT count(*) FROM executions a JOIN executions b ON b.key = a.key + 1
+                        WHERE b.scheduled_for < a.scheduled_for";
+    assert_eq!(number(&fixture, later_first), 0);
+}
+
+#[test]
+fn the_alert_about_an_outage_is_sent_although_the_process_ends_amid_the_catch_up() {
+    let (fixture, user) = minutely(30, CatchUp::Latest);
+    fixture.sql("UPDATE users SET alert_webhook_url = 'https://alerts.example/' WHERE email = 'u'");
+    fixture.advance(3_600 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Downtime);
+    let waiting = "SELECT count(*) FROM outbox WHERE kind = 'catch_up' AND due_at > created_at";
+    for _ in 0..2 {
+        fire_batch(&fixture, outage, 10);
+        assert_eq!(number(&fixture, waiting), 1, "it waits for the other runs");
+    }
+    fixture.advance(1);
+    let fixture = fixture.restart();
+    Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
+    let runs =
+        alerts_of(&fixture, user).iter().map(|alert| alert["metadata"]["runs"].clone()).collect::<Vec<_>>();
+    assert_eq!(runs, [json!(10), json!(20)]);
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL"), 1);
+    fixture.advance(60);
+    let now = fixture.now();
+    fixture.write(move |tx| outbox::promote_due(tx, now, 100).unwrap());
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL"), 2);
+}
+
+#[test]
 fn an_account_gets_one_alert_about_the_runs_of_an_outage() {
     let (fixture, user) = minutely(3, CatchUp::All);
     let (other, idle) = (fixture.user("v"), fixture.user("w"));
@@ -103,7 +138,8 @@ fn an_account_gets_one_alert_about_the_runs_of_an_outage() {
     let others = alerts_of(&fixture, other);
     assert_eq!((others.len(), &others[0]["metadata"]["runs"]), (1, &json!(600)));
     assert_eq!(alerts_of(&fixture, idle), [Value::Null; 0]);
-    let posts = "SELECT count(*) FROM outbox WHERE kind = 'catch_up' AND body LIKE '%\"runs\": 9%'";
+    let posts = "SELECT count(*) FROM outbox
+                  WHERE kind = 'catch_up' AND body LIKE '%\"runs\": 9%' AND due_at IS NULL";
     assert_eq!((number(&fixture, posts), number(&fixture, "SELECT count(*) FROM outbox")), (1, 1));
     fixture.advance(60);
     scheduler.run_once(&fixture.app).unwrap();

@@ -189,7 +189,7 @@ fn a_changed_schedule_starts_now_in_its_own_zone() {
 }
 
 #[test]
-fn the_only_cue_of_an_account_fires_before_the_second_of_another_with_hundreds() {
+fn the_only_cue_of_an_account_fires_in_the_first_batch_of_a_crowd_of_another() {
     let fixture = Fixture::new();
     let (many, one) = (fixture.user("many"), fixture.user("one"));
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
@@ -205,7 +205,8 @@ fn the_only_cue_of_an_account_fires_before_the_second_of_another_with_hundreds()
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let order = fixture.app.store.read(move |read| Ok(order(read))).wait().unwrap();
-    assert_eq!(order[..3], [crowd[0], late.key, crowd[1]]);
+    assert!(order[..500].contains(&late.key), "the first batch has none of {}", late.key);
+    assert_eq!(order.iter().filter(|key| crowd.contains(key)).count(), 600);
 }
 
 #[test]
