@@ -54,7 +54,8 @@ pub const ROWS: &[Row] = &[
         "a smaller plan pauses the newest cues",
         &[
             "a_downgrade_pauses_the_newest_cues_above_the_limit",
-            "due_runs_of_a_cue_paused_by_a_downgrade_are_recorded_as_missed",
+            "due_runs_of_a_cue_fire_before_a_downgrade_pauses_it",
+            "due_runs_of_a_cue_paused_by_a_downgrade_of_a_held_database_are_recorded_as_missed",
         ],
     ),
     (
