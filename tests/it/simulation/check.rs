@@ -7,8 +7,9 @@ use cued::domain::ids::ExecutionId;
 use cued::error::{Error, Result};
 use cued::store::db::counters;
 use rusqlite::{Connection, Row};
+use serde_json::Value;
 
-use crate::simulation::model::{Checked, Model, Ms, Queue, Run, Settlement, ensure};
+use crate::simulation::model::{Checked, Model, Ms, Queue, Requested, Run, Settlement, ensure};
 use crate::simulation::runner::Simulation;
 
 /// A row of `executions`.
@@ -55,7 +56,14 @@ impl Simulation {
         self.adopt(&state)?;
         self.check_runs(&state, is_full)?;
         self.check_cues(&state)?;
-        self.check_bounds(&state)
+        self.check_storage()?;
+        self.check_bounds(&state)?;
+        for user in 0..self.model.accounts.len() {
+            let active = self.model.active_cues(user);
+            let account = &mut self.model.accounts[user];
+            account.most_active = account.most_active.min(active);
+        }
+        Ok(())
     }
 
     /// Takes over what a write has created, before its runs go on.
@@ -94,7 +102,7 @@ impl Simulation {
         for row in state.runs.iter().filter(|row| row.key > self.newest_run) {
             let Some(cue) = cues.get(&row.cue_key).copied() else { continue };
             let at = row.run.scheduled_for;
-            if row.run.trigger == "schedule" {
+            let payload = if row.run.trigger == "schedule" {
                 let settlement = settlements.get_mut(&cue);
                 let is_due = settlement.is_some_and(|it| {
                     it.due.remove(&at) && {
@@ -104,11 +112,13 @@ impl Simulation {
                 });
                 ensure!(is_due, "cue {cue} ran for {}, which is not due or has run", Model::timestamp(at));
                 model.cues[cue].run_count += 1;
+                model.cues[cue].payload.clone()
             } else {
-                let place = model.requested.iter().position(|it| *it == (cue, row.run.trigger, at));
+                let is_this = |it: &Requested| (it.cue, it.trigger, it.at) == (cue, row.run.trigger, at);
+                let place = model.requested.iter().position(is_this);
                 ensure!(place.is_some(), "cue {cue} ran for a {} that nobody sent", row.run.trigger);
-                model.requested.swap_remove(place.unwrap());
-            }
+                model.requested.swap_remove(place.unwrap()).payload
+            };
             let (user, now) = (model.cues[cue].user, Model::timestamp(model.now));
             let is_allowed = model.quota(user).try_use(now);
             let is_failed = row.error.as_deref() == Some(LIMIT_EXCEEDED);
@@ -118,7 +128,8 @@ impl Simulation {
                 true if at > model.now => ("pending", Queue::Waiting(at)),
                 true => ("pending", Queue::Ready),
             };
-            let run = Run { cue, status, queue, attempts: 0, worker: None, lease: None, ..row.run.clone() };
+            let (worker, lease) = (None, None);
+            let run = Run { cue, status, queue, attempts: 0, worker, lease, payload, ..row.run.clone() };
             model.runs.insert(row.key, run);
             if !is_allowed {
                 model.end_once(cue, at, false);
@@ -202,7 +213,8 @@ impl Simulation {
                 usize::try_from(counted) == Ok(active),
                 "account {user} counts {counted} of {active} cues"
             );
-            ensure!(active <= self.model.cue_limit, "account {user} has {active} active cues");
+            let most = account.most_active.max(self.model.cue_limit(user));
+            ensure!(active <= most, "account {user} has {active} active cues");
             for (month, quota) in &account.quotas {
                 let used = state.used.get(&(account.key, *month)).copied().unwrap_or(0);
                 ensure!(used == quota.used, "account {user} counts {used} of {} runs", quota.used);
@@ -309,6 +321,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             worker: row.get(9)?,
             lease: row.get(10)?,
             outcome: None,
+            payload: Value::Null,
         },
         outcome_state: row.get(11)?,
         error: row.get(12)?,

@@ -22,7 +22,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::simulation::model::{Model, Ms};
+use crate::simulation::model::{MORE_ON_PRO, Model, Ms};
 use crate::simulation::receivers::InFlight;
 use crate::support::client::Client;
 use crate::support::fixture::Fixture;
@@ -30,6 +30,9 @@ use crate::support::http_server::HttpServer;
 
 /// Delivery threads: with the four receivers that are slow, at least one is always free for a receiver that is not.
 pub const THREADS: usize = 16;
+
+/// The storage of every plan: three large payloads fill it.
+pub const STORAGE_MB: i64 = 1;
 
 /// A folder in memory: the simulation is about the order of writes, not about the disk.
 const MEMORY: &str = "/dev/shm";
@@ -63,12 +66,15 @@ impl Machine {
         let folder =
             if Path::new(MEMORY).is_dir() { tempfile::tempdir_in(MEMORY) } else { tempfile::tempdir() };
         let folder = folder.unwrap();
-        let limits = json!({
-            "cues": model.cue_limit, "executions": model.monthly_limit, "requests_per_minute": null,
-        });
+        let limits = |cues: usize| {
+            json!({
+                "cues": cues, "executions": model.monthly_limit, "requests_per_minute": null, "storage_mb": STORAGE_MB,
+            })
+        };
+        let plans = json!({"free": limits(model.cue_limit), "pro": limits(model.cue_limit + MORE_ON_PRO)});
         let config = Config {
             registration: RegistrationPolicy::Open,
-            plans: Plans::from_json(&json!({ "free": limits }).to_string()).unwrap(),
+            plans: Plans::from_json(&plans.to_string()).unwrap(),
             retention: Retention { age: None, runs: None },
             delivery_threads: THREADS,
             ..Config::new(folder.path().join("cued.db"))

@@ -12,6 +12,7 @@ mod check;
 mod engine_steps;
 mod machine;
 mod model;
+mod plan_steps;
 mod receivers;
 mod run_steps;
 mod runner;

@@ -21,6 +21,8 @@ pub const DAY: Ms = 24 * HOUR;
 pub const LEASE: Ms = 900 * SECOND;
 const SILENCE: Ms = 180 * SECOND;
 const MAX_CATCH_UP: usize = 100;
+/// Active cues that the plan `pro` allows beyond those of `free`.
+pub const MORE_ON_PRO: usize = 3;
 
 /// Returns the message if the condition does not hold.
 macro_rules! ensure {
@@ -58,6 +60,7 @@ pub struct Cue {
     pub backoff_minutes: Vec<i64>,
     pub pauses: bool,
     pub mode: &'static str,
+    pub payload: Value,
     pub is_deleted: bool,
 }
 
@@ -81,6 +84,16 @@ pub struct Run {
     pub worker: Option<String>,
     pub lease: Option<Ms>,
     pub outcome: Option<Outcome>,
+    pub payload: Value,
+}
+
+/// A run by request that the present step must create.
+#[derive(Debug, Clone)]
+pub struct Requested {
+    pub cue: usize,
+    pub trigger: &'static str,
+    pub at: Ms,
+    pub payload: Value,
 }
 
 #[derive(Debug, Clone)]
@@ -97,6 +110,9 @@ pub struct Account {
     pub secret: String,
     /// Its receivers answer slowly or never; those of the others at once.
     pub is_slow: bool,
+    pub is_pro: bool,
+    /// Active cues that it may have: more than its plan allows after a downgrade that leaves cues that are due.
+    pub most_active: usize,
     pub quotas: BTreeMap<i64, Quota>,
     pub heartbeats: BTreeMap<String, Ms>,
     /// Kept answers by key: path and body of the request, its time, the answer.
@@ -131,8 +147,7 @@ pub struct Model {
     /// By the key of the row.
     pub runs: BTreeMap<i64, Run>,
     pub settlements: BTreeMap<usize, Settlement>,
-    /// Runs by request that the present step must create: cue, trigger, instant.
-    pub requested: Vec<(usize, &'static str, Ms)>,
+    pub requested: Vec<Requested>,
     /// The scheduler's view of the clock.
     pub wall: Ms,
     pub last_seen: Ms,
@@ -181,6 +196,11 @@ impl Model {
 
     pub fn active_cues(&self, user: usize) -> usize {
         self.cues.iter().filter(|cue| cue.user == user && !cue.is_deleted && cue.status == "active").count()
+    }
+
+    /// The active cues that the plan of the account allows.
+    pub fn cue_limit(&self, user: usize) -> usize {
+        self.cue_limit + if self.accounts[user].is_pro { MORE_ON_PRO } else { 0 }
     }
 
     pub fn timestamp(at: Ms) -> Timestamp {

@@ -9,6 +9,7 @@ use cued::engine::delivery::dispatcher::FinishedAttempt;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_queue::ClaimedDelivery;
+use serde_json::Value;
 
 use crate::simulation::model::{Checked, Cue, MINUTE, Model, Ms, Run, SECOND, ensure};
 use crate::support::client::header;
@@ -63,6 +64,7 @@ pub struct InFlight {
     max_attempts: u32,
     backoff: Ms,
     secret: String,
+    payload: Value,
     /// Passes of the dispatcher since its claim.
     pub age: u32,
 }
@@ -107,6 +109,7 @@ impl InFlight {
             max_attempts: cue.max_attempts,
             backoff: cue.backoff_minutes[index] * MINUTE,
             secret: secret.to_owned(),
+            payload: run.payload.clone(),
             age: 0,
             claimed,
         }
@@ -140,7 +143,10 @@ impl InFlight {
         ensure!(request.url == url(self.receiver), "run {} went to {}", self.key, request.url);
         ensure!(sent("x-cueapi-execution-id") == self.id, "run {} has another id", self.key);
         ensure!(sent("x-cueapi-attempt") == self.attempt.to_string(), "run {} has another attempt", self.key);
-        let signed = signature_v1(&self.secret, now.div_euclid(SECOND), &request.body.unwrap_or_default());
+        let body = request.body.unwrap_or_default();
+        let is_same = serde_json::from_slice::<Value>(&body).is_ok_and(|body| body == self.payload);
+        ensure!(is_same, "run {} has another payload", self.key);
+        let signed = signature_v1(&self.secret, now.div_euclid(SECOND), &body);
         ensure!(sent("x-cueapi-signature") == signed, "run {} is signed with another secret", self.key);
         Ok((finished, next))
     }

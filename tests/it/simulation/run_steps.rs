@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Run, ensure};
+use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Requested, Run, ensure};
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 
@@ -76,6 +76,8 @@ impl Simulation {
         let now = self.model.now;
         let id = self.model.runs[&key].id.clone();
         ensure!(claimed["execution_id"] == *id, "the claim is of {claimed}, expected {id}");
+        let payload = &self.model.runs[&key].payload;
+        ensure!(claimed["payload"] == *payload, "the payload of {id} is {}", claimed["payload"]);
         self.model.change(key, |run| {
             (run.status, run.queue) = ("delivering", Queue::None);
             run.attempts += 1;
@@ -186,7 +188,8 @@ impl Simulation {
         };
         let path = format!("{path}/replay");
         if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
-            self.model.requested.push((run.cue, "replay", self.model.now));
+            let (cue, at, payload) = (run.cue, self.model.now, run.payload.clone());
+            self.model.requested.push(Requested { cue, trigger: "replay", at, payload });
         }
         Ok(())
     }

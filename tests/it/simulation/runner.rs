@@ -82,7 +82,9 @@ impl Simulation {
                 .to_owned();
             let key = i64::try_from(user).unwrap() + 1;
             let (quotas, heartbeats, answers) = Default::default();
-            model.accounts.push(Account { key, secret, is_slow, quotas, heartbeats, answers });
+            let (is_pro, most_active) = (false, 0);
+            let account = Account { key, secret, is_slow, is_pro, most_active, quotas, heartbeats, answers };
+            model.accounts.push(account);
             machine.clients.push(client);
         }
         let (unrecorded, log) = (Vec::new(), String::new());
@@ -125,6 +127,7 @@ impl Simulation {
             Action::Deliver => self.deliver(DispatcherMode::Running),
             Action::Notify => self.notify(),
             Action::Sweep => self.sweep(),
+            Action::ChangePlan => self.change_plan(),
             Action::Stop | Action::Crash => self.restart(action == Action::Crash),
             _ => self.request(action),
         }
@@ -223,7 +226,8 @@ impl Simulation {
         let response = self.machine.clients[user].call(method, path, headers, text.as_bytes());
         let response = response.map_err(|error| format!("{method} {path}: {error}"))?;
         let status = response.status;
-        self.note(&format!("account {user}: {method} {path} {headers:?} {text}: {status}"));
+        let short: String = text.chars().take(500).collect();
+        self.note(&format!("account {user}: {method} {path} {headers:?} {short}: {status}"));
         if refusals > self.machine.refusals_left() {
             ensure!(status == 503, "{method} {path} is {status}, and its commit was refused");
             return Ok(None);

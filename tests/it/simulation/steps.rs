@@ -31,6 +31,7 @@ pub enum Action {
     RotateSecret,
     RotateKey,
     AddKey,
+    ChangePlan,
     Read,
     Verify,
     Reopen,
@@ -61,7 +62,7 @@ pub enum Action {
 }
 
 /// The actions with the weights of their frequency.
-const WEIGHTS: [(Action, u64); 35] = [
+const WEIGHTS: [(Action, u64); 36] = [
     (Action::Create, 8),
     (Action::Patch, 5),
     (Action::Pause, 3),
@@ -74,6 +75,7 @@ const WEIGHTS: [(Action, u64); 35] = [
     (Action::RotateSecret, 1),
     (Action::RotateKey, 1),
     (Action::AddKey, 1),
+    (Action::ChangePlan, 2),
     (Action::Read, 4),
     (Action::Verify, 2),
     (Action::Reopen, 1),
