@@ -250,7 +250,7 @@ CREATE TABLE executions (
                                   OR outcome_state = 'verification_failed'),
     created_at        INTEGER NOT NULL,
     updated_at        INTEGER NOT NULL,
-    -- 1: a run of an outage. Runs that fall due now are sent before it.
+    -- 1: a run of an outage. Runs that fall due now are sent and claimed before it.
     is_catch_up       INTEGER NOT NULL DEFAULT 0,
     CHECK ((queue_name = 'waiting') <= (due_at IS NOT NULL))
 ) STRICT;
@@ -270,8 +270,8 @@ CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiti
 CREATE INDEX executions_waiting_by_user ON executions (user_key, key) WHERE queue_name = 'waiting';
 -- Delivery threads are shared fairly among users, and among the destinations of a user.
 CREATE INDEX executions_to_send ON executions (user_key, is_catch_up, destination_hash, key) WHERE queue_name = 'send';
-CREATE INDEX executions_to_claim ON executions (user_key, key) WHERE queue_name = 'claim';
-CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, key)
+CREATE INDEX executions_to_claim ON executions (user_key, is_catch_up, key) WHERE queue_name = 'claim';
+CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch_up, key)
     WHERE queue_name = 'claim' AND task IS NOT NULL;
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;

@@ -59,7 +59,7 @@ pub fn claim_next(
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         refuse_if_held(tx)?;
-        match claims::find_oldest(tx, user_key, task.as_deref())? {
+        match claims::find_next(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
             None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
         }

@@ -44,7 +44,8 @@ pub struct ClaimableList {
     pub has_more: bool,
 }
 
-/// The user's claimable executions that match the filter, oldest first, at most `limit`; fewer if they exceed
+/// The user's claimable executions that match the filter, at most `limit`: the oldest first, but runs of an outage after
+/// all others. Fewer if they exceed
 /// [`MAX_LIST_BYTES`]. Empty while the database is on hold.
 pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
     if hold::is_held(read)? {
@@ -93,7 +94,7 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
                    LEFT JOIN payloads p ON p.key = e.payload_key
                   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
                 $task,
-                " ORDER BY e.key LIMIT ?2 + 0"
+                " ORDER BY e.is_catch_up, e.key LIMIT ?2 + 0"
             )
         };
     }
@@ -101,14 +102,14 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
 }
 
 // Joins the cue, as the list does: executions of a deleted cue must not be claimed.
-const OLDEST: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.key LIMIT 1";
-const OLDEST_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.key LIMIT 1";
+const NEXT: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.is_catch_up, e.key LIMIT 1";
+const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.is_catch_up, e.key LIMIT 1";
 
-/// The id of the user's oldest claimable execution, with this task if one is given.
-pub fn find_oldest(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
-    let sql = if task.is_some() { OLDEST_OF_TASK } else { OLDEST };
+/// The id of the first execution in the order of [`list`], with this task if one is given.
+pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
+    let sql = if task.is_some() { NEXT_OF_TASK } else { NEXT };
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
 }
 
@@ -238,8 +239,8 @@ mod tests {
         for (sql, index) in [
             (list_sql(&filter(None)).to_owned(), "executions_to_claim (user_key=?)"),
             (list_sql(&filter(Some("resize"))).to_owned(), by_task),
-            (OLDEST.to_owned(), "executions_to_claim (user_key=?)"),
-            (OLDEST_OF_TASK.to_owned(), by_task),
+            (NEXT.to_owned(), "executions_to_claim (user_key=?)"),
+            (NEXT_OF_TASK.to_owned(), by_task),
             (CLAIM.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
             (ended_sql(), "executions_leased (lease_expires_at<?)"),
             (NEXT_END.to_owned(), "executions_leased (lease_expires_at>?)"),

@@ -7,6 +7,9 @@ use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
 use cued::lifecycle::fire::{CueFirer, FireSummary, SchedulerClock};
+use cued::store::ReadTx;
+use cued::store::executions::claims;
+use cued::store::executions::claims::ClaimFilter;
 use cued::store::notifications::alerts::AlertFilter;
 use cued::store::notifications::{alerts, outbox};
 use serde_json::{Value, json};
@@ -90,6 +93,24 @@ fn a_transaction_creates_the_oldest_runs_of_its_cues_first() {
     let later_first = "SELECT count(*) FROM executions a JOIN executions b ON b.key = a.key + 1
                         WHERE b.scheduled_for < a.scheduled_for";
     assert_eq!(number(&fixture, later_first), 0);
+}
+
+#[test]
+fn workers_get_a_run_that_falls_due_now_before_those_of_an_outage() {
+    let (fixture, user) = minutely(2, CatchUp::All);
+    fixture.advance(5 * 60 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Downtime);
+    fire_batch(&fixture, outage, 500);
+    fixture.advance(30);
+    fire_batch(&fixture, outage, 500);
+    let list = move |read: &ReadTx<'_>| claims::list(read, user, &ClaimFilter::default(), 100);
+    let list = fixture.app.store.read(list).wait().unwrap();
+    let minutes: Vec<String> =
+        list.executions.iter().map(|it| it.scheduled_for.to_string()[14..16].to_owned()).collect();
+    let expected = ["06", "06", "01", "01", "02", "02", "03", "03", "04", "04", "05", "05"];
+    assert_eq!(minutes, expected);
+    let next = fixture.app.store.read(move |read| claims::find_next(read, user, None)).wait().unwrap();
+    assert_eq!(next, Some(list.executions[0].id));
 }
 
 #[test]

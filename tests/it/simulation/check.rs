@@ -44,7 +44,7 @@ struct State {
 
 const RUNS: &str =
     "SELECT key, cue_key, id, scheduled_for, triggered_by, status, queue_name, due_at, attempts,
-        claimed_by_worker, lease_expires_at, outcome_state, error_message FROM executions
+        claimed_by_worker, lease_expires_at, outcome_state, error_message, is_catch_up FROM executions
     WHERE key > ?1 OR ?2 OR status NOT IN ('success', 'failed') ORDER BY key";
 
 const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
@@ -322,6 +322,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             lease: row.get(10)?,
             outcome: None,
             payload: Value::Null,
+            is_catch_up: row.get(13)?,
         },
         outcome_state: row.get(11)?,
         error: row.get(12)?,

@@ -85,6 +85,8 @@ pub struct Run {
     pub lease: Option<Ms>,
     pub outcome: Option<Outcome>,
     pub payload: Value,
+    /// As the file has it: it decides the order of claims only.
+    pub is_catch_up: bool,
 }
 
 /// A run by request that the present step must create.
@@ -277,6 +279,17 @@ impl Model {
         };
         let skipped = before.len().saturating_sub(kept);
         before.into_iter().skip(skipped).chain(after).collect()
+    }
+
+    /// The runs that workers of the account may claim, in their order.
+    pub fn claimable(&self, user: usize) -> Vec<i64> {
+        let is_claimable = |key: &i64| {
+            let cue = self.cue_of(*key);
+            cue.user == user && cue.is_worker && self.runs[key].queue == Queue::Ready
+        };
+        let mut keys: Vec<i64> = self.runs.keys().copied().filter(is_claimable).collect();
+        keys.sort_by_key(|key| (self.runs[key].is_catch_up, *key));
+        keys
     }
 
     /// Promotes runs whose waiting time is over.

@@ -58,15 +58,11 @@ impl Simulation {
 
     pub fn claim_next(&mut self) -> Checked {
         let (user, worker) = (self.user(), self.worker());
-        let oldest = self.model.runs.iter().find(|(key, run)| {
-            let cue = self.model.cue_of(**key);
-            cue.user == user && cue.is_worker && run.queue == Queue::Ready
-        });
-        let oldest = oldest.map(|(key, _)| *key);
-        let expected = if oldest.is_some() { Done(200) } else { Refused(409, "claim_failed") };
+        let first = self.model.claimable(user).first().copied();
+        let expected = if first.is_some() { Done(200) } else { Refused(409, "claim_failed") };
         let body = json!({"worker_id": worker});
         let claimed = self.call(user, ("POST", "/v1/executions/claim"), &[], Some(&body), expected)?;
-        match (claimed, oldest) {
+        match (claimed, first) {
             (Some(claimed), Some(key)) => self.claimed(key, worker, &claimed),
             _ => Ok(()),
         }

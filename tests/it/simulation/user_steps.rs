@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::simulation::model::{
-    Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Queue, Requested, Rule, SECOND, ensure,
+    Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Requested, Rule, SECOND, ensure,
 };
 use crate::simulation::plan_steps::Room;
 use crate::simulation::receivers::{FIRST_SLOW, RECEIVERS, url};
@@ -361,11 +361,9 @@ impl Simulation {
             && found["missed_count"] == cue.missed_count
             && found["name"] == *cue.name;
         ensure!(is_right, "the cue is {found}, expected {cue:?}");
-        let mut waiting = self.model.runs.iter().filter(|(key, run)| {
-            let cue = self.model.cue_of(**key);
-            cue.user == user && cue.is_worker && run.queue == Queue::Ready
-        });
-        let claimable: Vec<String> = waiting.by_ref().take(50).map(|(_, run)| run.id.clone()).collect();
+        let claimable = self.model.claimable(user);
+        let claimable: Vec<String> =
+            claimable.iter().take(50).map(|key| self.model.runs[key].id.clone()).collect();
         let listed =
             self.call(user, ("GET", "/v1/executions/claimable"), &[], None, Done(200))?.unwrap_or_default();
         // A list of large payloads is shorter.

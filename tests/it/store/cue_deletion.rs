@@ -45,7 +45,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
             let claimable = claims::list(read, user, &filter, 100)?;
             assert_eq!(claimable.executions.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
         }
-        assert_eq!(claims::find_oldest(read, user, Some("t"))?, Some(kept));
+        assert_eq!(claims::find_next(read, user, Some("t"))?, Some(kept));
         Ok(left[0])
     });
     let gone = look.wait().unwrap();

@@ -175,3 +175,9 @@ CREATE INDEX outbox_by_user ON outbox (user_key, kind);
 
 DROP INDEX cues_due;
 CREATE INDEX cues_due ON cues (next_run, user_key) WHERE status = 'active' AND next_run IS NOT NULL;
+
+DROP INDEX executions_to_claim;
+CREATE INDEX executions_to_claim ON executions (user_key, is_catch_up, key) WHERE queue_name = 'claim';
+DROP INDEX executions_to_claim_by_task;
+CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch_up, key)
+    WHERE queue_name = 'claim' AND task IS NOT NULL;
