@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Requested, Run, ensure};
+use crate::simulation::plan_steps::Room;
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 
@@ -177,6 +178,10 @@ impl Simulation {
     }
 
     fn replay(&mut self, user: usize, run: &Run, path: &str) -> Checked {
+        // A replay copies the payload of an override.
+        if self.room_for(user, &run.payload)? != Room::Enough {
+            return Ok(());
+        }
         let expected = match () {
             () if !run.is_over() => Refused(409, "execution_in_flight"),
             () if !self.model.has_quota(user) => Refused(403, "execution_limit_exceeded"),
