@@ -15,7 +15,7 @@
 -- * `last_seen`: the latest time at which the scheduler ran. Nothing fires by schedule before it.
 -- * `held_since`: when this copy was made by `cued backup`, `cued restore` or a migration. While the row exists the
 --   file is on hold: nothing is fired, delivered or handed to a worker. `cued promote` deletes it.
--- * `trusted_at`: the newest instant that retention trusts, and `doubted_for`: the running time in milliseconds for which
+-- * `trusted_at`: the present by the clock by which rows age, and `doubted_for`: the running time in milliseconds for which
 --   the clock has disagreed with it (contract §1.7).
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 CREATE TABLE meta (
@@ -164,6 +164,15 @@ CREATE INDEX deleted_cues_by_user ON deleted_cues (user_key, cue_key);
 -- Cues that may have more executions than `--retain` keeps, for the background task that deletes the oldest ones.
 CREATE TABLE retention_queue (
     cue_key INTEGER PRIMARY KEY
+) STRICT;
+
+-- Instants that the clock by which rows age has trusted, never an earlier one after a later one (contract §1.7), from the
+-- first to the last at which the execution with the key was the newest: it and those before it were created before the
+-- first, and later ones after the last. An execution with an earlier date than that was made while the clock was behind.
+CREATE TABLE trusted_instants (
+    execution_key INTEGER PRIMARY KEY,
+    first         INTEGER NOT NULL,
+    last          INTEGER NOT NULL
 ) STRICT;
 
 -- Payloads, as the canonical JSON that is sent. Rows are immutable: changing a cue's payload inserts a new row, so

@@ -8,6 +8,7 @@ use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::store::WriteTx;
 use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, save};
+use crate::store::maintenance::trusted_time;
 
 /// The `Idempotency-Key` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +46,8 @@ pub fn repeated(
     Ok(Some(StoredResponse { status: record.status, body: record.body }))
 }
 
-/// Stores the response to `request` for its repetitions. Does nothing without a key.
+/// Stores the response to `request` for its repetitions. Does nothing without a key. While the clock is behind, the
+/// response counts from the time that was trusted last: it would have expired once the clock is right.
 pub fn keep(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -59,5 +61,6 @@ pub fn keep(
         status: response.status,
         body: response.body.clone(),
     };
-    save(tx, user_key, &request.key, &record, now)
+    let trusted = trusted_time::find(tx)?.map_or(now, |time| time.trusted_at);
+    save(tx, user_key, &request.key, &record, now.max(trusted))
 }

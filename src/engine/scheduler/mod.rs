@@ -4,4 +4,5 @@ pub mod pass;
 pub mod reaper;
 pub mod retention_sweeper;
 pub mod scheduler_thread;
+pub mod trusted_clock;
 mod turns;

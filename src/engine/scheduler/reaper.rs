@@ -41,11 +41,12 @@ pub struct ReapedClaims {
     pub has_more: bool,
 }
 
-/// Runs one batch of each kind of clean-up that is due at `now`. Returns whether more may be due.
-pub fn run_once(app: &App, now: Timestamp) -> Result<bool> {
+/// Runs one batch of each kind of clean-up that is due at `now`. `trusted` is the time by which rows age: a clock that
+/// jumps deletes none. Returns whether more may be due.
+pub fn run_once(app: &App, now: Timestamp, trusted: Timestamp) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
-    let responses = delete_expired_responses(&app.store, now)?;
-    let logins = delete_expired_logins(&app.store, now)?;
+    let responses = delete_expired_responses(&app.store, trusted)?;
+    let logins = delete_expired_logins(&app.store, trusted)?;
     Ok(claims.has_more || responses || logins)
 }
 
@@ -106,15 +107,19 @@ impl WorkerCleanup {
     }
 }
 
-/// The earliest instant at which a function of this file has work to do; not that of [`WorkerCleanup`], which can wait for
-/// the next pass. A worker's heartbeat can only postpone it.
+/// The end of the next claim. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    let (lease_end, answer, login) = store.read_blocking(|read| {
-        Ok((claims::next_end(read)?, idempotency::oldest(read)?, device_logins::oldest(read)?))
-    })?;
+    store.read_blocking(claims::next_end)
+}
+
+/// The earliest instant after `now` at which a row of this file expires; not of [`WorkerCleanup`], which can wait for the
+/// next pass. So does a row that has expired by a clock that is not trusted.
+pub fn next_expiry(store: &Store, now: Timestamp) -> Result<Option<Timestamp>> {
+    let (answer, login) =
+        store.read_blocking(|read| Ok((idempotency::oldest(read)?, device_logins::oldest(read)?)))?;
     let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
     let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
-    Ok([lease_end, answer, login].into_iter().flatten().min())
+    Ok([answer, login].into_iter().flatten().filter(|at| *at > now).min())
 }
 
 fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {

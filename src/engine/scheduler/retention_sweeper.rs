@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
+use crate::domain::cue::expiry::Expiry;
 use crate::domain::cue::retention::Retention;
-use crate::domain::cue::retention_clock::{Expiry, RetentionClock};
+use crate::domain::cue::retention_clock::AgingTime;
+use crate::engine::scheduler::trusted_clock::TrustedClock;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::meta;
 use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::retention;
 use crate::store::maintenance::retention::{HistoryScan, PageUsage};
@@ -37,8 +38,7 @@ const MAX_WAITING_CUES: usize = 10_000;
 /// The state of the sweeper between two passes.
 #[derive(Debug, Default)]
 pub struct RetentionSweeper {
-    /// The time by which history ages; `None` under a test clock and without an age limit.
-    clock: Option<RetentionClock>,
+    clock: TrustedClock,
     /// The key up to which expired executions are deleted, and the start of the present round.
     expired_up_to: i64,
     round: Option<Timestamp>,
@@ -90,13 +90,22 @@ enum SweepStep {
 }
 
 impl RetentionSweeper {
+    /// The time by which rows age.
+    pub fn time(&mut self, app: &App) -> Result<AgingTime> {
+        self.clock.advance(app)
+    }
+
     /// Runs the next batch, if there is one.
     pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
         let (now, retention) = (app.clock.now(), app.config.retention);
         if !self.has_begun {
             self.begin(app, retention)?;
         }
-        let expiry = self.expiry(app, retention, now)?;
+        let time = self.clock.advance(app)?;
+        let expiry = retention.age.and_then(|age| match app.clock.is_test() {
+            true => Some(Expiry::of_test_clock(age, now)),
+            false => Expiry::new(age, &time),
+        });
         if let Some(after) = self.marking {
             return self.mark(app, retention, after);
         }
@@ -134,27 +143,8 @@ impl RetentionSweeper {
         } else if runs != before {
             app.store.write_with_priority(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
         }
-        if let Some(age) = retention.age.filter(|_| !app.clock.is_test()) {
-            let (stored, newest) = app
-                .store
-                .read_blocking(|read| Ok((retention::trusted_time(read)?, meta::last_seen(read)?)))?;
-            let (wall, monotonic) = (app.clock.now(), app.clock.monotonic());
-            self.clock = Some(RetentionClock::start(stored, newest, age, wall, monotonic));
-        }
         self.has_begun = true;
         Ok(())
-    }
-
-    /// The limits by which executions expire now; `None` if none can. A test clock is trusted: it is moved on purpose.
-    fn expiry(&mut self, app: &App, retention: Retention, wall: Timestamp) -> Result<Option<Expiry>> {
-        let Some(age) = retention.age else { return Ok(None) };
-        let Some(clock) = &mut self.clock else { return Ok(Some(Expiry::of_test_clock(age, wall))) };
-        let now = clock.advance(wall, app.clock.monotonic());
-        if let Some(time) = clock.to_store() {
-            app.store.write_with_priority(move |tx| retention::set_trusted_time(tx, &time)).wait()?;
-            clock.set_stored(time);
-        }
-        Ok(Expiry::new(age, now, wall))
     }
 
     fn start_round(&mut self, now: Timestamp) {

@@ -116,12 +116,15 @@ fn run_once(
     if goes_on() && delivery_service::promote_batch(app)? > 0 {
         return Ok(SweepOutcome::Again);
     }
-    if reaper::run_once(app, app.clock.now())? {
+    let now = app.clock.now();
+    let trusted = sweeper.time(app)?.now;
+    if reaper::run_once(app, now, trusted)? {
         return Ok(SweepOutcome::Again);
     }
-    worker_cleanup.run_if_due(&app.store, app.clock.now())?;
+    worker_cleanup.run_if_due(&app.store, trusted)?;
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
-    let deadlines = [scheduler.deadline(app)?, waiting, reaper::next(&app.store)?, sweep];
+    let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);
+    let deadlines = [scheduler.deadline(app)?, waiting, claim_end, expiry, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }

@@ -4,20 +4,23 @@
 //! An execution is deleted only if it is finished. The table `retention_queue` lists the cues whose history may have
 //! more executions than are retained.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
-use crate::domain::cue::retention_clock::{Dating, Expiry, TrustedTime};
+use crate::domain::cue::expiry::{Dating, ExecutionDates, Expiry};
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, delete_within_limit};
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::read_instant;
+use crate::store::maintenance::trusted_time;
 use crate::store::{ReadTx, WriteTx};
 
 /// Pages released in one write: 1 MiB. Each is moved through the log, so a larger number delays other writes longer.
 const MAX_PAGES: i64 = 1_024;
 
-const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at
+const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at,
+        (SELECT last FROM trusted_instants WHERE execution_key < key ORDER BY execution_key DESC LIMIT 1),
+        (SELECT first FROM trusted_instants WHERE execution_key >= key ORDER BY execution_key LIMIT 1)
    FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const SURPLUS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2";
@@ -112,10 +115,17 @@ pub fn scan_expired(read: &ReadTx<'_>, after: i64, expiry: &Expiry, old_before: 
     let mut query = read.prepare_cached(SCAN_ALL)?;
     let mut rows = query.query([after, BATCH])?;
     while let Some(row) = rows.next()? {
-        let (key, created_at) = (row.get(0)?, read_instant(row.get(2)?)?);
-        match expiry.judge(created_at, read_instant(row.get(3)?)?, key < old_before) {
+        let key = row.get(0)?;
+        let trusted = |column| row.get::<_, Option<i64>>(column)?.map(read_instant).transpose();
+        let dates = ExecutionDates {
+            created_at: read_instant(row.get(2)?)?,
+            ended_at: read_instant(row.get(3)?)?,
+            trusted_before: trusted(4)?,
+            trusted_after: trusted(5)?,
+        };
+        match expiry.judge(&dates, key < old_before) {
             Dating::Fresh => {
-                scan.first_unexpired = Some(created_at);
+                scan.first_unexpired = Some(dates.created_at);
                 break;
             }
             Dating::Undated => {
@@ -131,32 +141,10 @@ pub fn scan_expired(read: &ReadTx<'_>, after: i64, expiry: &Expiry, old_before: 
     Ok(scan)
 }
 
-/// The time that the clock of retention stored last.
-pub fn trusted_time(read: &ReadTx<'_>) -> Result<Option<TrustedTime>> {
-    let value = |name: &str| -> Result<Option<i64>> {
-        let mut query = read.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
-        Ok(query.query_row([name], |row| row.get(0)).optional()?)
-    };
-    let Some(trusted_at) = value("trusted_at")?.map(read_instant).transpose()? else { return Ok(None) };
-    let doubted_for = SignedDuration::from_millis(value("doubted_for")?.unwrap_or(0));
-    Ok(Some(TrustedTime { trusted_at, doubted_for }))
-}
-
-/// Stores the time of the clock of retention.
-pub fn set_trusted_time(tx: &WriteTx<'_>, time: &TrustedTime) -> Result<()> {
-    let doubted_for = i64::try_from(time.doubted_for.as_millis()).unwrap_or(i64::MAX);
-    tx.prepare_cached(
-        "INSERT INTO meta (name, value) VALUES ('trusted_at', ?1), ('doubted_for', ?2)
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-    )?
-    .execute([millis(time.trusted_at), doubted_for])?;
-    Ok(())
-}
-
 /// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch.
 /// Returns how many of `keys` it has processed: at least one. Unfinished executions stay.
 pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
-    delete_within_limit(keys, |key| {
+    let done = delete_within_limit(keys, |key| {
         let mut query = tx.prepare_cached(DELETABLE)?;
         let mut rows = query.query([key])?;
         let Some(row) = rows.next()? else { return Ok(0) };
@@ -166,7 +154,9 @@ pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
         let single_use_payload = row.get::<_, Option<i64>>(1)?;
         let payload_bytes = single_use_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;
         Ok(payload_bytes + delete_execution(tx, key)?)
-    })
+    })?;
+    trusted_time::follow_newest_execution(tx)?;
+    Ok(done)
 }
 
 /// Deletes an execution with its outcome. Returns the approximate size of the outcome in bytes.
@@ -243,7 +233,16 @@ mod tests {
     #[test]
     fn the_oldest_executions_are_found_by_key_or_index() {
         for (sql, steps) in [
-            (SCAN_ALL, &["SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)"][..]),
+            (
+                SCAN_ALL,
+                &[
+                    "SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)",
+                    "CORRELATED SCALAR SUBQUERY 1",
+                    "SEARCH trusted_instants USING INTEGER PRIMARY KEY (rowid<?)",
+                    "CORRELATED SCALAR SUBQUERY 2",
+                    "SEARCH trusted_instants USING INTEGER PRIMARY KEY (rowid>?)",
+                ][..],
+            ),
             (SURPLUS, &["SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)"]),
             (SCAN_CUE, &["SEARCH executions USING INDEX executions_by_cue (cue_key=? AND key>? AND key<?)"]),
             (

@@ -221,7 +221,16 @@ pub const ROWS: &[Row] = &[
             "a_clock_that_is_far_ahead_for_a_while_deletes_no_history",
             "a_clock_that_disagrees_for_a_day_of_running_is_followed",
             "the_trusted_time_survives_a_restart",
+            "the_newest_trusted_instant_never_goes_back",
+            "history_made_while_the_clock_was_behind_ages_from_the_next_trusted_instant",
+            "a_cue_whose_predecessor_was_deleted_keeps_the_history_made_while_the_clock_was_behind",
+            "a_start_at_the_date_of_an_image_loses_no_history",
         ],
+    ),
+    (
+        "§1.7",
+        "stored responses and workers expire by the trusted time",
+        &["a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker"],
     ),
     (
         "§1.7",

@@ -167,3 +167,55 @@ fn a_clock_that_is_far_ahead_for_a_while_deletes_no_history() {
     assert_eq!(machine.instants(&user, &id), ["2099-01-01T00:00:00Z", NOON]);
     machine.stops();
 }
+
+#[test]
+fn a_start_at_the_date_of_an_image_loses_no_history() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&user);
+    machine.set(NOON);
+    machine.stops();
+    let machine = Machine::boots(&folder, "2024-05-01T00:00:00Z");
+    let user = machine.api.reconnect(&user);
+    machine.set("2024-05-01T00:00:05Z");
+    machine.fire(&user, &id);
+    machine.set("2025-05-01T00:00:00Z");
+    machine.fire(&user, &id);
+    machine.stops();
+    let machine = Machine::boots(&folder, "2026-03-01T12:10:00Z");
+    let user = machine.api.reconnect(&user);
+    machine.set("2026-03-01T12:11:00Z");
+    assert_eq!(machine.instants(&user, &id), ["2025-05-01T00:00:00Z", "2024-05-01T00:00:05Z"]);
+    machine.stops();
+}
+
+#[test]
+fn a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&user);
+    machine.set(NOON);
+    let repeat = |user: &User, key: &str| {
+        let headers = [("Idempotency-Key", key), ("Content-Type", "application/json")];
+        let fired = user.call("POST", &format!("/v1/cues/{id}/fire"), &headers, b"{}").unwrap();
+        fired.expect(200)["execution_id"].clone()
+    };
+    let first = repeat(&user, "order-1");
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []}));
+    machine.set("2026-03-03T12:00:00Z");
+    machine.stops();
+    let machine = Machine::boots(&folder, "2026-04-10T12:00:00Z");
+    machine.set("2026-04-10T12:00:05Z");
+    machine.set("2026-03-01T12:01:00Z");
+    let user = machine.api.reconnect(&user);
+    assert_eq!(repeat(&user, "order-1"), first);
+    assert_eq!(user.get("/v1/workers").json()["workers"].as_array().unwrap().len(), 1);
+    // One that is stored while the clock is behind.
+    machine.set("2024-05-01T00:00:00Z");
+    let behind = repeat(&user, "order-2");
+    machine.set("2026-03-01T12:02:00Z");
+    assert_eq!(repeat(&user, "order-2"), behind);
+    machine.stops();
+}

@@ -69,6 +69,8 @@
 //!   `faults::clock::clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works`,
 //!   `faults::clock::a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set`,
 //!   `faults::clock::a_clock_that_is_far_ahead_for_a_while_deletes_no_history`,
+//!   `faults::clock::a_start_at_the_date_of_an_image_loses_no_history`,
+//!   `faults::clock::a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker`,
 //!   `engine::scheduler::a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed`,
 //!   `engine::scheduler::nothing_fires_while_the_clock_is_before_the_last_seen_instant`,
 //!   `engine::scheduler::runs_due_while_the_clock_was_behind_catch_up_later`

@@ -5,7 +5,8 @@ use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::cue::Cue;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
-use jiff::Timestamp;
+use cued::store::maintenance::cue_deletion;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -75,4 +76,62 @@ fn the_trusted_time_survives_a_restart() {
     let fixture = Fixture::from_app(App::open(clock, config).unwrap());
     sweep(&fixture);
     assert!(stored() - before < 3_600_000, "a start in 2099 is not trusted");
+}
+
+/// The sweeps of another process, whose clock shows `wall`.
+fn sweep_at(fixture: &Fixture, wall: &str) {
+    fixture.app.clock.set(wall.parse().unwrap());
+    sweep(fixture);
+}
+
+/// The same after the clock has been right until `wall`.
+fn sweep_trusting(fixture: &Fixture, wall: &str) {
+    let trusted = wall.parse::<Timestamp>().unwrap().as_millisecond() - 3_600_000;
+    fixture.sql(&format!("UPDATE meta SET value = {trusted} WHERE name = 'trusted_at'"));
+    sweep_at(fixture, wall);
+}
+
+const IMAGE_DATE: &str = "2024-05-01T00:00:00Z";
+
+#[test]
+fn history_made_while_the_clock_was_behind_ages_from_the_next_trusted_instant() {
+    let (_folder, fixture, cue, mut file) = file();
+    insert_history(&mut file, &cue.id, 2, true, NOW);
+    sweep_at(&fixture, "2026-06-01T01:00:00Z");
+    insert_history(&mut file, &cue.id, 3, true, IMAGE_DATE);
+    sweep_at(&fixture, IMAGE_DATE);
+    insert_history(&mut file, &cue.id, 3, true, IMAGE_DATE);
+    sweep_at(&fixture, "2025-05-01T00:00:00Z");
+    sweep_at(&fixture, "2026-06-01T02:10:00Z");
+    assert_eq!(rows(&file, "executions"), 8);
+    // Ninety days later the end of those with a right date is that long ago. That of the others is not known.
+    sweep_trusting(&fixture, "2026-09-01T00:00:00Z");
+    assert_eq!(rows(&file, "executions"), 6);
+    sweep_trusting(&fixture, "2026-12-01T00:00:00Z");
+    assert_eq!(rows(&file, "executions"), 0);
+}
+
+#[test]
+fn a_cue_whose_predecessor_was_deleted_keeps_the_history_made_while_the_clock_was_behind() {
+    let (_folder, fixture, old, mut file) = file();
+    insert_history(&mut file, &old.id, 5, true, NOW);
+    sweep_at(&fixture, "2026-06-01T01:00:00Z");
+    let cue = fixture.worker_cue(fixture.user("other"), |_| ());
+    // Its executions were the newest: their keys are used again.
+    fixture.write(move |tx| assert!(cue_deletion::delete(tx, old.user_key, old.id.as_str()).unwrap()));
+    insert_history(&mut file, &cue.id, 3, true, IMAGE_DATE);
+    sweep_at(&fixture, "2026-06-01T02:00:00Z");
+    assert_eq!((rows(&file, "executions"), rows(&file, "trusted_instants")), (3, 2));
+}
+
+#[test]
+fn trusted_instants_are_forgotten_with_the_history_that_they_date() {
+    let (_folder, fixture, cue, mut file) = file();
+    let mut now: Timestamp = NOW.parse().unwrap();
+    for _ in 0..300 {
+        now += SignedDuration::from_hours(24);
+        insert_history(&mut file, &cue.id, 1, true, &now.to_string());
+        sweep_trusting(&fixture, &now.to_string());
+    }
+    assert_eq!((rows(&file, "executions"), rows(&file, "trusted_instants")), (90, 181));
 }

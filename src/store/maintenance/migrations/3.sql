@@ -181,3 +181,12 @@ CREATE INDEX executions_to_claim ON executions (user_key, is_catch_up, key) WHER
 DROP INDEX executions_to_claim_by_task;
 CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch_up, key)
     WHERE queue_name = 'claim' AND task IS NOT NULL;
+
+-- Executions made while the clock was behind.
+CREATE TABLE trusted_instants (
+    execution_key INTEGER PRIMARY KEY,
+    first         INTEGER NOT NULL,
+    last          INTEGER NOT NULL
+) STRICT;
+INSERT INTO trusted_instants (execution_key, first, last)
+SELECT coalesce((SELECT max(key) FROM executions), 0), value, value FROM meta WHERE name = 'trusted_at';
