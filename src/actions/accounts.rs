@@ -17,7 +17,6 @@ use crate::lifecycle::plan_limits;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::NewKey;
-use crate::store::accounts::usage;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::executions::delivery_queue;
@@ -129,7 +128,7 @@ pub fn create_key(
 ) -> Result<Pending<NewApiKey>> {
     let id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
-    Ok(store.write(move |tx| {
+    Ok(store.write_for(user_key, move |tx| {
         check_key_limit(tx, user_key, limit)?;
         insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
         Ok(NewApiKey { id, name, api_key, created_at: now })
@@ -143,7 +142,7 @@ pub fn create_key(
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
     let api_key = ApiKey::from_random(random::bytes()?);
-    Ok(app.store.write(move |tx| {
+    Ok(app.store.write_for(caller.user_key, move |tx| {
         if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
             Ok(api_key)
         } else {
@@ -157,7 +156,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
 /// # Errors
 /// `key_not_found`, `last_key`.
 pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
-    store.write(move |tx| {
+    store.write_for(user_key, move |tx| {
         if !api_keys::delete(tx, user_key, &id)? {
             return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
         }
@@ -176,7 +175,7 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let secret = WebhookSecret::from_random(random::bytes()?);
     let expires = saturating_add(now, SECRET_OVERLAP);
-    Ok(app.store.write(move |tx| {
+    Ok(app.store.write_for(user_key, move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
         Ok((secret, expires))
     }))
@@ -186,7 +185,7 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
 pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
     let user_key = caller.user_key;
     let secret = WebhookSecret::from_random(random::bytes()?);
-    Ok(app.store.write(move |tx| {
+    Ok(app.store.write_for(user_key, move |tx| {
         users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
         Ok(secret)
     }))
@@ -196,12 +195,11 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
 /// still sent to the previous URL.
 pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store.write(move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
+    app.store.write_for(user_key, move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
 }
 
-/// Changes a user's plan. Its limits apply from the next request on, a grace period above the quota ends if the usage is
-/// within the new one, and the newest cues above the limit are paused; their runs that are due fire before. Returns the
-/// number of paused cues.
+/// Changes a user's plan. Its limits apply from the next request on, and the newest cues above the limit are paused; their
+/// runs that are due fire before. Returns the number of paused cues.
 pub fn change_plan(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -210,9 +208,7 @@ pub fn change_plan(
     firer: &CueFirer,
 ) -> Result<usize> {
     plan_limits::fire_overdue_above_limit(tx, user_key, limits.cues, firer)?;
-    if users::set_plan(tx, user_key, plan)? {
-        usage::end_grace_period_within(tx, user_key, limits.executions, firer.now())?;
-    }
+    users::set_plan(tx, user_key, plan)?;
     plan_limits::pause_above_limit(tx, user_key, limits.cues, firer.now())
 }
 

@@ -17,6 +17,7 @@ use crate::domain::account::user::{ApiKeyInfo, RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::time::{rfc3339, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
+use crate::lifecycle::plan_limits;
 use crate::mail::Mail;
 use crate::random;
 use crate::store::accounts::api_keys;
@@ -127,6 +128,8 @@ pub struct LoginToConfirm {
     pub other_keys: Vec<ApiKeyInfo>,
     /// What the page proposes to do with them.
     pub proposed: OtherKeys,
+    /// When the address was confirmed: keys from before may be those of whoever registered it.
+    pub confirmed_at: Option<Timestamp>,
 }
 
 /// The login whose mailed link has this code and token; the status of the link if it is not valid.
@@ -144,14 +147,15 @@ pub fn find_to_confirm(
         Some(user) => api_keys::newest(read, user.key, MAX_SHOWN_KEYS)?,
         None => Vec::new(),
     };
-    let proposed = OtherKeys::proposed(user.and_then(|user| user.confirmed_at));
+    let confirmed_at = user.and_then(|user| user.confirmed_at);
+    let proposed = OtherKeys::proposed(confirmed_at);
     let user_code = login.user_code.unwrap_or_else(|| text.to_owned());
-    Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed }))
+    Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed, confirmed_at }))
 }
 
 /// Confirms the mailed link with this code and token. An unknown address is registered if registration allows it, the
 /// address is confirmed, and the device's next poll gets an API key. `other_keys` says what happens to the account's keys
-/// so far; by default what the page proposes. Returns the status of the link.
+/// so far, and with them to its secrets and cues; by default what the page proposes. Returns the status of the link.
 ///
 /// # Errors
 /// `registration_disabled` when registration was closed after the mail was sent, `key_limit_exceeded`.
@@ -181,7 +185,7 @@ pub fn approve(
         let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => {
                 if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke {
-                    api_keys::delete_all(tx, user.key)?;
+                    shut_others_out(tx, user.key, &new, now)?;
                 }
                 check_key_limit(tx, user.key, max_keys)?;
                 users::confirm(tx, user.key, now)?;
@@ -193,6 +197,15 @@ pub fn approve(
             user_key.ok_or_else(|| Error::fault("the email address of a new user is already taken"))?;
         Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
     }))
+}
+
+/// Revokes all API keys of the user, takes the secrets of `fresh`, removes the URL of alerts and pauses all cues. Whoever
+/// had a key may have read the secrets, and the URLs and cues may be theirs.
+fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
+    api_keys::delete_all(tx, user_key)?;
+    users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
+    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
+    Ok(())
 }
 
 /// Creates the API key of an approved login for the first poll that asks; it is returned only once.

@@ -19,7 +19,8 @@ pub fn checkout(context: BillingContext<'_>, account: &BillingAccount, offer: Of
         link_hash: sha256(token.as_bytes()),
         link_expires_at: context.now + LINK_LIFE,
     };
-    context.store.write(move |tx| requests::insert_request(tx, &new, context.now)).wait()?;
+    let user_key = new.user_key;
+    context.store.write_for(user_key, move |tx| requests::insert_request(tx, &new, context.now)).wait()?;
     Ok(format!("{}/billing/checkout?token={token}", context.public_url))
 }
 
@@ -27,9 +28,9 @@ pub fn checkout(context: BillingContext<'_>, account: &BillingAccount, offer: Of
 pub fn portal(context: BillingContext<'_>, account: &BillingAccount) -> Result<String> {
     let (token, user_key, now) = (random_token()?, account.user.key, context.now);
     let hash = sha256(token.as_bytes());
-    let stored = context
-        .store
-        .write(move |tx| requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now));
+    let stored = context.store.write_for(user_key, move |tx| {
+        requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now)
+    });
     stored.wait()?;
     Ok(format!("{}/billing/portal?token={token}", context.public_url))
 }

@@ -41,7 +41,9 @@ impl ConfirmationMail {
             "This address was registered at {base}, and nobody has confirmed it yet. A job of the account has failed;\n\
              failures are mailed to confirmed addresses only.\n\n\
              If the account is yours, open this link and confirm:\n\n{}\n\n\
-             If it is not, ignore this mail: you get no other one, unless somebody signs in with this address.\n",
+             If you did not register, do not open it: somebody else has the keys of this account. Ignore this mail, and you get\n\
+             no other one, unless somebody signs in with this address. Or take the account over: sign in a device with this\n\
+             address ({base}/auth/device), and choose there to revoke the other keys.\n",
             self.link(base)
         )
     }

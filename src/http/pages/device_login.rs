@@ -47,7 +47,7 @@ pub fn mail_sent(code: &str, email: &str) -> Page {
 }
 
 pub fn ask_confirmation(public_url: &str, token: &str, login: &LoginToConfirm) -> Page {
-    let LoginToConfirm { email, user_code, other_keys, proposed } = login;
+    let LoginToConfirm { email, user_code, other_keys, proposed, .. } = login;
     let form = Form::post(&form_action(public_url, "/v1/auth/verify"))
         .hidden("token", token)
         .hidden("user_code", user_code);
@@ -57,30 +57,38 @@ pub fn ask_confirmation(public_url: &str, token: &str, login: &LoginToConfirm) -
     let (page, form) = if other_keys.is_empty() {
         (page, form)
     } else {
-        (show_keys(page, other_keys, *proposed), choose_keys(form, *proposed))
+        (show_keys(page, login), choose_keys(form, *proposed))
     };
     page.form(&form.button("Sign in this device"))
         .small("If you did not start this login, close this page. Nothing will happen.")
 }
 
-fn show_keys(page: Page, keys: &[ApiKeyInfo], proposed: OtherKeys) -> Page {
-    let made = |key: &ApiKeyInfo| format!("{}…, made {}", key.prefix, rfc3339(key.created_at));
-    let rows: Vec<(&str, String)> = keys.iter().map(|key| (key.name.as_str(), made(key))).collect();
+fn show_keys(page: Page, login: &LoginToConfirm) -> Page {
+    let made = |key: &ApiKeyInfo| {
+        let is_earlier = login.confirmed_at.is_some_and(|confirmed_at| key.created_at < confirmed_at);
+        let note = if is_earlier { ", before this address was confirmed" } else { "" };
+        format!("{}…, made {}{note}", key.prefix, rfc3339(key.created_at))
+    };
+    let rows: Vec<(&str, String)> =
+        login.other_keys.iter().map(|key| (key.name.as_str(), made(key))).collect();
     let rows: Vec<(&str, &str)> = rows.iter().map(|(name, made)| (*name, made.as_str())).collect();
-    let page = match proposed {
+    let page = match login.proposed {
         OtherKeys::Keep => page.text("These API keys can use the account, too:"),
         OtherKeys::Revoke => page.notice(
             NoticeKind::Error,
             "Somebody registered this address, and it was never confirmed. If that was not you, revoke these API keys:",
         ),
     };
-    page.facts(&rows)
+    page.facts(&rows).text(
+        "Whoever has one of them may have read the secrets of the account. Revoking them also replaces both webhook \
+         secrets at once, removes the URL of alerts and pauses all cues.",
+    )
 }
 
 fn choose_keys(form: Form, proposed: OtherKeys) -> Form {
     let options = [
         (OtherKeys::Keep.as_str(), "Keep them: I know them all"),
-        (OtherKeys::Revoke.as_str(), "Revoke them all"),
+        (OtherKeys::Revoke.as_str(), "Revoke them all, replace the secrets, pause all cues"),
     ];
     form.select("other_keys", "These API keys", &options, proposed.as_str())
 }
@@ -96,7 +104,10 @@ pub fn ask_email_confirmation(public_url: &str, token: &str, user_id: &str, emai
              to you."
         ))
         .form(&form)
-        .small("If you did not register, close this page. Nothing will happen.")
+        .small(
+            "If you did not register, do not confirm: somebody else has the keys of this account. Close this page, or take \
+             the account over: sign in a device with this address, and choose to revoke the other keys.",
+        )
 }
 
 pub fn email_confirmed(email: &str) -> Page {

@@ -184,6 +184,22 @@ pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -
     Ok(())
 }
 
+/// Replaces both secrets, without an overlap, and removes the URL of the user's alerts: a stranger knows them.
+pub fn replace_secrets(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    webhook_secret: &str,
+    alert_webhook_secret: &str,
+) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
+                previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL
+          WHERE key = ?1",
+    )?
+    .execute(params![user_key, webhook_secret, alert_webhook_secret])?;
+    Ok(())
+}
+
 /// Sets the URL that receives the user's alerts; `None` turns them off.
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
     tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?

@@ -208,6 +208,8 @@ pub const ROWS: &[Row] = &[
         "the confirmation shows the other keys",
         &[
             "the_owner_of_an_unconfirmed_address_revokes_the_keys_of_whoever_registered_it",
+            "an_owner_who_revokes_the_keys_of_a_stranger_shares_nothing_with_them",
+            "whoever_did_not_register_is_told_to_revoke_the_keys_and_can_after_a_confirmation",
             "a_login_keeps_or_revokes_the_other_keys_as_asked",
             "at_100_keys_a_login_has_to_revoke_them",
         ],

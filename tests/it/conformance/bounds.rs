@@ -160,6 +160,7 @@ pub const ROWS: &[Row] = &[
             "a_write_of_the_engine_joins_the_batch_that_runs",
             "callers_get_a_turn_in_every_batch_of_the_engine",
             "users_take_turns_and_the_writes_of_each_stay_in_order",
+            "users_take_turns_when_they_change_their_keys",
         ],
     ),
     ("§11.5", "a batch is bounded", &["a_batch_ends_after_512_writes_or_20_ms"]),

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use cued::actions::accounts;
+use cued::domain::account::credentials::Email;
 use cued::error::Result;
 use cued::store::{Pending, Store};
+use jiff::Timestamp;
 
 fn open() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -130,4 +133,27 @@ fn users_take_turns_and_the_writes_of_each_stay_in_order() {
     assert_eq!((other.wait().unwrap(), nobody.wait().unwrap()), (1, 2), "after one write of the busy user");
     let busy = wait_all(busy);
     assert!(busy.is_sorted(), "{busy:?}");
+}
+
+#[test]
+fn users_take_turns_when_they_change_their_keys() {
+    let (store, _folder) = open();
+    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    for name in ["ann", "bob"] {
+        let email = Email::parse(&format!("{name}@example.com")).unwrap();
+        accounts::add_user(&store, email, "free", now).unwrap().wait().unwrap();
+    }
+    let go_on = hold_the_writer(&store);
+    let create = |user| accounts::create_key(&store, user, "key".to_owned(), None, now).unwrap();
+    let mut writes: Vec<_> = (0..50).map(|_| create(1)).collect();
+    writes.push(create(2));
+    go_on.wait();
+    wait_all(writes);
+    let before = "SELECT count(*) FROM api_keys WHERE user_key = 1 AND name = 'key'
+                     AND key < (SELECT key FROM api_keys WHERE user_key = 2 AND name = 'key')";
+    let before: i64 = store
+        .read(move |read| Ok(read.prepare_cached(before)?.query_row([], |row| row.get(0))?))
+        .wait()
+        .unwrap();
+    assert_eq!(before, 1);
 }

@@ -1,6 +1,6 @@
 //! Whose an address is: unconfirmed addresses, the other keys of an account, codes that are shown, and the limit on mails.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::http::device_login::flow::{MailingServer, post_form};
 use crate::support::client::{Client, Response};
@@ -155,6 +155,63 @@ fn a_login_keeps_or_revokes_the_other_keys_as_asked() {
     let code = mailing.code();
     let page = mailing.client().get(&mailing.mail(&code, "new@example.com").link()).text();
     assert!(!page.contains("API keys"), "{page}");
+}
+
+#[test]
+fn an_owner_who_revokes_the_keys_of_a_stranger_shares_nothing_with_them() {
+    let mailing = open();
+    let stranger = mailing.client().register("ann@example.com");
+    let secrets = |user: &Client| {
+        ["webhook-secret", "alert-webhook-secret"]
+            .map(|path| user.get(&format!("/v1/auth/{path}")).expect(200))
+    };
+    stranger.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
+    let known = secrets(&stranger);
+    stranger.patch("/v1/auth/me", &json!({"alert_webhook_url": "https://stranger.example.com/"})).expect(200);
+    let cue = failing_cue(&stranger);
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    let page = mailing.client().get(&mail.link()).text();
+    assert!(
+        page.contains("replaces both webhook secrets at once, removes the URL of alerts and pauses"),
+        "{page}"
+    );
+    assert_eq!(mailing.confirm(&code, &mail).status, 200);
+    let owner = mailing.client().with_key(mailing.poll(&code)["api_key"].as_str().unwrap());
+    for (new, known) in secrets(&owner).iter().zip(&known) {
+        assert_ne!(new, known);
+    }
+    let overlap: i64 = mailing
+        .server
+        .sqlite()
+        .query_row("SELECT count(previous_webhook_secret) FROM users", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(overlap, 0, "the stranger's secret signs nothing");
+    let me = owner.get("/v1/auth/me").expect(200);
+    assert_eq!((&me["alert_webhook_url"], &me["active_cues"]), (&Value::Null, &json!(0)));
+    assert_eq!(owner.get(&format!("/v1/cues/{cue}")).expect(200)["status"], "paused");
+}
+
+#[test]
+fn whoever_did_not_register_is_told_to_revoke_the_keys_and_can_after_a_confirmation() {
+    let mailing = open();
+    let stranger = mailing.client().register("bob@example.com");
+    fail(&stranger, &failing_cue(&stranger));
+    let asked = mailing.mailbox.next();
+    assert!(asked.message.contains("If you did not register, do not open it"), "{}", asked.message);
+    let page = mailing.client().get(&asked.link()).text();
+    assert!(page.contains("do not confirm: somebody else has the keys"), "{page}");
+    mailing.advance("PT1M");
+    assert_eq!(post_link(&mailing.client(), &asked.link(), &[]).status, 200);
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "bob@example.com");
+    let page = mailing.client().get(&mail.link()).text();
+    assert!(
+        page.contains("before this address was confirmed") && page.contains(r#"value="revoke""#),
+        "{page}"
+    );
+    assert_eq!(post_link(&mailing.client(), &mail.link(), &[("other_keys", "revoke")]).status, 200);
+    stranger.get("/v1/auth/me").expect_error(401, "invalid_api_key");
 }
 
 #[test]
