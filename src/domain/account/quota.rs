@@ -1,4 +1,4 @@
-//! The monthly quota of executions: the warning level, and the grace period above the limit (contract §8).
+//! The monthly quota of executions: the warning level, and the grace period above the limit, one in a month (contract §8).
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,7 +18,7 @@ pub struct Quota {
     /// `None` is no limit.
     pub limit: Option<u32>,
     pub used: i64,
-    /// The creation time of the first execution above the limit.
+    /// The creation time of the first execution of the month above the limit, or that of an earlier plan.
     pub over_quota_since: Option<Timestamp>,
 }
 
@@ -28,13 +28,13 @@ impl Quota {
     pub fn try_use(&mut self, now: Timestamp) -> bool {
         match self.limit.map(i64::from) {
             Some(limit) if self.used >= limit => {
+                // Kept until the month ends: a change of plan and back does not start another grace period.
                 let since = *self.over_quota_since.get_or_insert(now);
                 if now.duration_since(since) >= GRACE || self.used >= limit.saturating_mul(GRACE_FACTOR) {
                     return false;
                 }
             }
-            // The limit was raised: the next excess starts a new grace period.
-            _ => self.over_quota_since = None,
+            _ => {}
         }
         self.used += 1;
         true
@@ -77,11 +77,11 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_limit_ends_the_grace_period() {
+    fn a_larger_limit_does_not_start_another_grace_period() {
         let mut quota = Quota { over_quota_since: Some(at("01T00:00")), ..quota(11, 10) };
-        assert!(quota.try_use(at("20T00:00")));
-        assert!(quota.try_use(at("21T00:00")));
-        assert_eq!(quota.over_quota_since, Some(at("21T00:00")));
+        assert!(quota.try_use(at("20T00:00")), "within the limit");
+        assert!(!quota.try_use(at("20T00:00")));
+        assert_eq!(quota.over_quota_since, Some(at("01T00:00")));
     }
 
     #[test]

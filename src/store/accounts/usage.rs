@@ -62,23 +62,6 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
     Ok(())
 }
 
-/// Ends the user's grace period in the month of `now` if its usage is within `limit`, the quota of its new plan. The
-/// next execution above the quota then starts a new one. A change to a plan whose quota is exceeded as well changes
-/// nothing: otherwise a user could change plans every day and never reach the end of a grace period.
-pub fn end_grace_period_within(
-    tx: &WriteTx<'_>,
-    user_key: i64,
-    limit: Option<u32>,
-    now: Timestamp,
-) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE monthly_usage SET over_quota_since = NULL
-          WHERE user_key = ?1 AND month = ?2 AND over_quota_since IS NOT NULL AND (?3 IS NULL OR executions <= ?3)",
-    )?
-    .execute(params![user_key, month_of(now), limit])?;
-    Ok(())
-}
-
 /// Counts an outcome reported at `now`.
 pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.prepare_cached(

@@ -62,7 +62,8 @@ pub const ROWS: &[Row] = &[
         "§8.2",
         "the plan sets the monthly quota",
         &[
-            "a_plan_change_ends_the_grace_period_only_if_its_quota_is_not_exceeded",
+            "a_plan_change_never_restarts_the_grace_period",
+            "a_plan_change_within_the_grace_period_does_not_end_it",
             "runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends",
         ],
     ),

@@ -110,7 +110,7 @@ fn within_the_day_at_most_twice_the_quota_runs() {
 }
 
 #[test]
-fn a_plan_change_ends_the_grace_period_only_if_its_quota_is_not_exceeded() {
+fn a_plan_change_never_restarts_the_grace_period() {
     let plans = Plans::small();
     let server = plans.server();
     let user = server.user();
@@ -124,22 +124,39 @@ fn a_plan_change_ends_the_grace_period_only_if_its_quota_is_not_exceeded() {
     change("pro");
     fire(&user, &cue).expect(200);
     assert_eq!(used(&user), json!(7));
-    // A quota below the usage again: a grace period starts with the next run.
+    // A quota below the usage again: its 24 hours are over.
     change("free");
-    user.advance("PT12H");
-    fire(&user, &cue).expect(200);
-    user.advance("PT23H59M");
-    fire(&user, &cue).expect(200);
-    // Neither the same plan again nor another one whose quota is exceeded restarts it.
-    change("free");
-    change("plus");
-    change("free");
-    user.advance("PT1M");
     fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    user.advance("PT12H");
     change("plus");
     fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
     change("daily");
     fire(&user, &cue).expect(200);
+    // The next month has its own.
+    change("free");
+    user.advance_to("2026-02-01T00:00:00Z");
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+}
+
+#[test]
+fn a_plan_change_within_the_grace_period_does_not_end_it() {
+    let plans = Plans::small();
+    let server = plans.server();
+    let user = server.user();
+    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
+    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+    user.advance("PT12H");
+    change("pro");
+    change("free");
+    user.advance("PT11H59M");
+    fire(&user, &cue).expect(200);
+    user.advance("PT1M");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
 }
 
 #[test]
