@@ -37,7 +37,9 @@ pub fn repeated(
     now: Timestamp,
 ) -> Result<Option<StoredResponse>> {
     let Some(request) = request else { return Ok(None) };
-    let oldest = saturating_sub(now, RETENTION_TIME);
+    // A clock that jumps ahead must not make a repetition run.
+    let present = trusted_time::find(tx)?.map_or(now, |time| time.limit(now));
+    let oldest = saturating_sub(present, RETENTION_TIME);
     let Some(record) = find(tx, user_key, &request.key, oldest)? else { return Ok(None) };
     if record.fingerprint != request.fingerprint {
         let message = "This Idempotency-Key was used for a different request: use a new key";

@@ -42,6 +42,14 @@ pub struct TrustedTime {
     pub newest: Timestamp,
 }
 
+impl TrustedTime {
+    /// `now`, or the latest instant that can be trusted while this is what the file keeps.
+    #[must_use]
+    pub fn limit(&self, now: Timestamp) -> Timestamp {
+        now.min(saturating_add(self.trusted_at, STORE_INTERVAL + TOLERANCE))
+    }
+}
+
 /// The clock by which rows age. Each call to [`RetentionClock::advance`] passes the present by the wall clock and the time
 /// since the start of the process.
 #[derive(Debug)]

@@ -215,6 +215,23 @@ fn whoever_did_not_register_is_told_to_revoke_the_keys_and_can_after_a_confirmat
 }
 
 #[test]
+fn an_account_from_before_addresses_were_confirmed_can_revoke_its_keys_at_a_login() {
+    let mailing = open();
+    let earlier = mailing.client().register("ann@example.com");
+    mailing.server.sqlite().execute_batch("UPDATE users SET confirmed_at = created_at").unwrap();
+    let code = mailing.code();
+    let mail = mailing.mail(&code, "ann@example.com");
+    let page = mailing.client().get(&mail.link()).text();
+    for part in
+        [&earlier.key()[..12], r#"<option value="keep" selected="selected">"#, r#"<option value="revoke""#]
+    {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert_eq!(post_link(&mailing.client(), &mail.link(), &[("other_keys", "revoke")]).status, 200);
+    earlier.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+}
+
+#[test]
 fn at_100_keys_a_login_has_to_revoke_them() {
     let mailing = MailingServer::open(&["--registration", "open"]);
     mailing.client().register("ann@example.com");
