@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::engine::delivery::account_slots::{AccountSlots, LastAttempt, Record};
 use crate::store::fair_queue::Grant;
 
 /// Idle accounts and destinations kept in memory for their limits, of each kind. Bounds the memory of users whose every
@@ -30,23 +31,26 @@ const MAX_REMEMBERED: usize = 512;
 ///   those that hold no thread. The limit starts with an eighth of the threads, grows by one with each attempt of the
 ///   account that ends in time, and halves with each new destination that times out. An account that names a new host
 ///   for every attempt therefore gets one thread for all of them.
+///
+/// All accounts together. A destination is unproven without a result yet, or if it timed out last. An account is trusted
+/// while its limit is above the first one, so attempts of it ended in time; and suspected while it is below:
+/// - The first thread of a trusted account at an unproven destination is not limited; its further ones are granted while
+///   less than half of the threads are at unproven destinations.
+/// - The first of an account without a record is granted while less than three quarters of the threads are.
+/// - Its further ones and all those of suspected accounts hold at most a quarter of the threads together; the last half of
+///   it is reserved for suspected accounts that hold none.
+/// - Accounts whose receivers hang, however many there are, thus leave a quarter of the threads to proven destinations
+///   and trusted accounts, and for another half they need a new account for each thread.
 #[derive(Debug, Clone)]
 pub struct FairShare {
     threads: usize,
     in_use: usize,
+    /// Threads at unproven destinations.
+    unproven: usize,
+    /// Those of them that hold at most a quarter of the threads.
+    doubtful: usize,
     accounts: HashMap<i64, AccountSlots>,
     destinations: HashMap<(i64, i64), DestinationSlots>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct AccountSlots {
-    in_use: usize,
-    /// Threads at destinations without a result yet.
-    untested: usize,
-    /// Threads at destinations that timed out last.
-    timed_out: usize,
-    /// The limit of `untested`.
-    limit: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,30 +61,18 @@ struct DestinationSlots {
     last: LastAttempt,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LastAttempt {
-    /// None has ended yet.
-    Untested,
-    InTime,
-    TimedOut,
-}
-
-impl AccountSlots {
-    /// The threads at destinations with this last attempt, if they are limited together.
-    fn limited(&mut self, last: LastAttempt) -> Option<&mut usize> {
-        match last {
-            LastAttempt::Untested => Some(&mut self.untested),
-            LastAttempt::TimedOut => Some(&mut self.timed_out),
-            LastAttempt::InTime => None,
-        }
-    }
-}
-
 impl FairShare {
     /// `threads` below one count as one.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), in_use: 0, accounts: HashMap::new(), destinations: HashMap::new() }
+        Self {
+            threads: threads.max(1),
+            in_use: 0,
+            unproven: 0,
+            doubtful: 0,
+            accounts: HashMap::new(),
+            destinations: HashMap::new(),
+        }
     }
 
     #[must_use]
@@ -93,11 +85,26 @@ impl FairShare {
         self.in_use
     }
 
+    /// Returns whether attempts of the account ended in time, and not too many timed out since.
+    #[must_use]
+    pub fn is_trusted(&self, user_key: i64) -> bool {
+        self.accounts.get(&user_key).is_some_and(|account| account.record() == Record::Trusted)
+    }
+
     /// Takes a thread for `destination` of the account `user_key`, if it may have one now.
     pub fn try_acquire(&mut self, user_key: i64, destination: i64) -> Grant {
-        let (free, sixteenth, limit) = (self.free(), self.sixteenth(), self.initial_limit());
-        let account = AccountSlots { in_use: 0, untested: 0, timed_out: 0, limit };
-        let account = self.accounts.entry(user_key).or_insert(account);
+        let grant = self.grant(user_key, destination);
+        if grant == Grant::Granted {
+            self.acquire(user_key, destination);
+        }
+        grant
+    }
+
+    /// Whether `destination` of the account `user_key` may have one more thread now.
+    #[must_use]
+    pub fn grant(&self, user_key: i64, destination: i64) -> Grant {
+        let (free, sixteenth) = (self.free(), self.sixteenth());
+        let account = self.account(user_key);
         let share = (free + account.in_use).div_ceil(2);
         let unreserved = free.saturating_sub(self.threads / 4);
         let room = match account.in_use {
@@ -107,75 +114,131 @@ impl FairShare {
         if room == 0 {
             return Grant::AccountBusy;
         }
-        let slots = DestinationSlots { in_use: 0, limit: sixteenth, last: LastAttempt::Untested };
-        let slots = self.destinations.entry((user_key, destination)).or_insert(slots);
+        let slots = self.destination(user_key, destination);
         let has_room = slots.in_use == 0 || (slots.in_use < slots.limit && room > share.div_ceil(8));
+        let may_try = self.may_try_unproven(&account);
         let is_below_limit = match slots.last {
             LastAttempt::Untested if slots.in_use > 0 => {
-                account.untested < account.limit - account.limit.div_ceil(4)
+                may_try && account.untested < account.limit() - account.limit().div_ceil(4)
             }
-            LastAttempt::Untested => account.untested < account.limit,
-            LastAttempt::TimedOut => account.timed_out < sixteenth,
+            LastAttempt::Untested => may_try && account.untested < account.limit(),
+            LastAttempt::TimedOut => may_try && account.timed_out < sixteenth,
             LastAttempt::InTime => true,
         };
-        if !has_room || !is_below_limit {
-            return Grant::DestinationBusy;
+        match has_room && is_below_limit {
+            true => Grant::Granted,
+            // None of its destinations can have one. Without this, each of them is tried.
+            false if !may_try && account.proven == 0 => Grant::AccountBusy,
+            false => Grant::DestinationBusy,
         }
+    }
+
+    /// Takes the thread that was granted.
+    pub fn acquire(&mut self, user_key: i64, destination: i64) {
+        let mut slots = self.destination(user_key, destination);
         slots.in_use += 1;
-        account.in_use += 1;
+        self.destinations.insert((user_key, destination), slots);
         self.in_use += 1;
-        if let Some(limited) = account.limited(slots.last) {
-            *limited += 1;
-        }
-        Grant::Granted
+        self.change(user_key, |account| {
+            account.in_use += 1;
+            if let Some(limited) = account.limited(slots.last) {
+                *limited += 1;
+            }
+        });
     }
 
     /// Returns the thread of an attempt to `destination` of the account `user_key` that has ended.
     pub fn release(&mut self, user_key: i64, destination: i64, timed_out: bool) {
-        let (Some(account), Some(slots)) =
-            (self.accounts.get_mut(&user_key), self.destinations.get_mut(&(user_key, destination)))
-        else {
-            return;
-        };
-        if let Some(limited) = account.limited(slots.last) {
-            *limited -= slots.in_use;
-        }
+        let threads = self.threads;
+        let Some(slots) = self.destinations.get_mut(&(user_key, destination)) else { return };
+        let before = *slots;
         slots.in_use -= 1;
-        account.in_use -= 1;
+        (slots.limit, slots.last) = match timed_out {
+            true => (1, LastAttempt::TimedOut),
+            false => (threads.min(slots.limit + 1), LastAttempt::InTime),
+        };
+        let after = *slots;
         self.in_use -= 1;
-        if timed_out {
-            // A destination that is known to hang holds few threads anyway.
-            if slots.last != LastAttempt::TimedOut {
-                account.limit = (account.limit / 2).max(1);
+        self.change(user_key, |account| {
+            account.in_use -= 1;
+            if let Some(limited) = account.limited(before.last) {
+                *limited -= before.in_use;
             }
-            (slots.limit, slots.last) = (1, LastAttempt::TimedOut);
-        } else {
-            account.limit = self.threads.min(account.limit + 1);
-            (slots.limit, slots.last) = (self.threads.min(slots.limit + 1), LastAttempt::InTime);
+            if let Some(limited) = account.limited(after.last) {
+                *limited += after.in_use;
+            }
+            account.proven += usize::from(after.last == LastAttempt::InTime);
+            account.proven -= usize::from(before.last == LastAttempt::InTime);
+            match (timed_out, before.last) {
+                (false, _) => account.raise_limit(threads),
+                (true, LastAttempt::InTime | LastAttempt::Untested) => account.halve_limit(),
+                // A destination that is known to hang holds few threads anyway.
+                (true, LastAttempt::TimedOut) => {}
+            }
+        });
+    }
+
+    /// Changes the counts of an account, and those of all accounts with them.
+    fn change(&mut self, user_key: i64, change: impl FnOnce(&mut AccountSlots)) {
+        let mut account = self.account(user_key);
+        let (unproven, doubtful) = (account.unproven(), account.doubtful());
+        change(&mut account);
+        self.unproven = self.unproven + account.unproven() - unproven;
+        self.doubtful = self.doubtful + account.doubtful() - doubtful;
+        self.accounts.insert(user_key, account);
+    }
+
+    /// Whether one more thread of the account may go to an unproven destination, as far as the other accounts matter.
+    fn may_try_unproven(&self, account: &AccountSlots) -> bool {
+        let quarter = self.threads / 4;
+        match account.record() {
+            Record::Trusted => account.unproven() == 0 || self.unproven < (self.threads / 2).max(1),
+            Record::None if account.unproven() == 0 => self.unproven < self.threads - quarter,
+            Record::None | Record::Suspected if account.unproven() > 0 => {
+                self.doubtful < (quarter / 2).max(1)
+            }
+            Record::None | Record::Suspected => self.doubtful < quarter.max(1),
         }
-        if let Some(limited) = account.limited(slots.last) {
-            *limited += slots.in_use;
-        }
+    }
+
+    fn account(&self, user_key: i64) -> AccountSlots {
+        let known = self.accounts.get(&user_key).copied();
+        known.unwrap_or_else(|| AccountSlots::new(self.initial_limit()))
+    }
+
+    fn destination(&self, user_key: i64, destination: i64) -> DestinationSlots {
+        let new = DestinationSlots { in_use: 0, limit: self.sixteenth(), last: LastAttempt::Untested };
+        self.destinations.get(&(user_key, destination)).copied().unwrap_or(new)
     }
 
     /// Drops the counts of destinations that hold no thread, except of those that timed out, and of accounts that hold
     /// none once there are many.
     pub fn forget_idle(&mut self) {
         let sixteenth = self.sixteenth();
-        self.destinations.retain(|_, slots| {
-            slots.in_use > 0 || slots.last == LastAttempt::TimedOut || slots.limit < sixteenth
-        });
-        if self.destinations.len() > MAX_REMEMBERED + self.in_use {
-            self.destinations.retain(|_, slots| slots.in_use > 0);
-        }
+        self.forget_destinations(|slots| slots.last == LastAttempt::TimedOut || slots.limit < sixteenth);
         let most = MAX_REMEMBERED + self.in_use;
+        if self.destinations.len() > most {
+            self.forget_destinations(|_| false);
+        }
         if self.accounts.len() > most {
-            let initial_limit = self.initial_limit();
-            self.accounts.retain(|_, account| account.in_use > 0 || account.limit < initial_limit);
+            self.accounts.retain(|_, account| account.in_use > 0 || account.record() != Record::None);
         }
         if self.accounts.len() > most {
             self.accounts.retain(|_, account| account.in_use > 0);
+            self.destinations.retain(|(user_key, _), _| self.accounts.contains_key(user_key));
         }
+    }
+
+    /// Drops the destinations that hold no thread and that `is_kept` refuses.
+    fn forget_destinations(&mut self, is_kept: impl Fn(&DestinationSlots) -> bool) {
+        let accounts = &mut self.accounts;
+        self.destinations.retain(|(user_key, _), slots| {
+            let is_kept = slots.in_use > 0 || is_kept(slots);
+            if let Some(account) = accounts.get_mut(user_key).filter(|_| !is_kept) {
+                account.proven -= usize::from(slots.last == LastAttempt::InTime);
+            }
+            is_kept
+        });
     }
 
     /// The first limit of untested destinations: two at least, so that one that hangs does not hold up another.

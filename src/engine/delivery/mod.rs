@@ -1,5 +1,6 @@
 //! Sends executions to their callbacks: the queue's dispatcher, fair shares, threads, attempts.
 
+pub mod account_slots;
 pub mod attempt;
 pub mod delivery_service;
 pub mod dispatcher;
