@@ -185,7 +185,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         previous_webhook_secret: None,
         previous_webhook_secret_expires_at: None,
     };
-    let message = signed_request(&attempt, &spec, now);
+    let message = signed_request(&attempt, spec, now);
     let request = WebhookRequest {
         method: Method::Post,
         url: callback.url,

@@ -52,9 +52,9 @@ pub trait FairQueue {
     }
 }
 
-/// A row that was given a thread.
+/// A ready row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReadyRow {
     pub key: i64,
     pub user_key: i64,
     pub destination: i64,
@@ -81,14 +81,14 @@ impl Rotation {
 }
 
 /// Takes at most `limit` ready rows: one of each account in turn, and of an account one of each destination in turn,
-/// the oldest first. A lower priority follows when no row of the higher one may be sent. `try_acquire` gets the user and
-/// the destination.
+/// the oldest first. A lower priority follows when no row of the higher one may be sent. Returns the rows that
+/// `try_acquire` has granted, in this order.
 pub fn take(
     queue: &impl FairQueue,
     limit: usize,
     rotation: &mut Rotation,
-    mut try_acquire: impl FnMut(i64, i64) -> Grant,
-) -> Result<Vec<Taken>> {
+    mut try_acquire: impl FnMut(ReadyRow) -> Result<Grant>,
+) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
     let mut users = Cycle::after(rotation.last_user);
     while taken.len() < limit {
@@ -148,8 +148,8 @@ impl Account {
         &mut self,
         queue: &Q,
         limit: usize,
-        try_acquire: &mut impl FnMut(i64, i64) -> Grant,
-    ) -> Result<Option<Taken>> {
+        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
+    ) -> Result<Option<ReadyRow>> {
         while self.priority < Q::PRIORITIES && !self.is_busy {
             let taken = match self.next_untried(queue, limit, try_acquire)? {
                 None => self.next_served(queue, limit, try_acquire)?,
@@ -169,8 +169,8 @@ impl Account {
         &mut self,
         queue: &impl FairQueue,
         limit: usize,
-        try_acquire: &mut impl FnMut(i64, i64) -> Grant,
-    ) -> Result<Option<Taken>> {
+        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
+    ) -> Result<Option<ReadyRow>> {
         let rows = self.rows();
         while self.tried < MAX_TRIED
             && let Some((destination, first)) =
@@ -185,7 +185,7 @@ impl Account {
                 keys.push_back(first);
             }
             if let Some(taken) =
-                self.try_next(Destination { destination, last_key: first, keys }, try_acquire)
+                self.try_next(Destination { destination, last_key: first, keys }, try_acquire)?
             {
                 return Ok(Some(taken));
             }
@@ -201,15 +201,15 @@ impl Account {
         &mut self,
         queue: &impl FairQueue,
         limit: usize,
-        try_acquire: &mut impl FnMut(i64, i64) -> Grant,
-    ) -> Result<Option<Taken>> {
+        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
+    ) -> Result<Option<ReadyRow>> {
         let rows = self.rows();
         while let Some(mut served) = self.served.pop_front() {
             if served.keys.is_empty() {
                 served.keys = queue.ready(rows, served.destination, served.last_key, limit)?;
             }
             let destination = served.destination;
-            if let Some(taken) = self.try_next(served, try_acquire) {
+            if let Some(taken) = self.try_next(served, try_acquire)? {
                 self.last_destination = Some(destination);
                 return Ok(Some(taken));
             }
@@ -224,22 +224,18 @@ impl Account {
     fn try_next(
         &mut self,
         mut of: Destination,
-        try_acquire: &mut impl FnMut(i64, i64) -> Grant,
-    ) -> Option<Taken> {
-        let key = of.keys.pop_front()?;
-        match try_acquire(self.user_key, of.destination) {
-            Grant::Granted => {
-                let taken = Taken { key, user_key: self.user_key, destination: of.destination };
-                of.last_key = key;
-                self.served.push_back(of);
-                Some(taken)
-            }
-            Grant::DestinationBusy => None,
-            Grant::AccountBusy => {
-                self.is_busy = true;
-                None
-            }
+        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
+    ) -> Result<Option<ReadyRow>> {
+        let Some(key) = of.keys.pop_front() else { return Ok(None) };
+        let row = ReadyRow { key, user_key: self.user_key, destination: of.destination };
+        let grant = try_acquire(row)?;
+        self.is_busy = grant == Grant::AccountBusy;
+        if grant != Grant::Granted {
+            return Ok(None);
         }
+        of.last_key = key;
+        self.served.push_back(of);
+        Ok(Some(row))
     }
 
     fn rows(&self) -> AccountRows {
@@ -332,7 +328,7 @@ mod tests {
         Rows { rows: rows.into_iter().collect(), seeks: Cell::default() }
     }
 
-    fn keys(taken: &[Taken]) -> Vec<i64> {
+    fn keys(taken: &[ReadyRow]) -> Vec<i64> {
         taken.iter().map(|taken| taken.key).collect()
     }
 
@@ -340,7 +336,7 @@ mod tests {
     fn accounts_take_turns_and_destinations_take_turns_within_an_account() {
         let many = (1..=4).map(|key| (1, 0, 7, key)).chain((11..=12).map(|key| (1, 0, 8, key)));
         let queue = queue(many.chain([(2, 0, 7, 21), (3, 0, 9, 31), (3, 0, 9, 32)]));
-        let taken = take(&queue, 64, &mut Rotation::default(), |_, _| Grant::Granted).unwrap();
+        let taken = take(&queue, 64, &mut Rotation::default(), |_| Ok(Grant::Granted)).unwrap();
         assert_eq!(keys(&taken), [1, 21, 31, 11, 32, 2, 12, 3, 4]);
     }
 
@@ -349,7 +345,7 @@ mod tests {
         let mut rows = queue([(1, 0, 7, 1), (1, 0, 8, 2), (2, 0, 7, 3), (2, 0, 7, 4)]);
         let mut rotation = Rotation::default();
         let mut order = Vec::new();
-        while let [taken] = take(&rows, 1, &mut rotation, |_, _| Grant::Granted).unwrap()[..] {
+        while let [taken] = take(&rows, 1, &mut rotation, |_| Ok(Grant::Granted)).unwrap()[..] {
             rows.rows.retain(|row| row.3 != taken.key);
             order.push(taken.key);
         }
@@ -360,7 +356,8 @@ mod tests {
     fn a_lower_priority_waits_until_no_row_of_the_higher_one_may_be_sent() {
         let queue =
             queue([(1, 1, 7, 1), (1, 1, 7, 2), (1, 0, 8, 3), (1, 0, 8, 4), (1, 0, 9, 5), (2, 1, 7, 6)]);
-        let granted = |_, destination| if destination == 9 { Grant::DestinationBusy } else { Grant::Granted };
+        let granted =
+            |row: ReadyRow| Ok(if row.destination == 9 { Grant::DestinationBusy } else { Grant::Granted });
         let taken = take(&queue, 64, &mut Rotation::default(), granted).unwrap();
         assert_eq!(keys(&taken), [3, 6, 4, 1, 2]);
     }
@@ -370,7 +367,7 @@ mod tests {
         let rows = (1..=100_000).map(|key| (1, 0, key, key)).chain([(2, 0, 1, 100_001)]);
         for refusal in [Grant::AccountBusy, Grant::DestinationBusy] {
             let queue = queue(rows.clone());
-            let grant = |user, _| if user == 1 { refusal } else { Grant::Granted };
+            let grant = |row: ReadyRow| Ok(if row.user_key == 1 { refusal } else { Grant::Granted });
             let taken = take(&queue, 64, &mut Rotation::default(), grant).unwrap();
             assert_eq!(keys(&taken), [100_001]);
             assert!(queue.seeks.get() < 2 * MAX_TRIED, "{refusal:?}: {} seeks", queue.seeks.get());
@@ -382,8 +379,8 @@ mod tests {
         let queue = queue((1..=1_000).map(|key| (1, 0, key, key)));
         let mut rotation = Rotation::default();
         let found = (0..1_000 / MAX_TRIED + 1).any(|_| {
-            let only = |_, destination| {
-                if destination == 900 { Grant::Granted } else { Grant::DestinationBusy }
+            let only = |row: ReadyRow| {
+                Ok(if row.destination == 900 { Grant::Granted } else { Grant::DestinationBusy })
             };
             !take(&queue, 1, &mut rotation, only).unwrap().is_empty()
         });

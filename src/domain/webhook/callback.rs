@@ -106,15 +106,15 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> 
 /// `User-Agent` (contract §6), then the other custom headers.
 #[must_use]
 pub fn delivery_headers(
-    custom: &[(String, String)],
+    custom: Vec<(String, String)>,
     standard: Vec<(&'static str, String)>,
 ) -> Vec<(String, String)> {
     let mut headers: Vec<(String, String)> =
         standard.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     for (name, value) in custom {
-        match headers.iter_mut().find(|(standard, _)| standard.eq_ignore_ascii_case(name)) {
-            None => headers.push((name.clone(), value.clone())),
-            Some(existing) if is_replaceable(name) => existing.1.clone_from(value),
+        match headers.iter_mut().find(|(standard, _)| standard.eq_ignore_ascii_case(&name)) {
+            None => headers.push((name, value)),
+            Some(existing) if is_replaceable(&name) => existing.1 = value,
             Some(_) => {}
         }
     }
@@ -243,9 +243,9 @@ mod tests {
             ("X-Mine", "mine"),
             ("Accept", "mine"),
         ]);
-        assert_eq!(delivery_headers(&own, standard()), merged);
+        assert_eq!(delivery_headers(own, standard()), merged);
         let untouched = [("Content-Type", "ours"), ("User-Agent", "ours"), ("X-CueAPI-Cue-Id", "ours")];
-        assert_eq!(delivery_headers(&[], standard()), pairs(&untouched));
+        assert_eq!(delivery_headers(Vec::new(), standard()), pairs(&untouched));
     }
 
     #[test]

@@ -47,14 +47,17 @@ pub struct SignedRequest {
 
 /// The request of `attempt`, signed at `now`.
 #[must_use]
-pub fn signed_request(attempt: &AttemptRef, delivery: &DeliverySpec, now: Timestamp) -> SignedRequest {
-    let body = delivery.callback.method.has_body().then(|| body(delivery));
+pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Timestamp) -> SignedRequest {
+    // Moved: of a payload of megabytes there is one copy while it is sent.
+    let payload = delivery.payload.take();
+    let body = payload.map_or_else(|| b"{}".to_vec(), String::into_bytes);
+    let body = Some(body).filter(|_| delivery.callback.method.has_body());
     let id = attempt.id.to_string();
     let signed = body.as_deref().unwrap_or_default();
-    let signatures = signature_headers(secrets(delivery, now), &id, now.as_second(), signed);
+    let signatures = signature_headers(secrets(&delivery, now), &id, now.as_second(), signed);
     let mut headers = vec![
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("X-CueAPI-Cue-Id", delivery.cue_id.clone()),
+        ("X-CueAPI-Cue-Id", delivery.cue_id),
         ("X-CueAPI-Execution-Id", id),
         ("X-CueAPI-Scheduled-For", rfc3339(attempt.scheduled_for)),
         ("X-CueAPI-Attempt", attempt.attempt.to_string()),
@@ -64,11 +67,7 @@ pub fn signed_request(attempt: &AttemptRef, delivery: &DeliverySpec, now: Timest
     if body.is_some() {
         headers.insert(0, ("Content-Type", "application/json".to_owned()));
     }
-    SignedRequest { headers: delivery_headers(&delivery.callback.headers, headers), body }
-}
-
-fn body(delivery: &DeliverySpec) -> Vec<u8> {
-    delivery.payload.as_deref().unwrap_or("{}").as_bytes().to_vec()
+    SignedRequest { headers: delivery_headers(delivery.callback.headers, headers), body }
 }
 
 fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     fn signed(delivery: &DeliverySpec, now: &str) -> SignedRequest {
-        signed_request(&attempt(), delivery, at(now))
+        signed_request(&attempt(), delivery.clone(), at(now))
     }
 
     fn header<'a>(request: &'a SignedRequest, name: &str) -> Option<&'a str> {

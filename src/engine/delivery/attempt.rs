@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::retry_after::honoured_retry_after;
-use crate::domain::execution::{AttemptResult, NextStep, after_attempt};
+use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 use crate::engine::delivery::dispatcher::FinishedAttempt;
 use crate::engine::webhook_client::delivery_error::DeliveryError;
@@ -15,6 +15,10 @@ use crate::error::Error;
 use crate::metrics::milliseconds;
 use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
+use crate::store::executions::delivery_request::LoadedDelivery;
+
+/// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
+const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The result of sending a request.
 pub enum SendResult {
@@ -47,19 +51,60 @@ impl SendResult {
         }
     }
 
+    fn internal_error() -> Self {
+        let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
+        Self::NoResponse { reason, detail: None, cause: "fault", timed_out: false }
+    }
+
     #[must_use]
     pub fn timed_out(&self) -> bool {
         matches!(self, Self::NoResponse { timed_out: true, .. })
     }
 }
 
-/// Sends a claimed execution, signed at `now`, and waits for the response. Never panics.
-pub fn send(webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery, now: Timestamp) -> SendResult {
-    let build = || match &claimed.spec {
-        Ok((spec, _)) => Ok(request(&claimed.attempt_ref, spec, now)),
+/// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when the
+/// program stops, ends the work without a record. Never panics.
+pub fn deliver(
+    webhook_client: &dyn WebhookClient,
+    delivery: LoadedDelivery,
+    now: impl Fn() -> Option<Timestamp>,
+) -> Option<FinishedAttempt> {
+    let LoadedDelivery { claimed, spec } = delivery;
+    let (spec, retry, cue_id) = match spec {
+        Ok((spec, retry)) => {
+            let cue_id = spec.cue_id.clone();
+            (Ok(spec), Some(retry), Some(cue_id))
+        }
+        Err(reason) => (Err(reason), None, None),
+    };
+    let result = send(webhook_client, &claimed.attempt_ref, spec, now()?);
+    Some(FinishedAttempt { cue_id, ..classify(claimed, retry.as_ref(), result, now()?) })
+}
+
+/// The record of an attempt whose request could not be read, at `now`. It counts, and another one follows, whatever the
+/// cue's number of attempts: the receiver has got nothing.
+#[must_use]
+pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> FinishedAttempt {
+    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
+    tracing::error!(execution_id = %id, attempt, %error, "cannot read a delivery; it is tried again");
+    let result = SendResult::internal_error();
+    let mut ended = classify(claimed, None, result, now);
+    ended.record.next = now.checked_add(AFTER_READ_ERROR).map_or(NextStep::Failed, NextStep::RetryAt);
+    ended
+}
+
+/// Sends a request, signed at `now`, and waits for the response. Never panics.
+fn send(
+    webhook_client: &dyn WebhookClient,
+    attempt_ref: &AttemptRef,
+    spec: Result<DeliverySpec, String>,
+    now: Timestamp,
+) -> SendResult {
+    let build = || match spec {
+        Ok(spec) => Ok(request(attempt_ref, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
+    let AttemptRef { id, attempt, .. } = attempt_ref;
     send_guarded(
         webhook_client,
         build,
@@ -90,19 +135,22 @@ pub fn send_guarded(
     });
     sent.unwrap_or_else(|error| {
         log_panic(&error);
-        let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
-        SendResult::NoResponse { reason, detail: None, cause: "fault", timed_out: false }
+        SendResult::internal_error()
     })
 }
 
-/// The record of an attempt that ended at `now`, with the next step of its execution.
-#[must_use]
-pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -> FinishedAttempt {
+/// The record of an attempt that ended at `now`, with the next step of its execution. Without a retry policy it has
+/// failed.
+fn classify(
+    claimed: ClaimedDelivery,
+    retry: Option<&RetryPolicy>,
+    result: SendResult,
+    now: Timestamp,
+) -> FinishedAttempt {
     let timed_out = result.timed_out();
-    let next = match &claimed.spec {
-        Ok((_, retry)) => after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now),
-        Err(_) => NextStep::Failed,
-    };
+    let next = retry.map_or(NextStep::Failed, |retry| {
+        after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now)
+    });
     let (cause, mut detail) = (cause(&result), None);
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
@@ -125,18 +173,15 @@ pub fn classify(claimed: &ClaimedDelivery, result: SendResult, now: Timestamp) -
         }
         SendResult::Unsendable(reason) => record.error_message = Some(reason),
     }
-    FinishedAttempt { record, timed_out, cause, detail }
+    FinishedAttempt { claimed, record, timed_out, cause, detail, cue_id: None }
 }
 
 /// Logs an attempt that took `duration`.
-pub fn log(
-    claimed: &ClaimedDelivery,
-    FinishedAttempt { record, cause, detail, .. }: &FinishedAttempt,
-    duration: Duration,
-) {
+pub fn log(ended: &FinishedAttempt, duration: Duration) {
+    let FinishedAttempt { claimed, record, cause, detail, cue_id, .. } = ended;
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
-        cue_id = claimed.spec.as_ref().ok().map(|(spec, _)| spec.cue_id.as_str()),
+        cue_id,
         attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
         cause,
@@ -162,9 +207,10 @@ fn cause(result: &SendResult) -> &'static str {
     }
 }
 
-fn request(attempt_ref: &AttemptRef, spec: &DeliverySpec, now: Timestamp) -> WebhookRequest {
+fn request(attempt_ref: &AttemptRef, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
+    let (method, url) = (spec.callback.method, spec.callback.url.clone());
     let SignedRequest { headers, body } = signed_request(attempt_ref, spec, now);
-    WebhookRequest { method: spec.callback.method, url: spec.callback.url.clone(), headers, body }
+    WebhookRequest { method, url, headers, body }
 }
 
 fn status_message(http_status: u16) -> String {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::engine::delivery::attempt::{classify, log, send};
+use crate::engine::delivery::attempt::{deliver, log, unread};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
+use crate::engine::delivery::memory_budget::SMALL;
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
@@ -21,6 +22,7 @@ use crate::panics;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::ClaimedDelivery;
+use crate::store::executions::delivery_request::{self, LoadedDelivery};
 
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
@@ -159,27 +161,38 @@ fn start_pool(
 ) -> std::io::Result<ThreadPool<ClaimedDelivery>> {
     // A weak reference: a delivery that a stop cuts off must not keep the database open.
     let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
-    let inbox = Arc::clone(inbox);
-    let read_clock = move || weak_app.upgrade().map(|app| (app.clock.now(), app.clock.monotonic(), app));
+    let (inbox, large_read) = (Arc::clone(inbox), Mutex::new(()));
     ThreadPool::start(app.config.delivery_threads, move |claimed: ClaimedDelivery| {
-        let Some(started) = read_clock().map(|(now, monotonic, app)| {
-            record_lateness(&app, &claimed, now);
-            (now, monotonic)
+        let Some((started, loaded)) = weak_app.upgrade().map(|app| {
+            record_lateness(&app, &claimed, app.clock.now());
+            (
+                app.clock.monotonic(),
+                load(&app, claimed, &large_read).map_err(|error| (error, app.clock.now())),
+            )
         }) else {
             return;
         };
-        let outcome = send(&*webhook_client, &claimed, started.0);
-        if let Some((now, monotonic, app)) = read_clock() {
-            let attempt = classify(&claimed, outcome, now);
-            let took = monotonic.saturating_sub(started.1);
+        let ended = match loaded {
+            Ok(loaded) => deliver(&*webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now())),
+            Err((error, now)) => Some(unread(claimed, &error, now)),
+        };
+        if let (Some(ended), Some(app)) = (ended, weak_app.upgrade()) {
+            let took = app.clock.monotonic().saturating_sub(started);
             app.engine_stats.deliveries.durations.observe_duration(took);
-            log(&claimed, &attempt, took);
+            log(&ended, took);
             // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
-            if push(&inbox, attempt) {
+            if push(&inbox, ended) {
                 notifiers.send.notify();
             }
         }
     })
+}
+
+/// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy meanwhile, and
+/// the scheduler must find a free connection.
+fn load(app: &App, claimed: ClaimedDelivery, large_read: &Mutex<()>) -> Result<LoadedDelivery> {
+    let _turn = (claimed.bytes > SMALL).then(|| large_read.lock());
+    panics::catch("a delivery", || app.store.read_blocking(|read| delivery_request::load(read, claimed)))
 }
 
 /// Records how late the first attempt starts. Later attempts are late by the retry policy.

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
+use crate::engine::delivery::memory_budget::MemoryBudget;
 use crate::error::{Error, Result};
 use crate::lifecycle::finish::record_attempt;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
-use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
-use crate::store::fair_queue::Rotation;
+use crate::store::executions::delivery_queue::{AttemptRecord, ClaimLimits, ClaimedDelivery};
+use crate::store::fair_queue::{Grant, Rotation};
 
 /// An attempt that a delivery thread has ended.
 pub struct FinishedAttempt {
+    pub claimed: ClaimedDelivery,
     pub record: AttemptRecord,
     /// True if the attempt ended by its timeout.
     pub timed_out: bool,
@@ -22,6 +24,8 @@ pub struct FinishedAttempt {
     pub cause: &'static str,
     /// More than the error message says, for the log only.
     pub detail: Option<String>,
+    /// The public id of the cue, for the log only.
+    pub cue_id: Option<String>,
 }
 
 /// The mode of a pass.
@@ -34,22 +38,45 @@ pub enum DispatcherMode {
 
 /// The state of the deliveries between two passes.
 pub struct Dispatcher {
-    slots: FairShare,
+    shares: DeliveryShares,
     rotation: Rotation,
     /// Ended attempts that are not committed yet.
     unrecorded: Vec<Arc<AttemptRecord>>,
 }
 
+/// What the running deliveries hold.
+#[derive(Clone)]
+struct DeliveryShares {
+    threads: FairShare,
+    memory: MemoryBudget,
+}
+
+impl ClaimLimits for DeliveryShares {
+    fn grant(&mut self, user_key: i64, destination: i64) -> Grant {
+        self.threads.grant(user_key, destination)
+    }
+
+    fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool {
+        let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
+        let has_memory = self.memory.try_take(claimed, self.threads.is_trusted(user_key));
+        if has_memory {
+            self.threads.acquire(user_key, destination);
+        }
+        has_memory
+    }
+}
+
 impl Dispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { slots: FairShare::new(threads), rotation: Rotation::default(), unrecorded: Vec::new() }
+        let shares = DeliveryShares { threads: FairShare::new(threads), memory: MemoryBudget::default() };
+        Self { shares, rotation: Rotation::default(), unrecorded: Vec::new() }
     }
 
     /// Number of attempts that run or are not recorded yet.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.slots.in_use() + self.unrecorded.len()
+        self.shares.threads.in_use() + self.unrecorded.len()
     }
 
     /// One pass: records the attempts in `finished` and claims as many executions as there are free threads, in one
@@ -64,15 +91,16 @@ impl Dispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for FinishedAttempt { record, timed_out, cause, .. } in finished {
+        for FinishedAttempt { claimed, record, timed_out, cause, .. } in finished {
             app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
-            let AttemptRef { user_key, destination, .. } = record.attempt_ref;
-            self.slots.release(user_key, destination, timed_out);
+            let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
+            self.shares.threads.release(user_key, destination, timed_out);
+            self.shares.memory.release(&claimed);
             self.unrecorded.push(Arc::new(record));
         }
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
         let may_claim = mode == DispatcherMode::Running
-            && self.slots.free() > 0
+            && self.shares.threads.free() > 0
             && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::has_ready)?);
         let claimed = match (self.unrecorded.is_empty(), may_claim) {
             (true, false) => Ok(Vec::new()),
@@ -83,7 +111,7 @@ impl Dispatcher {
         if matches!(claimed, Err(Error::Fault(_) | Error::Corrupt(_))) {
             self.record_each(app)?;
         }
-        self.slots.forget_idle();
+        self.shares.threads.forget_idle();
         claimed
     }
 
@@ -99,21 +127,18 @@ impl Dispatcher {
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
         let firer = app.cue_firer(now);
-        let (mut slots, mut rotation) = (self.slots.clone(), self.rotation.clone());
-        let most = if may_claim { slots.free() } else { 0 };
+        let (mut shares, mut rotation) = (self.shares.clone(), self.rotation.clone());
+        let most = if may_claim { shares.threads.free() } else { 0 };
         let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
                 record_attempt(tx, record, &firer)?;
             }
             let done = first(tx)?;
-            let claimed =
-                delivery_queue::claim_batch(tx, now, most, &mut rotation, |user_key, destination| {
-                    slots.try_acquire(user_key, destination)
-                })?;
-            Ok((done, claimed, slots, rotation))
+            let claimed = delivery_queue::claim_batch(tx, now, most, &mut rotation, &mut shares)?;
+            Ok((done, claimed, shares, rotation))
         });
         let (done, claimed);
-        (done, claimed, self.slots, self.rotation) = write.wait()?;
+        (done, claimed, self.shares, self.rotation) = write.wait()?;
         let recorded = std::mem::take(&mut self.unrecorded).len();
         count(app, recorded);
         Ok((done, claimed))

@@ -5,4 +5,5 @@ pub mod attempt;
 pub mod delivery_service;
 pub mod dispatcher;
 pub mod fair_share;
+pub mod memory_budget;
 pub mod thread_pool;

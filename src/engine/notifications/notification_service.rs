@@ -27,13 +27,13 @@ use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::hold;
-use crate::store::fair_queue::{Rotation, Taken};
+use crate::store::fair_queue::{ReadyRow, Rotation};
 use crate::store::notifications::outbox;
 use crate::store::notifications::outbox::Notification;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// POSTs at a time. Notifications are rare next to deliveries. With [`FairShare`], six accounts whose hosts all hang for
-/// the first time hold two threads each, and a quarter is left for others.
+/// the first time hold half of the threads together.
 const THREADS: usize = 16;
 
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
@@ -283,7 +283,7 @@ impl NotificationDispatcher {
                     Err(error @ Error::Storage(_)) => return Err(error),
                     Err(error) => {
                         broken.push((key, error));
-                        if let Some(Taken { user_key, destination, .. }) = post {
+                        if let Some(ReadyRow { user_key, destination, .. }) = post {
                             slots.release(user_key, destination, false);
                         }
                     }

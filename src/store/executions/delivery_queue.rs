@@ -1,7 +1,7 @@
 //! The delivery queue: promotes due executions, claims ready ones for delivery threads, records attempts and requeues
 //! interrupted deliveries.
 //!
-//! The parent module inserts and reads executions. `fair_queue` has the order of the claims, and the engine decides how
+//! The parent module inserts and reads executions, `delivery_request` reads what is sent. `fair_queue` has the order of the claims, and the engine decides how
 //! many deliveries an account and a destination may have.
 
 use std::collections::VecDeque;
@@ -9,23 +9,32 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::account::user::ACCOUNT_DISABLED;
-use crate::domain::execution::{NextStep, RetryPolicy};
+use crate::domain::execution::NextStep;
 use crate::domain::ids::ExecutionId;
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
+use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
-use crate::store::db::columns::{invalid_column, millis, parse_callback, parse_retry_policy, read_instant};
+use crate::store::db::columns::{millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
-/// A claimed attempt: stored as `delivering`, not sent yet.
+/// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedDelivery {
     pub attempt_ref: AttemptRef,
-    /// The request and the rules for a failure. An error if the rows cannot be read: that execution fails, and the others
-    /// are sent.
-    pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
+    /// The most that its body and its custom headers take in memory while it is sent.
+    pub bytes: usize,
+}
+
+/// What decides how many deliveries may be under way.
+pub trait ClaimLimits {
+    /// Whether the destination of the user may have one more thread. Nothing is taken yet.
+    fn grant(&mut self, user_key: i64, destination: i64) -> Grant;
+
+    /// Takes a thread and the memory for a delivery to a destination that was just granted one. Returns `false`, and
+    /// takes nothing, if there is no memory for it.
+    fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool;
 }
 
 /// The record of an attempt that has ended.
@@ -42,6 +51,10 @@ pub struct AttemptRecord {
     /// The reason of a failure; `None` after a success.
     pub error_message: Option<String>,
 }
+
+/// Copies of the custom headers while a request is sent: in the request, and two in the HTTP client. Of the body there is
+/// one.
+const HEADER_COPIES: u32 = 3;
 
 macro_rules! fail_all {
     ($index:literal, $filter:literal) => {
@@ -80,14 +93,13 @@ const READY: &str = "SELECT key FROM executions
     ORDER BY key LIMIT ?5 + 0";
 
 // Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
-// queue for ever. `read_attempt_ref` and `read_spec` read the columns by position, because finding a column by name
-// takes a search in every row.
-const FIND_DELIVERY: &str = "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash,
-        attempts, scheduled_for, triggered_by = 'schedule', disabled_at, cues.id, callback_url, callback_method,
-        callback_headers, max_attempts, backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret,
-        previous_webhook_secret_expires_at, executions.user_key
+// queue for ever. `octet_length` reads the length of a text, not the text. `read_claimed` reads the columns by position,
+// because finding a column by name takes a search in every row.
+const FIND: &str =
+    "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
+        scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
+        octet_length(callback_headers)
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
-        LEFT JOIN users ON users.key = executions.user_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
 
@@ -147,21 +159,34 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
 }
 
 /// Claims at most `limit` ready executions, in the order of [`fair_queue::take`]: first those that fell due now, then
-/// those of an outage. `try_acquire` gets the user and the destination. Claims nothing while the database is on hold.
+/// those of an outage. Reads no payload. Claims nothing while the database is on hold.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     limit: usize,
     rotation: &mut Rotation,
-    try_acquire: impl FnMut(i64, i64) -> Grant,
+    limits: &mut impl ClaimLimits,
 ) -> Result<Vec<ClaimedDelivery>> {
     if limit == 0 || hold::is_held(tx)? {
         return Ok(Vec::new());
     }
-    let claimed = fair_queue::take(&DeliveryQueue(tx), limit, rotation, try_acquire)?
-        .into_iter()
-        .map(|taken| claim(tx, taken.key, now))
-        .collect::<Result<Vec<_>>>()?;
+    let mut claimed = Vec::new();
+    fair_queue::take(&DeliveryQueue(tx), limit, rotation, |row| {
+        let grant = limits.grant(row.user_key, row.destination);
+        if grant != Grant::Granted {
+            return Ok(grant);
+        }
+        let found = tx.prepare_cached(FIND)?.query_row([row.key], read_claimed)?;
+        if !limits.try_take(&found) {
+            // A delivery to another destination may be small enough.
+            return Ok(Grant::DestinationBusy);
+        }
+        claimed.push(found);
+        Ok(Grant::Granted)
+    })?;
+    for ClaimedDelivery { attempt_ref, .. } in &claimed {
+        tx.prepare_cached(CLAIM)?.execute(params![attempt_ref.key, millis(now)])?;
+    }
     tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
     Ok(claimed)
 }
@@ -242,59 +267,30 @@ impl FairQueue for DeliveryQueue<'_, '_> {
     }
 }
 
-/// Claims the ready execution in row `key`.
-fn claim(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<ClaimedDelivery> {
-    let claimed = tx.prepare_cached(FIND_DELIVERY)?.query_row([key], |row| {
-        let spec = match row.get::<_, Option<i64>>(7)? {
-            None => read_spec(row)
-                .and_then(|spec| Ok((spec, parse_retry_policy(row.get(12)?, row.get_ref(13)?.as_str()?)?)))
-                .map_err(|error| error.to_string()),
-            // Disabling an account fails its queued executions. This one was in flight then, and its attempt failed
-            // since.
-            Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
-        };
-        Ok(ClaimedDelivery { attempt_ref: read_attempt_ref(row)?, spec })
-    })?;
-    tx.prepare_cached(CLAIM)?.execute(params![key, millis(now)])?;
-    Ok(claimed)
-}
-
-fn read_attempt_ref(row: &Row<'_>) -> rusqlite::Result<AttemptRef> {
-    Ok(AttemptRef {
+fn read_claimed(row: &Row<'_>) -> rusqlite::Result<ClaimedDelivery> {
+    let attempt_ref = AttemptRef {
         key: row.get(0)?,
         id: ExecutionId::from_bytes(row.get(1)?),
         cue_key: row.get(2)?,
-        user_key: row.get(18)?,
+        user_key: row.get(7)?,
         destination: row.get(3)?,
         attempt: row.get::<_, u32>(4)? + 1,
         scheduled_for: read_instant(row.get(5)?)?,
         by_schedule: row.get(6)?,
-    })
-}
-
-fn read_spec(row: &Row<'_>) -> rusqlite::Result<DeliverySpec> {
-    let url: Option<String> = row.get(9)?;
-    let url = url.ok_or_else(|| invalid_column("the cue has no callback"))?;
-    Ok(DeliverySpec {
-        cue_id: row.get(8)?,
-        callback: parse_callback(url, row.get_ref(10)?.as_str()?, row.get_ref(11)?.as_str()?)?,
-        payload: row.get(14)?,
-        secret: row.get(15)?,
-        previous_webhook_secret: row.get(16)?,
-        previous_webhook_secret_expires_at: row.get::<_, Option<i64>>(17)?.map(read_instant).transpose()?,
-    })
+    };
+    let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
+    let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
+    Ok(ClaimedDelivery { attempt_ref, bytes: usize::try_from(bytes).unwrap_or(usize::MAX) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::test_support::plan;
+    use crate::store::test_support::{lengths_read, plan};
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {
-        for sql in
-            [NEXT_DUE, PROMOTE, NEXT_USER, NEXT_DESTINATION, READY, FIND_DELIVERY, CLAIM, RECORD, REQUEUE]
-        {
+        for sql in [NEXT_DUE, PROMOTE, NEXT_USER, NEXT_DESTINATION, READY, FIND, CLAIM, RECORD, REQUEUE] {
             for step in plan(sql) {
                 // The partial index holds waiting executions only, and the query reads its first entry.
                 let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
@@ -304,6 +300,15 @@ mod tests {
                 assert!(may_scan || !step.starts_with("SCAN"), "{step}\n{sql}");
                 assert!(!step.contains("TEMP B-TREE"), "{step}\n{sql}");
             }
+        }
+    }
+
+    #[test]
+    fn a_claim_reads_neither_payloads_nor_headers() {
+        assert_eq!(lengths_read(FIND), 2);
+        for name in ["body", "callback_headers"] {
+            assert_eq!(FIND.matches(name).count(), 1, "only its length: {FIND}");
+            assert!(!CLAIM.contains(name), "{CLAIM}");
         }
     }
 

@@ -1,8 +1,9 @@
-//! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries, `claims` holds
-//! the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered lists.
+//! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
+//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered lists.
 
 pub mod claims;
 pub mod delivery_queue;
+pub mod delivery_request;
 pub mod execution_list;
 pub mod outcomes;
 pub mod workers;

@@ -12,7 +12,7 @@ use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, parse_word, read_instant};
-use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation, Taken};
+use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
 #[derive(Debug, Clone)]
@@ -165,8 +165,9 @@ pub fn ready_posts(
     skipped: &HashSet<i64>,
     limit: usize,
     rotation: &mut Rotation,
-    try_acquire: impl FnMut(i64, i64) -> Grant,
-) -> Result<Vec<Taken>> {
+    mut try_acquire: impl FnMut(i64, i64) -> Grant,
+) -> Result<Vec<ReadyRow>> {
+    let try_acquire = |row: ReadyRow| Ok(try_acquire(row.user_key, row.destination));
     fair_queue::take(&PostQueue { read, skipped }, limit, rotation, try_acquire)
 }
 

@@ -153,6 +153,27 @@ pub const ROWS: &[Row] = &[
         &["a_destination_that_timed_out_gets_one_thread_until_an_attempt_ends_in_time"],
     ),
     (
+        "§11.4",
+        "receivers that hang leave threads to others, however many accounts call them",
+        &[
+            "accounts_whose_hosts_hang_in_waves_leave_threads_for_a_new_one",
+            "any_number_of_accounts_whose_hosts_hang_leaves_a_quarter_to_those_with_a_good_record",
+            "an_account_whose_host_timed_out_once_gets_a_thread_beside_those_that_hold_several",
+        ],
+    ),
+    (
+        "§11.4",
+        "the bodies of running deliveries are bounded",
+        &[
+            "large_payloads_under_way_are_bounded_and_hold_up_no_small_one",
+            "large_deliveries_to_receivers_that_never_answer_take_bounded_memory",
+            "an_account_holds_a_quarter_and_all_accounts_no_more_than_the_bound",
+            "the_largest_delivery_fits_into_either_half",
+            "accounts_without_a_good_record_leave_half_to_the_others",
+            "small_deliveries_wait_for_no_large_one",
+        ],
+    ),
+    (
         "§11.5",
         "the engine writes first, and callers take turns",
         &[

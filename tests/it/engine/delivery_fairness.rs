@@ -12,7 +12,7 @@ use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookRespons
 use cued::store::executions::delivery_queue;
 use cued::store::fair_queue::{Grant, Rotation};
 
-use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
+use crate::support::delivery_fixture::{DeliveryFixture, GrantBy, RecordingClient, response};
 
 /// A webhook client whose deliveries to hosts named `hang…` block until it is opened.
 #[derive(Default)]
@@ -81,11 +81,11 @@ fn a_destination_at_its_limit_does_not_stop_the_others() {
     }
     let now = fixture.app.clock.now();
     let claimed = fixture.write(move |tx| {
-        let grant = |_, destination| match destination {
+        let mut limits = GrantBy(|destination| match destination {
             20 => Grant::Granted,
             _ => Grant::DestinationBusy,
-        };
-        delivery_queue::claim_batch(tx, now, 64, &mut Rotation::default(), grant).unwrap()
+        });
+        delivery_queue::claim_batch(tx, now, 64, &mut Rotation::default(), &mut limits).unwrap()
     });
     let order: Vec<_> =
         claimed.iter().map(|delivery| (delivery.attempt_ref.destination, delivery.attempt_ref.key)).collect();

@@ -5,12 +5,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use cued::engine::delivery::delivery_service::requeue_interrupted;
+use cued::domain::account::user::ACCOUNT_DISABLED;
+use cued::engine::delivery::delivery_service::{DeliveryService, promote, requeue_interrupted};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
+use cued::engine::webhook_client::WebhookClient;
 use cued::error::Error;
 use cued::store::maintenance::cue_deletion;
 
 use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
+use crate::support::server::until;
 
 const URL: &str = "https://example.com/hook";
 
@@ -147,4 +150,56 @@ fn a_pass_without_work_waits_for_no_write() {
     release.send(()).unwrap();
     assert!(held.wait().unwrap());
     assert_eq!(claimed, Ok(0));
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_tried_again() {
+    let fixture = DeliveryFixture::new(8);
+    let cue = fixture.webhook_cue(URL);
+    fixture.sql("UPDATE cues SET max_attempts = 1");
+    let id = fixture.due(cue);
+    // The claim does not read this column.
+    fixture.sql("ALTER TABLE cues RENAME COLUMN callback_method TO unreadable");
+    let webhook_client = Arc::new(RecordingClient::default());
+    let shared = Arc::clone(&webhook_client) as Arc<dyn WebhookClient>;
+    let delivery = DeliveryService::start(&fixture.app, shared).unwrap();
+    let state = |expected: (&str, i64)| {
+        until("the attempt ends", || {
+            (fixture.state(id) == (expected.0.to_owned(), expected.1)).then_some(())
+        });
+    };
+    state(("retrying", 1));
+    assert!(fixture.field::<String>(id, "error_message").starts_with("internal error in cued"));
+    assert!(webhook_client.requests().is_empty());
+
+    fixture.sql("ALTER TABLE cues RENAME COLUMN unreadable TO callback_method");
+    fixture.advance(5);
+    promote(&fixture.app).unwrap();
+    state(("success", 2));
+    delivery.stop();
+    assert_eq!(webhook_client.header(0, "X-CueAPI-Attempt").unwrap(), "2");
+}
+
+#[test]
+fn what_changes_after_the_claim_applies_to_the_attempt() {
+    let change = |sql: &str| {
+        let fixture = DeliveryFixture::new(8);
+        let id = fixture.due(fixture.webhook_cue(URL));
+        let mut dispatcher = Dispatcher::new(8);
+        let claimed = fixture.claim_deliveries(&mut dispatcher);
+        fixture.sql(sql);
+        let webhook_client = RecordingClient::default();
+        let ended = fixture.attempt(&webhook_client, &claimed[0]);
+        dispatcher.run_once(&fixture.app, vec![ended], DispatcherMode::Draining).unwrap();
+        assert_eq!(dispatcher.unfinished(), 0);
+        (fixture, id, webhook_client.requests().len())
+    };
+    let (fixture, id, sent) = change("UPDATE users SET disabled_at = 1");
+    assert_eq!((fixture.state(id), sent), (("failed".to_owned(), 1), 0));
+    assert!(fixture.field::<String>(id, "error_message").contains(ACCOUNT_DISABLED));
+    let (fixture, id, sent) = change("DELETE FROM cues");
+    assert_eq!((fixture.state(id), sent), (("failed".to_owned(), 1), 0));
+    // Its row is gone, and another execution may have the key.
+    let (_, _, sent) = change("UPDATE executions SET id = zeroblob(16)");
+    assert_eq!(sent, 0);
 }

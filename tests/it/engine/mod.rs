@@ -5,6 +5,7 @@ mod catch_up;
 mod delivery;
 mod delivery_fairness;
 mod delivery_faults;
+mod delivery_shares;
 mod fire_overdue;
 mod leases;
 mod notifications;

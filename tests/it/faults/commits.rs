@@ -14,7 +14,7 @@ use cued::domain::execution::verification::VerificationMode;
 use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
-use cued::engine::delivery::attempt::{classify, send};
+use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::delivery_service::promote;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::notifications::notification_sender;
@@ -25,6 +25,7 @@ use cued::engine::webhook_client::WebhookResponse;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::error::{Error, Result};
 use cued::store::cues;
+use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
 use rusqlite::types::Value;
 use serde_json::json;
@@ -150,10 +151,14 @@ impl Trial {
             if claimed.is_empty() && self.dispatcher.unfinished() == 0 {
                 return;
             }
-            let now = self.fixture.now();
+            let fixture = &self.fixture;
             returned = claimed
-                .iter()
-                .map(|delivery| classify(delivery, send(&self.webhook_client, delivery, now), now))
+                .into_iter()
+                .map(|claimed| {
+                    let loaded =
+                        fixture.app.store.read_blocking(|read| delivery_request::load(read, claimed));
+                    deliver(&self.webhook_client, loaded.unwrap(), || Some(fixture.now())).unwrap()
+                })
                 .collect();
         }
     }

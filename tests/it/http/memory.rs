@@ -8,6 +8,7 @@ use cued::store::MAX_LIST_BYTES;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Server, resident_mb, until};
 
 const MIB: usize = 1 << 20;
@@ -138,6 +139,39 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
     assert!(added <= 40, "{added} MB");
     let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
     assert_eq!((rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]), (100, &json!(false)));
+}
+
+#[test]
+fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
+    let server = Server::start(DEV_UNLIMITED);
+    let receiver = Receiver::on_all_addresses();
+    receiver.react(Reaction::Hang);
+    // Stored and sent as 3 MB.
+    let text = "é".repeat(500_000);
+    let large: Vec<_> = (2..10)
+        .map(|host| {
+            let user = server.user();
+            let url = format!("http://127.0.0.{host}:{}/", receiver.addr.port());
+            let yearly = json!({"type": "recurring", "cron": "0 0 1 1 *"});
+            let cue =
+                json!({"name": "n", "schedule": yearly, "callback": {"url": url}, "payload": {"a": text}});
+            let path = format!("/v1/cues/{}/fire", user.create(&cue)["id"].as_str().unwrap());
+            (user, path)
+        })
+        .collect();
+    let user = server.user();
+    let (quick, yearly) = (Receiver::start(), json!({"type": "recurring", "cron": "0 0 1 1 *"}));
+    let small = user.create(&json!({"name": "n", "schedule": yearly, "callback": {"url": quick.url()}}));
+    let added = added_mb(&server, || {
+        for (user, path) in large.iter().cycle().take(32) {
+            user.clone().post(path, &json!({})).expect(200);
+        }
+        receiver.wait_hanging(1);
+        user.post(&format!("/v1/cues/{}/fire", small["id"].as_str().unwrap()), &json!({})).expect(200);
+        quick.wait_for(1);
+    });
+    assert!(added <= 50, "{added} MB");
+    receiver.release();
 }
 
 #[test]

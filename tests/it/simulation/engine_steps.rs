@@ -2,12 +2,14 @@
 
 use std::mem::take;
 
+use cued::domain::webhook::request::AttemptRef;
 use cued::engine::delivery::delivery_service::promote;
 use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt};
 use cued::engine::notifications::notification_sender;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::retention_sweeper::SweepOutcome;
 use cued::error::{Error, Result};
+use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
 
 use crate::simulation::machine::Machine;
@@ -134,7 +136,10 @@ impl Simulation {
             self.record_attempts();
             let (is_empty, mut dropped) = (claimed.is_empty(), Vec::new());
             for delivery in claimed {
-                let key = delivery.attempt_ref.key;
+                let AttemptRef { key, attempt, .. } = delivery.attempt_ref;
+                let store = &self.machine.app().store;
+                let loaded = store.read_blocking(|read| delivery_request::load(read, delivery));
+                let loaded = loaded.map_err(|error| format!("run {key} cannot be read: {error}"))?;
                 // The end of an attempt may fire a cue, and the same write may claim the new run.
                 if !self.model.runs.contains_key(&key) {
                     let known = self.model.runs.len();
@@ -143,7 +148,7 @@ impl Simulation {
                 }
                 let Some(run) = self.model.runs.get_mut(&key) else {
                     // Until the sweeper erases the runs of a deleted cue, they are in the queue.
-                    dropped.push(end_unsent(&delivery, self.model.now)?);
+                    dropped.push(end_unsent(loaded, self.model.now)?);
                     bound += 1;
                     continue;
                 };
@@ -151,13 +156,10 @@ impl Simulation {
                 ensure!(run.queue == Queue::Ready && !cue.is_worker, "run {key} is sent as {run:?}");
                 run.attempts += 1;
                 ensure!(run.attempts <= cue.max_attempts, "run {key} is attempted {} times", run.attempts);
-                ensure!(
-                    delivery.attempt_ref.attempt == run.attempts,
-                    "run {key} counts its attempts wrongly"
-                );
+                ensure!(attempt == run.attempts, "run {key} counts its attempts wrongly");
                 (run.status, run.queue) = ("delivering", Queue::None);
                 let secret = &self.model.accounts[cue.user].secret;
-                self.machine.in_flight.push(InFlight::new(delivery, run, cue, secret));
+                self.machine.in_flight.push(InFlight::new(loaded, run, cue, secret));
             }
             finished = self.end_attempts(mode)?;
             finished.append(&mut dropped);

@@ -3,12 +3,13 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use cued::domain::webhook::request::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
-use cued::engine::delivery::attempt::{classify, send};
+use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::FinishedAttempt;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
-use cued::store::executions::delivery_queue::ClaimedDelivery;
+use cued::store::executions::delivery_request::LoadedDelivery;
 use serde_json::Value;
 
 use crate::simulation::model::{Checked, Cue, MINUTE, Model, Ms, Run, SECOND, ensure};
@@ -54,7 +55,7 @@ pub enum Next {
 
 /// An attempt that has not ended.
 pub struct InFlight {
-    claimed: ClaimedDelivery,
+    loaded: LoadedDelivery,
     pub key: i64,
     /// The id of the run; a key is used again once its row is deleted.
     pub id: String,
@@ -87,21 +88,26 @@ pub fn url(receiver: usize) -> String {
 }
 
 /// Ends the attempt of a run whose cue does not exist: nothing is sent.
-pub fn end_unsent(claimed: &ClaimedDelivery, now: Ms) -> Checked<FinishedAttempt> {
+pub fn end_unsent(loaded: LoadedDelivery, now: Ms) -> Checked<FinishedAttempt> {
     let answer = Err(DeliveryError::Connection("never called".to_owned()));
-    let (client, at) = (OneAnswer { answer, request: Mutex::default() }, Model::timestamp(now));
-    let finished = classify(claimed, send(&client, claimed, at), at);
+    let (client, key) = (OneAnswer { answer, request: Mutex::default() }, loaded.claimed.attempt_ref.key);
+    let finished = end_at(&client, loaded, now)?;
     let is_sent = client.request.lock().unwrap().is_some();
-    ensure!(!is_sent, "run {} is sent, and its cue does not exist", claimed.attempt_ref.key);
+    ensure!(!is_sent, "run {key} is sent, and its cue does not exist");
     Ok(finished)
 }
 
+fn end_at(client: &OneAnswer, loaded: LoadedDelivery, now: Ms) -> Checked<FinishedAttempt> {
+    let ended = deliver(client, loaded, || Some(Model::timestamp(now)));
+    ended.ok_or_else(|| "an attempt has no end".to_owned())
+}
+
 impl InFlight {
-    pub fn new(claimed: ClaimedDelivery, run: &Run, cue: &Cue, secret: &str) -> Self {
-        let attempt = claimed.attempt_ref.attempt;
+    pub fn new(loaded: LoadedDelivery, run: &Run, cue: &Cue, secret: &str) -> Self {
+        let AttemptRef { key, attempt, .. } = loaded.claimed.attempt_ref;
         let index = usize::try_from(attempt - 1).unwrap().min(cue.backoff_minutes.len() - 1);
         Self {
-            key: claimed.attempt_ref.key,
+            key,
             id: run.id.clone(),
             attempt,
             receiver: cue.receiver,
@@ -111,7 +117,7 @@ impl InFlight {
             secret: secret.to_owned(),
             payload: run.payload.clone(),
             age: 0,
-            claimed,
+            loaded,
         }
     }
 
@@ -135,8 +141,7 @@ impl InFlight {
             () => Next::RetryAt(now + self.backoff.max(pause)),
         };
         let client = OneAnswer { answer, request: Mutex::default() };
-        let at = Model::timestamp(now);
-        let finished = classify(&self.claimed, send(&client, &self.claimed, at), at);
+        let finished = end_at(&client, self.loaded, now)?;
         let request = client.request.lock().unwrap().take();
         let Some(request) = request else { return Err(format!("run {} was not sent", self.key)) };
         let sent = |name: &str| header(&request.headers, name).unwrap_or_default().to_owned();

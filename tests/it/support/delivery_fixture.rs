@@ -8,11 +8,13 @@ use cued::clock::Clock;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::destination_hash;
-use cued::engine::delivery::attempt::{classify, send};
+use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
-use cued::store::executions::delivery_queue::ClaimedDelivery;
+use cued::store::executions::delivery_queue::{ClaimLimits, ClaimedDelivery};
+use cued::store::executions::delivery_request;
+use cued::store::fair_queue::Grant;
 use cued::store::{WakeSet, executions};
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
@@ -132,8 +134,8 @@ impl DeliveryFixture {
     }
 
     pub fn attempt(&self, webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery) -> FinishedAttempt {
-        let now = self.now();
-        classify(claimed, send(webhook_client, claimed, now), now)
+        let loaded = self.app.store.read_blocking(|read| delivery_request::load(read, *claimed)).unwrap();
+        deliver(webhook_client, loaded, || Some(self.now())).unwrap()
     }
 
     /// Delivers until nothing is ready; returns the number of attempts.
@@ -149,6 +151,19 @@ impl DeliveryFixture {
             attempts += claimed.len();
             finished = claimed.iter().map(|claimed| self.attempt(webhook_client, claimed)).collect();
         }
+    }
+}
+
+/// Claims without limits but those of a function of the destination.
+pub struct GrantBy<F>(pub F);
+
+impl<F: FnMut(i64) -> Grant> ClaimLimits for GrantBy<F> {
+    fn grant(&mut self, _: i64, destination: i64) -> Grant {
+        self.0(destination)
+    }
+
+    fn try_take(&mut self, _: &ClaimedDelivery) -> bool {
+        true
     }
 }
 

@@ -88,8 +88,8 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
     let take = || {
         fixture.write(|tx| {
             let (epoch, mut rotation) = (jiff::Timestamp::UNIX_EPOCH, Rotation::default());
-            let claimed =
-                delivery_queue::claim_batch(tx, epoch, 8, &mut rotation, |_, _| Grant::Granted).unwrap();
+            let mut limits = delivery_fixture::GrantBy(|_| Grant::Granted);
+            let claimed = delivery_queue::claim_batch(tx, epoch, 8, &mut rotation, &mut limits).unwrap();
             claimed.len()
         })
     };

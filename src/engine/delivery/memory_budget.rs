@@ -1,0 +1,147 @@
+//! The memory of running deliveries: their bodies and custom headers together have a bound, and an account a share of it.
+
+use std::collections::HashMap;
+
+use crate::store::executions::delivery_queue::ClaimedDelivery;
+
+/// Bytes of all deliveries together. An eighth of the memory that the whole program may take under load: requests have
+/// half, and the rest of it is for the program itself (contract §11.1). The largest body has 6 MiB, because a character
+/// of a payload takes up to six in the canonical form.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Deliveries up to this size are not counted: 64 of them take 2 MiB. They never wait for large ones.
+pub const SMALL: usize = 32 << 10;
+
+/// Counts the bytes of the large deliveries under way, from the claim to the end of the attempt.
+///
+/// - An account holds at most a quarter of all bytes, or a single delivery.
+/// - Accounts without a good record ([`FairShare::is_trusted`]) get no more than the first half of the bytes, so that their
+///   receivers, if they hang, leave the other half.
+///
+/// [`FairShare::is_trusted`]: crate::engine::delivery::fair_share::FairShare::is_trusted
+#[derive(Debug, Clone, Default)]
+pub struct MemoryBudget {
+    in_use: usize,
+    /// By account; only those that hold some.
+    accounts: HashMap<i64, usize>,
+}
+
+impl MemoryBudget {
+    /// Takes the memory of `claimed`, if it may have it now.
+    pub fn try_take(&mut self, claimed: &ClaimedDelivery, is_trusted: bool) -> bool {
+        let ClaimedDelivery { attempt_ref, bytes } = *claimed;
+        if bytes <= SMALL {
+            return true;
+        }
+        let held = self.accounts.get(&attempt_ref.user_key).copied().unwrap_or(0);
+        let limit = if is_trusted { MAX_BYTES } else { MAX_BYTES / 2 };
+        let has_room = self.in_use + bytes <= limit && (held == 0 || held + bytes <= MAX_BYTES / 4);
+        // A lone delivery is always sent, whatever its size.
+        if !has_room && self.in_use > 0 {
+            return false;
+        }
+        self.in_use += bytes;
+        self.accounts.insert(attempt_ref.user_key, held + bytes);
+        true
+    }
+
+    /// Returns the memory of `claimed`, whose attempt has ended.
+    pub fn release(&mut self, claimed: &ClaimedDelivery) {
+        let ClaimedDelivery { attempt_ref, bytes } = *claimed;
+        let Some(held) = self.accounts.get_mut(&attempt_ref.user_key).filter(|_| bytes > SMALL) else {
+            return;
+        };
+        *held -= bytes;
+        self.in_use -= bytes;
+        if *held == 0 {
+            self.accounts.remove(&attempt_ref.user_key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::domain::ids::ExecutionId;
+    use crate::domain::webhook::request::AttemptRef;
+
+    const MIB: usize = 1 << 20;
+    /// A delivery of the largest payload, with the largest headers.
+    const LARGEST: usize = 6 * MIB + MIB / 2;
+
+    fn of(user_key: i64, bytes: usize) -> ClaimedDelivery {
+        let attempt_ref = AttemptRef {
+            key: 1,
+            id: ExecutionId::from_bytes([0; 16]),
+            cue_key: 1,
+            user_key,
+            destination: 1,
+            attempt: 1,
+            scheduled_for: Timestamp::UNIX_EPOCH,
+            by_schedule: true,
+        };
+        ClaimedDelivery { attempt_ref, bytes }
+    }
+
+    /// The deliveries of this size that the account may have at once.
+    fn take_all(budget: &mut MemoryBudget, user_key: i64, bytes: usize, is_trusted: bool) -> usize {
+        (0..1_000).take_while(|_| budget.try_take(&of(user_key, bytes), is_trusted)).count()
+    }
+
+    #[test]
+    fn an_account_holds_a_quarter_and_all_accounts_no_more_than_the_bound() {
+        let mut budget = MemoryBudget::default();
+        let held: Vec<_> = (1..=6).map(|user| take_all(&mut budget, user, MIB, true)).collect();
+        assert_eq!(held, [4, 4, 4, 4, 0, 0]);
+        budget.release(&of(1, MIB));
+        assert_eq!(take_all(&mut budget, 6, MIB, true), 1);
+        assert_eq!(budget.in_use, MAX_BYTES);
+    }
+
+    #[test]
+    fn small_deliveries_wait_for_no_large_one() {
+        let mut budget = MemoryBudget::default();
+        for user in 1..=20 {
+            take_all(&mut budget, user, MIB, true);
+        }
+        assert_eq!(take_all(&mut budget, 1, SMALL, false), 1_000);
+        assert_eq!(take_all(&mut budget, 21, SMALL + 1, true), 0);
+    }
+
+    #[test]
+    fn the_largest_delivery_fits_into_either_half() {
+        let mut budget = MemoryBudget::default();
+        assert_eq!(take_all(&mut budget, 1, LARGEST, false), 1);
+        assert_eq!(take_all(&mut budget, 2, LARGEST, false), 0);
+        assert_eq!(take_all(&mut budget, 3, LARGEST, true), 1);
+        budget.release(&of(1, LARGEST));
+        budget.release(&of(3, LARGEST));
+        assert_eq!(take_all(&mut budget, 1, 2 * MAX_BYTES, false), 1, "one alone, whatever its size");
+    }
+
+    #[test]
+    fn accounts_without_a_good_record_leave_half_to_the_others() {
+        let mut budget = MemoryBudget::default();
+        let held: Vec<_> = (1..=6).map(|user| take_all(&mut budget, user, 3 * MIB, false)).collect();
+        assert_eq!(held, [1, 1, 0, 0, 0, 0]);
+        assert_eq!(take_all(&mut budget, 7, LARGEST, true), 1);
+    }
+
+    #[test]
+    fn ended_deliveries_leave_nothing_behind() {
+        let mut budget = MemoryBudget::default();
+        for user in 1..=4 {
+            for bytes in [1, SMALL, SMALL + 1, MIB] {
+                assert!(budget.try_take(&of(user, bytes), true));
+            }
+        }
+        for user in 1..=4 {
+            for bytes in [MIB, 1, SMALL + 1, SMALL] {
+                budget.release(&of(user, bytes));
+            }
+        }
+        assert_eq!((budget.in_use, budget.accounts.len()), (0, 0));
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads the request of a claimed delivery. The claim itself reads none of it: a payload of megabytes would keep the
+//! writer busy.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::account::user::ACCOUNT_DISABLED;
+use crate::domain::execution::RetryPolicy;
+use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
+use crate::error::Result;
+use crate::store::ReadTx;
+use crate::store::db::columns::{invalid_column, parse_callback, parse_retry_policy, read_instant};
+use crate::store::executions::delivery_queue::ClaimedDelivery;
+
+/// A claimed attempt with its request.
+pub struct LoadedDelivery {
+    pub claimed: ClaimedDelivery,
+    /// The request and the rules for a failure. An error if there is nothing to send, or if the rows cannot be read: that
+    /// execution fails, and the others are sent.
+    pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
+}
+
+// Outer joins, so that a cue that was deleted since the claim is told from an execution that was.
+// Compares the id as well, because SQLite reuses the row key of a deleted execution. `read_spec` reads the columns by
+// position, because finding a column by name takes a search in every row.
+const FIND: &str = "SELECT disabled_at, cues.id, callback_url, callback_method, callback_headers, max_attempts,
+        backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
+   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+        LEFT JOIN users ON users.key = executions.user_key
+        LEFT JOIN payloads ON payloads.key = executions.payload_key
+  WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'";
+
+/// Reads the request of `claimed`.
+pub fn load(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDelivery> {
+    let AttemptRef { key, id, attempt, .. } = claimed.attempt_ref;
+    let mut find = read.prepare_cached(FIND)?;
+    let spec = find
+        .query_row(params![key, id.bytes(), attempt], |row| {
+            Ok(match row.get::<_, Option<i64>>(0)? {
+                None => read_spec(row).map_err(|error| error.to_string()),
+                // Disabling an account fails its queued executions. This one was in flight then.
+                Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
+            })
+        })
+        .optional()?;
+    let spec = spec.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
+    Ok(LoadedDelivery { claimed, spec })
+}
+
+fn read_spec(row: &Row<'_>) -> rusqlite::Result<(DeliverySpec, RetryPolicy)> {
+    let url: Option<String> = row.get(2)?;
+    let url = url.ok_or_else(|| invalid_column("the cue has no callback"))?;
+    let expires_at: Option<Timestamp> = row.get::<_, Option<i64>>(10)?.map(read_instant).transpose()?;
+    let spec = DeliverySpec {
+        cue_id: row.get(1)?,
+        callback: parse_callback(url, row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str()?)?,
+        payload: row.get(7)?,
+        secret: row.get(8)?,
+        previous_webhook_secret: row.get(9)?,
+        previous_webhook_secret_expires_at: expires_at,
+    };
+    Ok((spec, parse_retry_policy(row.get(5)?, row.get_ref(6)?.as_str()?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn a_request_is_read_by_keys_alone() {
+        for step in plan(FIND) {
+            assert!(step.starts_with("SEARCH") && step.contains("INTEGER PRIMARY KEY"), "{step}");
+        }
+    }
+}
