@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::baseline;
 use crate::bench::client;
@@ -20,20 +20,26 @@ use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
 
+/// The executions in a list, and the entries of a payload of about 10 KiB: an order, a report, a page of records.
+const CLAIMABLE: usize = 20;
+const PAYLOAD_ITEMS: u32 = 100;
+
 /// The default of `--delivery-threads`.
 const DELIVERY_THREADS: usize = 64;
 
 type Scenario = fn(&mut Harness, &mut BenchReport) -> Result<()>;
 
 /// All scenarios; a baseline comes before the results that refer to it.
-pub const SCENARIOS: [(&str, Scenario); 10] = [
+pub const SCENARIOS: [(&str, Scenario); 12] = [
     ("disk and SQLite", disk),
     ("baseline HTTP server", baseline_server),
     ("creates, 1 client", |bench, report| creates(bench, report, 1)),
     ("creates, 16 clients", |bench, report| creates(bench, report, 16)),
     ("creates, 64 clients", |bench, report| creates(bench, report, 64)),
     ("gets and lists", reads),
+    ("changes", patches),
     ("claims and outcomes", claims),
+    ("claimable executions", claimable),
     ("baseline webhook client", baseline_posts),
     ("herd of deliveries", herd),
     ("trickle of deliveries", trickle),
@@ -113,6 +119,49 @@ fn reads(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
     report.add("baseline_lists", "bare HTTP server: lists of 20, 16 clients", rate, Unit::PerSecond);
     let rate = bench.request_rate(16, &bench.get(&path))?;
     report.add_with_baseline("lists", "list 20 cues, 16 clients", rate, Unit::PerSecond, "baseline_lists");
+    Ok(())
+}
+
+/// A payload of about 10 KiB.
+fn payload(task: &str) -> Value {
+    let note = "leave it at the back door if nobody is in";
+    let item = |number| json!({"article": format!("A-{number:05}"), "quantity": number, "cents": 1_999, "note": note});
+    json!({"task": task, "items": (0..PAYLOAD_ITEMS).map(item).collect::<Vec<_>>()})
+}
+
+/// Creates a worker cue with a payload of about 10 KiB and returns its id.
+fn worker_cue(bench: &Harness, client: &mut Client, task: &str) -> Result<String> {
+    let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
+    let cue = json!({"name": "Order", "schedule": schedule, "transport": "worker", "payload": payload(task)});
+    string_field(client.call(&bench.post("/v1/cues", &cue))?, "id")
+        .ok_or_else(|| BenchError::Failed("the server created a cue without an id".to_owned()))
+}
+
+fn patches(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
+    let mut client = Client::connect(bench.server.address())?;
+    let ids = (0..16).map(|_| worker_cue(bench, &mut client, "change")).collect::<Result<Vec<_>>>()?;
+    let body = json!({"name": "Renamed"}).to_string();
+    let requests: Vec<Vec<u8>> = ids
+        .iter()
+        .map(|id| request("PATCH", &format!("/v1/cues/{id}"), Some(&bench.api_key), &body))
+        .collect();
+    let work = |number: usize, client: &mut Client| client.call(&requests[number]).map(|_| true);
+    let rate = client::measure_rate(&bench.clock, bench.server.address(), 16, bench.options.duration, work)?;
+    let description = "rename cue with 10 KiB payload, 16 clients";
+    report.add_with_baseline("patches", description, rate, Unit::PerSecond, "baseline_inserts_16");
+    Ok(())
+}
+
+fn claimable(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
+    let mut client = Client::connect(bench.server.address())?;
+    let id = worker_cue(bench, &mut client, "order")?;
+    for _ in 0..CLAIMABLE {
+        client.call(&bench.post(&format!("/v1/cues/{id}/fire"), &json!({})))?;
+    }
+    let list = bench.get(&format!("/v1/executions/claimable?task=order&limit={CLAIMABLE}"));
+    let rate = bench.request_rate(16, &list)?;
+    let description = "list 20 claimable of 10 KiB, 16 clients";
+    report.add_with_baseline("claimable", description, rate, Unit::PerSecond, "baseline_lists");
     Ok(())
 }
 

@@ -98,7 +98,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
     registration: Option<RegistrationArg>,
 
-    /// JSON file with the plans and their limits; replaces free, pro and scale
+    /// JSON file with the plans and their limits (cues, executions, requests_per_minute, storage_mb); replaces free, pro
+    /// and scale
     #[arg(long, env = "CUED_PLANS", value_name = "FILE", help_heading = ACCOUNTS)]
     plans: Option<PathBuf>,
 
@@ -106,7 +107,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "PLAN", default_value = "free", help_heading = ACCOUNTS)]
     default_plan: String,
 
-    /// Enforce the limits of the plans; off suits a server with a single user
+    /// Enforce the limits of the plans; off suits a server with a single user. Two bounds remain: ten times the cues and
+    /// storage of the largest plan
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
     limits: OnOff,
 

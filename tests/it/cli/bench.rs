@@ -12,7 +12,7 @@ use crate::support::server::{Process, cued, signal, until};
 
 const SHORT: [&str; 7] = ["bench", "--seconds", "0.1", "--herd", "40", "--trickle", "3"];
 
-const FIGURES: [&str; 30] = [
+const FIGURES: [&str; 32] = [
     "fsyncs",
     "single_commits",
     "group_commits",
@@ -29,8 +29,10 @@ const FIGURES: [&str; 30] = [
     "gets",
     "baseline_lists",
     "lists",
+    "patches",
     "baseline_claims",
     "claims",
+    "claimable",
     "baseline_posts",
     "herd_deliveries",
     "herd_lateness_p50",
@@ -62,7 +64,7 @@ fn every_result_has_a_baseline_and_no_file_is_left() {
     for figure in figures {
         assert!(figure["value"].as_f64().unwrap() >= 0.0, "{figure}");
         let is_rate_of_service = figure["unit"] == "per_second"
-            && ["creates_", "gets", "lists", "claims", "herd"]
+            && ["creates_", "gets", "lists", "patches", "claims", "claimable", "herd"]
                 .iter()
                 .any(|it| figure["name"].as_str().unwrap().starts_with(it));
         assert_eq!(is_rate_of_service, !figure["baseline"].is_null(), "{figure}");

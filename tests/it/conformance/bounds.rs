@@ -213,4 +213,12 @@ pub const ROWS: &[Row] = &[
             "the_handlers_of_a_worker_have_at_most_16_kib",
         ],
     ),
+    (
+        "§11.7",
+        "bounds described elsewhere hold",
+        &[
+            "the_attempt_after_a_timeout_waits_at_least_five_seconds",
+            "a_revoked_key_gets_no_work_from_its_open_long_poll",
+        ],
+    ),
 ];
