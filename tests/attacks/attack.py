@@ -50,7 +50,6 @@ class Outcome:
 
     def __init__(self, name, tally, errors):
         self.name, self.tally, self.errors = name, tally, errors
-        tally.lock = None
 
 
 def run(it, number, server, program, database, go, stop, results):
@@ -87,7 +86,7 @@ def run(it, number, server, program, database, go, stop, results):
         threading.Thread(target=drive, args=(member,), daemon=True).start()
     go.wait()
     stop.wait()
-    results.put((it.name, Outcome(it.name, tally, errors)))
+    results.put((it.name, Outcome(it.name, tally, errors[:])))
     results.close()
     results.join_thread()
     os._exit(0)

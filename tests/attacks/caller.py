@@ -23,6 +23,11 @@ class Tally:
         self.counts, self.peaks = collections.Counter(), collections.Counter()
         self.stored = self.requests = 0
 
+    def __getstate__(self):
+        with self.lock:
+            state = {**vars(self), "counts": self.counts.copy(), "peaks": self.peaks.copy()}
+            return state | {"lock": None}
+
     def add(self, outcome, times=1):
         with self.lock:
             self.counts[outcome] += times

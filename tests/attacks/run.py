@@ -77,9 +77,12 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def watch_files(self):
-        while self.process.poll() is None:
-            self.most_files = max(self.most_files, len(os.listdir(f"/proc/{self.process.pid}/fd")))
-            time.sleep(0.2)
+        try:
+            while True:
+                self.most_files = max(self.most_files, len(os.listdir(f"/proc/{self.process.pid}/fd")))
+                time.sleep(0.2)
+        except OSError:
+            pass  # The server has ended.
 
     def database_bytes(self):
         names = [name for name in os.listdir(self.folder) if name.startswith("cued.db")]
@@ -143,6 +146,8 @@ def measure(server, attackers, seconds):
     late, missing = victim.lateness()
     creates, statuses = victim.creates.all(), victim.statuses.all()
     print(f"{server.processor_seconds() - began:.0f} s of processor time under attack, {server.most_files} open files")
+    pauses = quantile(victim.pauses, 0.99), quantile(victim.pauses, 1)
+    print("pauses of this machine: p99 {:.3f} s, longest {:.3f} s".format(*pauses))
     attackers.stop.set()
     attackers.collect(20, finished=True)
     peak = server.memory_mib("VmHWM")

@@ -62,6 +62,8 @@ class Victim:
     def __init__(self, server):
         self.caller = Caller(server, ADDRESS, Tally(), 0)
         self.creates, self.statuses = Timings(), Timings()
+        # By how much this machine prolongs a sleep of 10 ms: what is measured contains such pauses.
+        self.pauses = []
         # Instants at which a delivery is due, and when it came.
         self.due, self.arrived = [], {}
         self.receiver = Receiver(("127.0.0.1", 0), handler(self.arrived))
@@ -77,6 +79,12 @@ class Victim:
             (self.statuses, (STATUS_EVERY_S, end, self.status)),
         ]:
             threading.Thread(target=timings.every, args=arguments, daemon=True).start()
+        threading.Thread(target=self.watch_pauses, args=(end,), daemon=True).start()
+
+    def watch_pauses(self, end):
+        while (began := time.monotonic()) < end:
+            time.sleep(0.01)
+            self.pauses.append(time.monotonic() - began - 0.01)
 
     def create(self):
         due = int((time.time() + DUE_AFTER_S) * 1000) / 1000
