@@ -55,7 +55,7 @@ class Outcome:
 def run(it, number, server, program, database, go, stop, results):
     """The main function of an attacker's process. Attackers give way to the server and the victim on this machine,
     because they would be on others."""
-    os.nice(5)
+    os.nice(10)
     tally, errors, ready = Tally(), [], []
     receiver = HangingReceiver(tally) if it.receiver else None
 

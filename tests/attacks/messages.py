@@ -13,7 +13,7 @@ def listable(caller):
         caller.must("POST", f"/v1/cues/{id}/fire", "{}")
 
 
-@attack(accounts=2, expect={"claimable 200": 8})
+@attack(accounts=2, expect={"claimable 200": 5})
 def claimable_trees(caller):
     """Asks for executions with payloads of many small objects."""
     listable(caller)
@@ -33,7 +33,7 @@ def patch_bursts(caller):
         yield 60
 
 
-@attack(addresses=3, expect={"register 422": 60, "large 413": 3})
+@attack(addresses=3, expect={"register 422": 40, "large 413": 3})
 def registrations(caller):
     """Sends bodies of small objects to a route without a key: as large as it takes, and larger."""
     body = '{"email": %s}' % ("[" + ",".join(['{"":0}'] * 9_000) + "]")
@@ -75,7 +75,7 @@ def unread_lists(caller):
         answers(sockets, caller.tally, "reply")
 
 
-@attack(addresses=4, expect={"echo 200": 40})
+@attack(addresses=4, expect={"echo 200": 15})
 def echo_floods(caller):
     """Posts echoes of 1 MB, each with a token of its own."""
     yield
@@ -86,7 +86,7 @@ def echo_floods(caller):
         yield 1
 
 
-@attack(addresses=2, expect={"event 404 not_found": 20})
+@attack(addresses=2, expect={"event 404 not_found": 10})
 def billing_events(caller):
     """Posts events of 512 KB for a payment provider that is not set up."""
     yield
@@ -95,7 +95,7 @@ def billing_events(caller):
         yield 1
 
 
-@attack(accounts=8, expect={"pending 200": 60})
+@attack(accounts=8, expect={"pending 200": 30})
 def pending_beside_a_queue(caller):
     """Lists pending executions beside those of other accounts. A queue of 300,000 takes hours at 60 requests a minute
     and is part of the Rust tests; here 400 wait."""

@@ -152,7 +152,8 @@ def measure(server, attackers, seconds):
     attackers.collect(20, finished=True)
     peak = server.memory_mib("VmHWM")
     ended = time.monotonic()
-    while (rest := server.memory_mib("VmRSS")) > Bounds.AFTERWARDS_MIB and time.monotonic() < ended + SECONDS_TO_RECOVER:
+    latest = ended + SECONDS_TO_RECOVER
+    while (rest := server.memory_mib("VmRSS")) > Bounds.AFTERWARDS_MIB and time.monotonic() < latest:
         time.sleep(0.5)
     stored, requests = attackers.stored()
     allowed = stored * Bounds.DATABASE_FACTOR + requests * Bounds.DATABASE_PER_REQUEST
