@@ -45,6 +45,20 @@ def attack(expect, accounts=0, addresses=0, plan=None, expect_after_75_s=None, r
     return register
 
 
+class Signal:
+    """Tells all processes at once. Unlike an event of `multiprocessing`, it has no lock that a process could hold when
+    it ends."""
+
+    def __init__(self):
+        self.receiver, self.sender = os.pipe()
+
+    def send(self):
+        os.close(self.sender)
+
+    def wait(self):
+        os.read(self.receiver, 1)
+
+
 class Outcome:
     """What a process reports at its end."""
 
@@ -56,6 +70,10 @@ def run(it, number, server, program, database, go, stop, results):
     """The main function of an attacker's process. Attackers give way to the server and the victim on this machine,
     because they would be on others."""
     os.nice(10)
+    # This process only receives: the signal is given once no process can send.
+    go.send()
+    stop.send()
+    started, ended = threading.Event(), threading.Event()
     tally, errors, ready = Tally(), [], []
     receiver = HangingReceiver(tally) if it.receiver else None
 
@@ -73,9 +91,9 @@ def run(it, number, server, program, database, go, stop, results):
             ready.append(member)
             if len(ready) == count:
                 results.put((it.name, None))
-            go.wait()
+            started.wait()
             for pause in steps:
-                if stop.wait(pause * random.uniform(0.8, 1.2)):
+                if ended.wait(pause * random.uniform(0.8, 1.2)):
                     break
         except Exception:  # noqa: BLE001: the run reports it, whatever it is
             errors.append(f"{it.name}: {traceback.format_exc(limit=-3)}")
@@ -85,7 +103,9 @@ def run(it, number, server, program, database, go, stop, results):
     for member in range(count):
         threading.Thread(target=drive, args=(member,), daemon=True).start()
     go.wait()
+    started.set()
     stop.wait()
+    ended.set()
     results.put((it.name, Outcome(it.name, tally, errors[:])))
     results.close()
     results.join_thread()

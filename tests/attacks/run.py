@@ -98,7 +98,7 @@ class Attackers:
 
     def __init__(self, chosen, server):
         context = multiprocessing.get_context("fork")
-        self.go, self.stop, self.results = context.Event(), context.Event(), context.Queue()
+        self.go, self.stop, self.results = attack.Signal(), attack.Signal(), context.Queue()
         self.chosen, self.failures, self.outcomes = chosen, [], {}
         common = (server.address, server.program, server.database, self.go, self.stop, self.results)
         for number, name in enumerate(chosen, 1):
@@ -140,7 +140,7 @@ def measure(server, attackers, seconds):
     attackers.collect(SECONDS_TO_SET_UP, finished=False)
     print(f"set up; {server.memory_mib('VmRSS'):.0f} MiB, {server.processor_seconds():.0f} s of processor time")
     began = server.processor_seconds()
-    attackers.go.set()
+    attackers.go.send()
     victim.run(seconds)
     time.sleep(seconds)
     late, missing = victim.lateness()
@@ -148,7 +148,7 @@ def measure(server, attackers, seconds):
     print(f"{server.processor_seconds() - began:.0f} s of processor time under attack, {server.most_files} open files")
     pauses = quantile(victim.pauses, 0.99), quantile(victim.pauses, 1)
     print("pauses of this machine: p99 {:.3f} s, longest {:.3f} s".format(*pauses))
-    attackers.stop.set()
+    attackers.stop.send()
     attackers.collect(20, finished=True)
     peak = server.memory_mib("VmHWM")
     ended = time.monotonic()
