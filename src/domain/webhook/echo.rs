@@ -80,6 +80,13 @@ impl EchoToken {
         let is_token = (16..=128).contains(&text.len()) && text.bytes().all(plain);
         is_token.then(|| Self(text.to_owned()))
     }
+
+    /// Returns `true` if a delivery to `callback_url` can arrive at the echo of this token.
+    #[must_use]
+    pub fn is_target_of(&self, callback_url: &str) -> bool {
+        let path = callback_url.split(['?', '#']).next().unwrap_or_default();
+        path.strip_suffix(self.0.as_str()).is_some_and(|rest| rest.ends_with(FOLDER))
+    }
 }
 
 impl Echo {
@@ -178,6 +185,23 @@ mod tests {
     fn echo(bytes: usize, second: i64) -> Echo {
         let received_at = Timestamp::from_second(second).unwrap();
         Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at }
+    }
+
+    #[test]
+    fn a_callback_url_leads_to_the_echo_of_its_last_segment() {
+        let token = token(7);
+        for url in ["http://h/v1/echo/token-0000000007", "https://h:1/a/v1/echo/token-0000000007?a=/b#c"] {
+            assert!(token.is_target_of(url), "{url}");
+        }
+        for url in [
+            "http://h/v1/echo/token-0000000008",
+            "http://h/v1/echo/token-00000000070",
+            "http://h/v1/echo/x-token-0000000007",
+            "http://h/hook?to=/v1/echo/token-0000000007",
+            "http://h/token-0000000007",
+        ] {
+            assert!(!token.is_target_of(url), "{url}");
+        }
     }
 
     /// The account with this row key.

@@ -53,6 +53,15 @@ pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
     format!("v1={}", hex::encode(&tag))
 }
 
+/// Returns `true` if `signature` is the `X-CueAPI-Signature` of a body with this `X-CueAPI-Timestamp`.
+#[must_use]
+pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) -> bool {
+    let Some(tag) = signature.strip_prefix("v1=").and_then(hex::decode) else { return false };
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    // `hmac::verify` compares in constant time.
+    hmac::verify(&key, &[timestamp.as_bytes(), b".", body].concat(), &tag).is_ok()
+}
+
 /// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, the current one
 /// first.
 ///
@@ -107,6 +116,18 @@ mod tests {
             signature_v1(CURRENT, AT, BODY),
             "v1=bb8d5493c3c781c7232f2b2f4a8ee8e323213f17aa4ed65fe5e2d68ee1f3e5af"
         );
+    }
+
+    #[test]
+    fn only_the_signature_of_the_same_secret_time_and_body_is_verified() {
+        let (at, signed) = (AT.to_string(), signature_v1(CURRENT, AT, BODY));
+        assert!(verify_v1(CURRENT, &at, &signed, BODY));
+        assert!(!verify_v1(PREVIOUS, &at, &signed, BODY));
+        assert!(!verify_v1(CURRENT, "1767225601", &signed, BODY));
+        assert!(!verify_v1(CURRENT, &at, &signed, b"{}"));
+        for other in ["", "v1=", "v1=00", &signed[3..], &signed.replace("v1=", "v2=")] {
+            assert!(!verify_v1(CURRENT, &at, other, BODY), "{other}");
+        }
     }
 
     #[test]

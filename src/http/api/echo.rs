@@ -10,17 +10,19 @@ use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::CueId;
 use crate::domain::json;
 use crate::domain::webhook::echo::{Echo, EchoSender, EchoStore, EchoToken};
+use crate::domain::webhook::signature::verify_v1;
 use crate::error::{Error, Result};
 use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant, with_payload};
-use crate::store::cues;
+use crate::store::cues::DeliverySource;
+use crate::store::{ReadTx, cues};
 
 /// `POST /v1/echo/{token}`: any JSON value. Replaces the previous one.
 pub async fn receive(request: Request) -> Result<Response> {
     let token = token(&request)?;
     request.json()?;
-    let sender = sender(&request).await?;
+    let sender = sender(&request, &token).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
     echoes(&request).put(sender, token, Echo { payload, headers, received_at: request.now });
     Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
@@ -45,15 +47,25 @@ fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
 }
 
 /// The account of the key, if there is one, or of the cue that a delivery names: all deliveries of this server come from
-/// one address. Cue ids are known to their owners only, so that nobody takes from the share of another account.
-async fn sender(request: &Request) -> Result<EchoSender> {
+/// one address. Every receiver learns the ids of the cues that call it, and gets signed bodies. So the delivery must be
+/// signed by the account, and addressed to this echo: nobody else takes from the share of the account.
+async fn sender(request: &Request, token: &EchoToken) -> Result<EchoSender> {
     if let Some(caller) = &request.caller {
         return Ok(EchoSender::Account(caller.user_key));
     }
     let address = EchoSender::Address(rate_limit_address(request.client_ip));
     let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else { return Ok(address) };
-    let owner = request.app.store.read_inline_single(move |read| cues::find_owner(read, &cue_id)).await?;
-    Ok(owner.map_or(address, EchoSender::Account))
+    let find = move |read: &ReadTx<'_>| cues::find_delivery_source(read, &cue_id);
+    let source = request.app.store.read_inline_single(find).await?;
+    let sent_by = source.filter(|source| is_delivery(request, token, source));
+    Ok(sent_by.map_or(address, |source| EchoSender::Account(source.user_key)))
+}
+
+fn is_delivery(request: &Request, token: &EchoToken, source: &DeliverySource) -> bool {
+    let (timestamp, signature) = (request.header("x-cueapi-timestamp"), request.header("x-cueapi-signature"));
+    let (Some(timestamp), Some(signature)) = (timestamp, signature) else { return false };
+    source.callback_url.as_deref().is_some_and(|url| token.is_target_of(url))
+        && verify_v1(&source.webhook_secret, timestamp, signature, request.body())
 }
 
 fn token(request: &Request) -> Result<EchoToken> {

@@ -145,10 +145,26 @@ pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
 
-/// The row key of the user whose cue this is.
-pub fn find_owner(read: &ReadTx<'_>, id: &CueId) -> Result<Option<i64>> {
-    let mut owner = read.prepare_cached("SELECT user_key FROM cues WHERE id = ?1")?;
-    Ok(owner.query_row([id.as_str()], |row| row.get(0)).optional()?)
+/// What a received delivery is compared with, to know whose it is.
+#[derive(Debug)]
+pub struct DeliverySource {
+    pub user_key: i64,
+    pub webhook_secret: String,
+    /// `None` for a cue of workers.
+    pub callback_url: Option<String>,
+}
+
+/// The source of the deliveries of this cue.
+pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<DeliverySource>> {
+    let mut source = read.prepare_cached(
+        "SELECT user_key, webhook_secret, callback_url
+           FROM cues JOIN users ON users.key = cues.user_key
+          WHERE cues.id = ?1",
+    )?;
+    let found = source.query_row([id.as_str()], |row| {
+        Ok(DeliverySource { user_key: row.get(0)?, webhook_secret: row.get(1)?, callback_url: row.get(2)? })
+    });
+    Ok(found.optional()?)
 }
 
 /// The cue in row `key`.

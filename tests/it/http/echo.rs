@@ -163,6 +163,28 @@ fn many_echoes_of_one_account_drop_none_of_another() {
 }
 
 #[test]
+fn only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share() {
+    let server = Server::start(SAFE);
+    let owner = server.user();
+    let mut cue = to(&format!("{}{ECHO}", server.url()));
+    cue["payload"] = json!({ "text": "a".repeat(900_000) });
+    let cue = owner.create(&cue);
+    assert_eq!(run(&owner, &cue)["status"], "success");
+    let echo = owner.get(ECHO).expect(200);
+    // What every receiver of a delivery gets.
+    let received = |name: &'static str| (name, echo["headers"][name].as_str().unwrap());
+    let signed = ["x-cueapi-cue-id", "x-cueapi-timestamp", "x-cueapi-signature"].map(received);
+    let body = echo["payload"].to_string();
+    for headers in [&signed[..1], &signed] {
+        for number in 0..6 {
+            let path = format!("/v1/echo/token-{}{number:09}", headers.len());
+            server.client().call("POST", &path, headers, body.as_bytes()).unwrap().expect(200);
+        }
+        assert_eq!(status(&owner, ECHO), "delivered", "after posts with {} of its headers", headers.len());
+    }
+}
+
+#[test]
 fn callbacks_reach_the_echo_path_under_every_address_policy() {
     let server = Server::start(SAFE);
     let user = server.user();
