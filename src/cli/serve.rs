@@ -72,7 +72,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
     max_connections: u32,
 
-    /// Memory in MiB for request bodies and responses under way; one account or client address has at most a quarter
+    /// Memory in MiB for connections, request bodies and responses under way; one account or client address has at most a
+    /// quarter
     #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
     max_buffered: u32,
 

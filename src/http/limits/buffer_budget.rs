@@ -1,9 +1,11 @@
-//! The memory for bodies and replies under way: one amount for all callers, of which each may hold a quarter
+//! The memory for requests and connections under way: one amount for all callers, of which each may hold a quarter
 //! (contract §11.1).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use crate::domain::account::client_ip::customer_network;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -20,7 +22,10 @@ const MIN_ROOM: usize = 64 << 10;
 /// Seconds for `Retry-After`. Most bodies and replies are gone after a second.
 const RETRY_AFTER: u32 = 1;
 
-/// Who holds a body or a reply.
+/// Beyond this part of an amount, idle connections close: the rest is for requests until their memory is free.
+const SCARCE: (usize, usize) = (7, 8);
+
+/// Who holds a body, a reply or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BufferOwner {
     /// The row key of the user whose API key came with the request.
@@ -39,23 +44,44 @@ impl BufferOwner {
 pub struct BufferBudget {
     limit: usize,
     usage: Mutex<Usage>,
+    became_scarce: Notify,
+}
+
+/// The memory of these is used up, or almost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scarcity {
+    Everybody,
+    Network(IpAddr),
 }
 
 #[derive(Debug, Default)]
 struct Usage {
     total: usize,
+    /// Not yet seen by [`BufferBudget::scarcity`].
+    scarcity: Option<Scarcity>,
     /// Callers that hold something; the budget bounds their number.
     by_owner: HashMap<BufferOwner, usize>,
 }
 
 impl Usage {
+    /// Returns who is short of memory once `owner` holds further `bytes`.
+    fn scarcity_with(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Option<Scarcity> {
+        let is_scarce = |held: usize, limit: usize| held.saturating_add(bytes) > limit / SCARCE.1 * SCARCE.0;
+        let held = self.by_owner.get(&owner).copied().unwrap_or(0);
+        match owner {
+            _ if is_scarce(self.total, limit) => Some(Scarcity::Everybody),
+            BufferOwner::Network(network) if is_scarce(held, limit / CALLER_FRACTION) => {
+                Some(Scarcity::Network(network))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns what `owner` would hold with further `bytes`.
     fn with(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Result<usize> {
         let held = self.by_owner.get(&owner).copied().unwrap_or(0).saturating_add(bytes);
         if held > limit / CALLER_FRACTION {
-            return Err(busy(
-                "Your requests and unread responses hold too much memory; finish and read them, and try again in 1 s",
-            ));
+            return Err(caller_busy());
         }
         if self.total.saturating_add(bytes) > limit {
             return Err(busy("The server is handling too many large requests; try again in 1 s"));
@@ -75,7 +101,7 @@ pub struct BufferReservation {
 impl BufferBudget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, usage: Mutex::default() })
+        Arc::new(Self { limit, usage: Mutex::default(), became_scarce: Notify::new() })
     }
 
     /// An empty reservation, to grow with a body that arrives.
@@ -90,6 +116,16 @@ impl BufferBudget {
     pub fn require_room(&self, owner: BufferOwner) -> Result<()> {
         let room = MIN_ROOM.min(self.limit / CALLER_FRACTION);
         self.usage.lock().with(room, owner, self.limit).map(|_| ())
+    }
+
+    /// Waits until memory is scarce. For one waiter.
+    pub async fn scarcity(&self) -> Scarcity {
+        loop {
+            if let Some(scarcity) = self.usage.lock().scarcity.take() {
+                return scarcity;
+            }
+            self.became_scarce.notified().await;
+        }
     }
 
     /// Reserves `bytes` at once.
@@ -110,6 +146,12 @@ impl BufferReservation {
     /// 503 if the caller would hold more than its part, or all callers more than the budget.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         let mut usage = self.budget.usage.lock();
+        if let Some(scarcity) = usage.scarcity_with(bytes, self.owner, self.budget.limit)
+            && usage.scarcity != Some(Scarcity::Everybody)
+        {
+            usage.scarcity = Some(scarcity);
+            self.budget.became_scarce.notify_one();
+        }
         let held = usage.with(bytes, self.owner, self.budget.limit)?;
         if bytes > 0 {
             usage.total += bytes;
@@ -118,22 +160,51 @@ impl BufferReservation {
         }
         Ok(())
     }
-}
 
-impl Drop for BufferReservation {
-    fn drop(&mut self) {
-        if self.bytes == 0 {
+    /// Returns all bytes to the budget.
+    pub fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes == 0 {
             return;
         }
         let mut usage = self.budget.usage.lock();
-        usage.total -= self.bytes;
+        usage.total -= bytes;
         if let Some(held) = usage.by_owner.get_mut(&self.owner) {
-            *held -= self.bytes;
+            *held -= bytes;
             if *held == 0 {
                 usage.by_owner.remove(&self.owner);
             }
         }
     }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds what is missing to `bytes`.
+    ///
+    /// # Errors
+    /// As [`BufferReservation::grow`].
+    pub fn grow_to(&mut self, bytes: usize) -> Result<()> {
+        match bytes.checked_sub(self.bytes) {
+            None | Some(0) => Ok(()),
+            Some(missing) => self.grow(missing),
+        }
+    }
+}
+
+impl Drop for BufferReservation {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// The error of a caller that holds too much.
+pub fn caller_busy() -> Error {
+    busy(
+        "Your connections, requests and unread responses hold too much memory; finish and read them, and try again in \
+         1 s",
+    )
 }
 
 fn busy(message: &'static str) -> Error {

@@ -4,6 +4,7 @@
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.
 
 mod access_log;
+pub(in crate::http) mod admission;
 mod authentication;
 pub(in crate::http) mod browser_guard;
 mod common_headers;
@@ -87,15 +88,12 @@ pub async fn handle(
     Handled { response, body_unread: context.body_unread, reservation }
 }
 
-/// Renders the response to a request without a valid head: malformed, too large or too slow.
-pub fn reject_invalid_head(
-    server: &ServerState,
-    peer: SocketAddr,
-    refusal: Refusal,
-) -> hyper::Response<Bytes> {
+/// Renders the response to a request that is not looked at: its head is malformed, too large or too slow, or it finds no
+/// memory.
+pub fn reject_unread(server: &ServerState, peer: SocketAddr, error: Error) -> hyper::Response<Bytes> {
     let mut context = RequestContext::new(server, new_request_id(), peer.ip(), false);
     context.count_for_address(server);
-    let response = with_common_headers(Response::error(refusal.into(), &context.id), &context);
+    let response = with_common_headers(Response::error(error, &context.id), &context);
     context.record(server, None, response.status(), Duration::ZERO);
     response
 }

@@ -3,14 +3,13 @@
 //! hyper's `header_read_timeout` is off. It also runs between two requests, so one value would limit both the time to
 //! read a head and the time to stay idle. It also closes the connection without a response.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
@@ -22,30 +21,38 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::HttpLimits;
-use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::http::limits::buffer_budget::BufferReservation;
+use crate::domain::api_error::ErrorCode;
+use crate::error::Error;
+use crate::http::limits::buffer_budget::caller_busy;
 use crate::http::middleware;
+use crate::http::middleware::Handled;
+use crate::http::middleware::admission::{Admission, Denial, admit};
 use crate::http::middleware::state::ServerState;
-use crate::http::server::monitored_stream::{ConnectionState, MonitoredStream, RequestGuard, TimeoutReason};
+use crate::http::server::connection_state::{ConnectionState, RequestGuard, TimeoutReason};
+use crate::http::server::monitored_stream::MonitoredStream;
+use crate::http::server::response_body::{RESPONSE_PART, ResponseBody};
 use crate::http::timeout::within;
 
 /// Bytes of a request head, as in Node.js. hyper limits the number of headers to 100.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Concurrent requests on one HTTP/2 connection. RFC 9113 §6.5.2 recommends at least 100.
-const MAX_STREAMS: u32 = 128;
-/// Unread bytes that a peer may send ahead on one HTTP/2 stream, and on one connection. Larger windows would speed up
-/// large bodies; these bound the memory of a connection outside the budget for bodies.
-const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Concurrent requests on one HTTP/2 connection. RFC 9113 §6.5.2 recommends at least 100, and clients send that many before
+/// they know the limit. Each takes its part of the memory budget.
+const MAX_STREAMS: u32 = 100;
+/// Unread bytes that a peer may send ahead on one HTTP/2 stream, and on one connection: the least that RFC 9113 §6.9.2
+/// permits. Larger windows would speed up large bodies; these bound the memory of a connection outside the budget.
+const STREAM_WINDOW: u32 = 65_535;
+const CONNECTION_WINDOW: u32 = 65_535;
+/// Streams that a peer may end by errors of its own, which h2 answers with a reset each, until h2 closes the connection.
+const MAX_FAULTY_STREAMS: usize = 100;
 /// A silent HTTP/2 peer is pinged after this time, and disconnected if it does not respond within the same time.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Bytes of a response that hyper gets at a time. It takes the next ones only when it has written most of these, so that
-/// the rest of the response counts in the memory budget as long as the client does not read it.
-const RESPONSE_PART: usize = 16 << 10;
 /// Limits of the final read before a socket closes (see [`close`]). A client needs about one round trip to notice the
 /// response, and can have several MB of its body in flight by then.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
+const LINGER_PART: usize = 4 << 10;
+/// The only frames of an HTTP/2 connection that finds no memory: SETTINGS, and GOAWAY with the code ENHANCE_YOUR_CALM.
+const HTTP2_REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
 
 /// Serves one connection to its end and keeps `state` up to date.
 pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, state: ConnectionState) {
@@ -58,18 +65,10 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
     };
     let socket = MonitoredStream::new(stream, state.clone(), Box::new(render_error));
     let service = service_fn(|request: Request<Incoming>| {
-        let (server, mut guard) = (Arc::clone(&server), state.begin_request(request.version()));
-        async move {
-            let deadline = guard.began() + server.app.config.http.request_time;
-            let handled = middleware::handle(&server, peer, request, deadline).await;
-            guard.response_ready(handled.body_unread);
-            let reservation = handled.reservation;
-            Ok::<_, Infallible>(handled.response.map(|rest| TrackedBody {
-                rest,
-                guard,
-                _reservation: reservation,
-            }))
-        }
+        let guard = state.begin_request(request.version());
+        // A request that is not admitted is dropped here: the headers of many would take much memory.
+        let admitted = admit(&server, peer, &request).map(|admission| (admission, request));
+        respond(Arc::clone(&server), peer, admitted, guard)
     });
     let builder = builder();
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
@@ -82,12 +81,46 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
     drop(connection);
     let (stream, body_unread) = state.take_stream();
     let Some(stream) = stream else { return };
-    if timeout == Some(TimeoutReason::Head) {
-        let response = to_http1(&invalid_head_response(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()));
-        close(stream, &response, &state).await;
-    } else if body_unread && timeout.is_none() {
-        close(stream, b"", &state).await;
-    }
+    let last_response = match timeout {
+        Some(TimeoutReason::Head) => {
+            to_http1(&invalid_head_response(&server, peer, StatusCode::REQUEST_TIMEOUT.as_u16()))
+        }
+        Some(TimeoutReason::NoMemory) if state.is_http2() => HTTP2_REFUSAL.to_vec(),
+        Some(TimeoutReason::NoMemory) => to_http1(&rejection(&server, peer, caller_busy())),
+        None if body_unread => Vec::new(),
+        _ => return,
+    };
+    // Drops the server's state, of which the final read needs nothing.
+    drop(server);
+    close(stream, &last_response, &state).await;
+}
+
+/// Answers one request. Boxed, because the state of a handler is large, and of HTTP/2 a place for it would remain until the
+/// response is written.
+async fn respond(
+    server: Arc<ServerState>,
+    peer: SocketAddr,
+    admitted: Result<(Admission, Request<Incoming>), Denial>,
+    mut guard: RequestGuard,
+) -> Result<hyper::Response<ResponseBody>, h2::Error> {
+    let (handled, stream) = match admitted {
+        Ok((Admission { stream, head }, request)) => {
+            let deadline = guard.began() + server.app.config.http.request_time;
+            let handled = Box::pin(middleware::handle(&server, peer, request, deadline)).await;
+            drop(head);
+            (handled, stream)
+        }
+        Err(Denial::Reset) => return Err(h2::Reason::REFUSED_STREAM.into()),
+        Err(Denial::Respond { error, is_http1, stream }) => {
+            let mut response = rejection(&server, peer, error);
+            if !is_http1 {
+                response.headers_mut().remove(header::CONNECTION);
+            }
+            (Handled { response, body_unread: is_http1, reservation: None }, stream)
+        }
+    };
+    guard.response_ready(handled.body_unread);
+    Ok(handled.response.map(|bytes| ResponseBody::new(bytes, guard, [stream, handled.reservation])))
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
@@ -100,6 +133,8 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .max_header_list_size(MAX_HEAD_BYTES as u32)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(RESPONSE_PART)
+        .max_local_error_reset_streams(MAX_FAULTY_STREAMS)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL);
     builder
@@ -148,6 +183,9 @@ async fn drive<C: GracefulConnection>(
                 (due, Some(reason)) if due <= Instant::now() => return Poll::Ready(Some(reason)),
                 (due, _) => timer.as_mut().reset(due),
             }
+            if state.waits_for_memory() && connection.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
         }
     })
     .await
@@ -159,7 +197,7 @@ async fn close(mut stream: TcpStream, response: &[u8], state: &ConnectionState) 
     let linger = async {
         stream.write_all(response).await?;
         stream.shutdown().await?;
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; LINGER_PART];
         let mut left = LINGER_BYTES;
         while left > 0 {
             match stream.read(&mut buffer).await? {
@@ -191,7 +229,12 @@ fn invalid_head_response(server: &ServerState, peer: SocketAddr, status: u16) ->
         ),
         _ => (ErrorCode::BadRequest, "The request is not valid HTTP; check the request line and the headers"),
     };
-    let mut response = middleware::reject_invalid_head(server, peer, Refusal::new(code, message));
+    rejection(server, peer, Error::refused(code, message))
+}
+
+/// A response that ends its HTTP/1.1 connection.
+fn rejection(server: &ServerState, peer: SocketAddr, error: Error) -> hyper::Response<Bytes> {
+    let mut response = middleware::reject_unread(server, peer, error);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
@@ -207,37 +250,4 @@ fn to_http1(response: &hyper::Response<Bytes>) -> Vec<u8> {
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(response.body());
     bytes
-}
-
-/// A response body. Its request counts as running, and its memory as used, until hyper has taken all of it.
-struct TrackedBody {
-    rest: Bytes,
-    guard: RequestGuard,
-    _reservation: Option<BufferReservation>,
-}
-
-impl Body for TrackedBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
-        }
-        let length = self.rest.len().min(RESPONSE_PART);
-        let part = self.rest.split_to(length);
-        self.guard.part_taken();
-        Poll::Ready(Some(Ok(Frame::data(part))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
-    }
 }

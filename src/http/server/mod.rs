@@ -1,7 +1,9 @@
 //! A listening server: accepts connections up to a limit, and drains them when it stops.
 
 mod connection;
+mod connection_state;
 mod monitored_stream;
+mod response_body;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,15 +16,16 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
 
 use crate::app::App;
 use crate::domain::account::client_ip::customer_network;
-use crate::http::limits::buffer_budget::BufferBudget;
+use crate::http::limits::buffer_budget::{BufferBudget, BufferOwner, Scarcity};
 use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
-use crate::http::server::monitored_stream::ConnectionState;
+use crate::http::server::connection_state::ConnectionState;
 use crate::http::timeout::within;
 
 /// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new
@@ -41,6 +44,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Time until a full server searches again for idle connections. A new connection waits up to this long; a shorter
 /// interval would sort the connections more often while all of them are busy.
 const EVICTION_RETRY: Duration = Duration::from_millis(50);
+
+/// A connection that is idle for less time is not closed for the memory of requests: its next one may be on its way.
+const RELIEF_IDLE_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct ListenerConfig {
@@ -70,7 +76,12 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
         stopping: stopped,
         app,
     });
-    let mut open = ConnectionSet::default();
+    let mut open = ConnectionSet {
+        tasks: JoinSet::new(),
+        open: HashMap::new(),
+        by_network: HashMap::new(),
+        next_relief: Instant::now(),
+    };
     tokio::select! {
         never = accept_all(&listener, &server, connections, &mut open) => match never {},
         () = stop => {}
@@ -80,12 +91,13 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
     drain(open.tasks, drain_time).await;
 }
 
-#[derive(Default)]
 struct ConnectionSet {
     tasks: JoinSet<()>,
     open: HashMap<Id, OpenConnection>,
     /// Connections by network, without those of trusted proxies.
     by_network: HashMap<IpAddr, usize>,
+    /// The earliest time to close connections for their memory again: those closed last have returned theirs by then.
+    next_relief: Instant,
 }
 
 struct OpenConnection {
@@ -96,7 +108,19 @@ struct OpenConnection {
 
 impl ConnectionSet {
     fn spawn(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
-        let (state, network) = (ConnectionState::new(), network_of(server, peer));
+        let network = network_of(server, peer);
+        let memory = network.map(|network| server.buffers.open(BufferOwner::Network(network)));
+        let state = ConnectionState::new(memory);
+        let is_admitted = state.admit()
+            || network.is_some_and(|network| {
+                self.relieve(Scarcity::Network(network), Duration::ZERO);
+                state.admit()
+            });
+        if !is_admitted {
+            self.relieve(Scarcity::Everybody, Duration::ZERO);
+            // Without room it waits, because all connections are busy.
+            state.admit();
+        }
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, state.clone()));
         self.open.insert(task.id(), OpenConnection { state, network });
         if let Some(network) = network {
@@ -140,8 +164,8 @@ impl ConnectionSet {
     }
 
     /// Asks the connections that are used least to close, first those of the networks that hold the most.
-    fn evict_idle(&self) {
-        let idle = self.open.values().filter_map(|connection| {
+    fn evict_idle(&self, may_close: impl Fn(&OpenConnection) -> bool) {
+        let idle = self.open.values().filter(|connection| may_close(connection)).filter_map(|connection| {
             Some((Reverse(self.count_of(connection.network)), connection.state.idleness()?, connection))
         });
         let mut idle: Vec<_> = idle.collect();
@@ -149,6 +173,20 @@ impl ConnectionSet {
         for (_, _, connection) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
             connection.state.evict();
         }
+    }
+
+    /// Closes connections that are idle at least for `idle_time`, because they hold memory that others need.
+    fn relieve(&mut self, scarcity: Scarcity, idle_time: Duration) {
+        self.next_relief = Instant::now() + EVICTION_RETRY;
+        self.evict_idle(|connection| {
+            let is_short = match scarcity {
+                Scarcity::Everybody => true,
+                Scarcity::Network(network) => connection.network == Some(network),
+            };
+            let is_idle =
+                || connection.state.idleness().is_some_and(|idle| idle.since().elapsed() >= idle_time);
+            is_short && connection.state.holds_memory() && is_idle()
+        });
     }
 
     /// Connections of a network; of trusted proxies one, so that no client is disconnected for the others.
@@ -173,13 +211,13 @@ async fn accept_all(
     open: &mut ConnectionSet,
 ) -> Infallible {
     loop {
-        let (stream, peer) = accept(listener, open).await;
+        let (stream, peer) = accept(listener, server, open).await;
         if !open.make_room_for(network_of(server, peer), limit) {
             tracing::debug!(client_ip = %peer.ip(), limit, "connection refused: the client has too many");
             continue;
         }
         while open.tasks.len() >= limit {
-            open.evict_idle();
+            open.evict_idle(|_| true);
             // Connections that are busy now may be idle at the next attempt.
             within(EVICTION_RETRY, open.wait_for_end()).await;
         }
@@ -187,11 +225,23 @@ async fn accept_all(
     }
 }
 
-async fn accept(listener: &TcpListener, open: &mut ConnectionSet) -> (TcpStream, SocketAddr) {
+async fn accept(
+    listener: &TcpListener,
+    server: &ServerState,
+    open: &mut ConnectionSet,
+) -> (TcpStream, SocketAddr) {
     loop {
+        let next_relief = open.next_relief;
+        let scarcity = async {
+            if next_relief > Instant::now() {
+                sleep_until(next_relief).await;
+            }
+            server.buffers.scarcity().await
+        };
         tokio::select! {
             biased;
             () = open.wait_for_end() => {}
+            scarcity = scarcity => open.relieve(scarcity, RELIEF_IDLE_TIME),
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => return accepted,
                 Err(error) if is_peer_error(&error) => {}

@@ -34,6 +34,15 @@ pub const ROWS: &[Row] = &[
             "unread_responses_of_one_account_hold_only_its_share",
         ],
     ),
+    (
+        "§11.1",
+        "connections and requests of HTTP/2 hold memory",
+        &[
+            "responses_that_an_http2_client_does_not_take_hold_its_memory",
+            "http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_address",
+        ],
+    ),
+    ("§11.1", "a request has at most 100 headers", &["a_request_of_http2_has_at_most_100_headers"]),
     ("§11.1", "a body without a key is small", &["a_body_without_a_key_has_at_most_64_kib"]),
     (
         "§11.1",
@@ -70,6 +79,16 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§11.2",
+        "a connection without memory closes idle ones, waits, and is refused",
+        &[
+            "idle_connections_give_their_memory_to_new_ones",
+            "a_waiting_connection_is_served_when_memory_is_free",
+            "a_connection_without_memory_waits_and_then_gets_503",
+            "an_http2_connection_without_memory_is_refused",
+        ],
+    ),
+    (
+        "§11.2",
         "an account has 20 long polls",
         &["an_account_has_at_most_twenty_long_polls", "without_limits_the_number_of_long_polls_is_free"],
     ),
@@ -91,6 +110,7 @@ pub const ROWS: &[Row] = &[
             "a_payload_that_grows_sixfold_in_its_canonical_form_costs_eight_times_its_size",
             "stored_payloads_are_answered_as_their_text",
             "memory_goes_back_to_the_system_after_large_requests",
+            "memory_goes_back_to_the_system_after_a_crowd_of_connections",
         ],
     ),
     ("§11.3", "a rejected value is shown in part", &["the_echo_of_an_invalid_value_is_bounded"]),
@@ -106,6 +126,7 @@ pub const ROWS: &[Row] = &[
             "a_sender_has_at_most_a_quarter_of_the_memory",
             "senders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones",
             "many_echoes_of_one_account_drop_none_of_another",
+            "only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share",
         ],
     ),
     (

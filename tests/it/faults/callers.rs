@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::server::{DEV_UNLIMITED, Server, peak_mb};
+use crate::support::server::{DEV_UNLIMITED, Server, peak_mb, resident_mb, until_within};
 
 /// The longest time for a request of another caller; the time-outs are 10 s and more.
 const SOON: Duration = Duration::from_secs(3);
@@ -24,6 +24,23 @@ fn open(addr: SocketAddr, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(addr).unwrap();
     drop(stream.write_all(request));
     stream
+}
+
+/// `count` connections from an address of this machine, which have sent `request`.
+fn open_from(source: &str, addr: SocketAddr, count: usize, request: &[u8]) -> Vec<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let connect = |_| {
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+            socket.connect(addr).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        // The server may have closed it already.
+        drop((&stream).write_all(request));
+        stream
+    };
+    (0..count).map(connect).collect()
 }
 
 /// Creates a cue and reads the status, each on a new connection.
@@ -123,4 +140,53 @@ fn malformed_http2_frames_do_not_flood_the_log() {
     assert_served(&user);
     let log = server.log();
     assert!(log.lines().count() < 10, "{} lines: {:?}", log.lines().count(), log.lines().last());
+}
+
+/// A connection of HTTP/2 that takes no body of a response, and 128 requests.
+fn http2_requests() -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let literal = |name: &str, value: &str| {
+        let length = |text: &str| u8::try_from(text.len()).unwrap();
+        [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+    };
+    let head = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/status")];
+    let head: Vec<u8> = head.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    let requests = (0..128).flat_map(|number: u8| frame(1, 5, number.wrapping_mul(2).wrapping_add(1), &head));
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), settings, requests.collect()].concat()
+}
+
+#[test]
+fn http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_address() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let before = resident_mb(server.pid());
+    let crowd = open_from("127.0.0.9", server.addr(), 400, &http2_requests());
+    assert_served(&user);
+    // Without a bound: 300 MB, and they stayed after the end of the connections.
+    let peak = peak_mb(server.pid());
+    eprintln!("{before} MB before, {peak} MB at most");
+    assert!(peak < before + 60, "{before} MB before, {peak} MB at most");
+    drop(crowd);
+}
+
+#[test]
+fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let before = resident_mb(server.pid());
+    let head = [b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-A: ", &[b'a'; 15_500][..]].concat();
+    let crowd: Vec<_> = (1..=4)
+        .flat_map(|number| open_from(&format!("127.0.1.{number}"), server.addr(), 500, &head))
+        .collect();
+    assert_served(&user);
+    let during = resident_mb(server.pid());
+    drop(crowd);
+    eprintln!("{before} MB before, {during} MB during the crowd");
+    assert!(during > before + 20, "{before} MB before, {during} MB during the crowd");
+    until_within("memory goes back", Duration::from_secs(120), || {
+        (resident_mb(server.pid()) <= before + 8).then_some(())
+    });
 }

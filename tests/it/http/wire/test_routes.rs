@@ -100,7 +100,7 @@ async fn hold(request: Request) -> Result<Response> {
 }
 
 /// Bytes of a response that no buffer of the kernel holds whole.
-pub const LARGE: usize = 16 << 20;
+pub const LARGE: usize = 15 << 20;
 
 async fn large(_: Request) -> Result<Response> {
     Ok(Response::text(hyper::StatusCode::OK, "text/plain", "x".repeat(LARGE)))

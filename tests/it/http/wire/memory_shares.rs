@@ -1,0 +1,180 @@
+//! The memory that connections and requests of one client hold, in HTTP/1.1 and HTTP/2.
+
+use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cued::config::HttpLimits;
+
+use super::test_routes::{HELD, TestServer, get, post};
+use crate::support::client::Connection;
+use crate::support::server::until;
+
+/// Another client than that of `TestServer::connect`, which is 127.0.0.1.
+const OTHER: &str = "127.0.0.2";
+/// A timeout that no test reaches.
+const LONG: Duration = Duration::from_secs(300);
+/// Of which a client has a quarter: the memory of 16 connections of HTTP/1.1.
+const MAX_BUFFERED: usize = 1 << 20;
+
+const SETTINGS: u8 = 4;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+
+fn server(limits: HttpLimits) -> TestServer {
+    TestServer::with(HttpLimits { max_buffered: MAX_BUFFERED, drain_time: Duration::ZERO, ..limits })
+}
+
+/// Limits that cut nobody off while the test runs.
+fn patient() -> HttpLimits {
+    HttpLimits {
+        header_time: LONG,
+        idle_time: LONG,
+        request_time: LONG,
+        response_time: LONG,
+        ..HttpLimits::default()
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
+}
+
+/// The preface, and settings with a window of 0: the peer of this connection takes no body of a response.
+fn preface() -> Vec<u8> {
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])].concat()
+}
+
+/// The `number`th `GET` of a connection.
+fn get_frame(number: u32, path: &str, headers: &[u8]) -> Vec<u8> {
+    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", path)];
+    let pseudo: Vec<u8> = pseudo.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    frame(HEADERS, 5, 2 * number + 1, &[&pseudo, headers].concat())
+}
+
+fn send(connection: &mut Connection, frames: &[Vec<u8>]) {
+    connection.stream().write_all(&frames.concat()).unwrap();
+}
+
+/// The next frame, by its kind and payload.
+fn next_frame(connection: &mut Connection) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    connection.stream().read_exact(&mut head).unwrap();
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    connection.stream().read_exact(&mut payload).unwrap();
+    (head[3], payload)
+}
+
+/// The next `count` frames of `kinds`.
+fn frames_of(connection: &mut Connection, kinds: &[u8], count: usize) -> Vec<(u8, Vec<u8>)> {
+    let frames = std::iter::repeat_with(|| next_frame(connection));
+    frames.filter(|(kind, _)| kinds.contains(kind)).take(count).collect()
+}
+
+fn hold(mut connection: Connection) -> Connection {
+    let before = HELD.load(Ordering::SeqCst);
+    connection.send(&get("/hold"));
+    until("the handler runs", || (HELD.load(Ordering::SeqCst) > before).then_some(()));
+    connection
+}
+
+#[test]
+fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
+    let server = server(patient());
+    let mut connection = server.connect();
+    let requests: Vec<_> = (0..32).map(|number| get_frame(number, "/items/a", &[])).collect();
+    send(&mut connection, &[vec![preface()], requests].concat());
+    // 256 KiB are enough for a connection of 48 KiB and 26 streams of 8 KiB.
+    let answers = frames_of(&mut connection, &[HEADERS, RST_STREAM], 32);
+    let refused: Vec<_> = answers.iter().filter(|(kind, _)| *kind == RST_STREAM).collect();
+    assert_eq!(refused.len(), 6);
+    // REFUSED_STREAM: the client may send the request again.
+    assert!(refused.iter().all(|(_, code)| code == &[0, 0, 0, 7]), "{refused:?}");
+    let mut other = server.connect_from(OTHER);
+    other.send(&post("/echo", &"x".repeat(200_000)));
+    assert_eq!(other.response().status, 200, "another client has its own quarter");
+    drop(connection);
+    until("the memory is returned", || {
+        (server.request(&post("/echo", &"x".repeat(200_000))).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn an_http2_connection_without_memory_is_refused() {
+    let server = server(patient());
+    // A connection and a stream take 56 KiB.
+    let busy = |_| {
+        let mut connection = server.connect();
+        send(&mut connection, &[preface(), get_frame(0, "/items/a", &[])]);
+        frames_of(&mut connection, &[HEADERS], 1);
+        connection
+    };
+    let held: Vec<_> = (0..4).map(busy).collect();
+    let mut refused = server.connect();
+    send(&mut refused, &[preface()]);
+    let (_, payload) = frames_of(&mut refused, &[GOAWAY], 1).remove(0);
+    assert_eq!(payload, [0, 0, 0, 0, 0, 0, 0, 11], "no stream was begun, and ENHANCE_YOUR_CALM");
+    drop(held);
+}
+
+#[test]
+fn a_request_of_http2_has_at_most_100_headers() {
+    let server = server(patient());
+    let mut connection = server.connect();
+    let headers = |count| literal("a", "").repeat(count);
+    send(
+        &mut connection,
+        &[preface(), get_frame(0, "/items/a", &headers(100)), get_frame(1, "/items/a", &headers(101))],
+    );
+    let answers = frames_of(&mut connection, &[HEADERS], 2);
+    // The status is the first field: 200 has an index of its own, 431 is a literal in Huffman's code.
+    assert_eq!(answers.iter().filter(|(_, block)| block[0] == 0x88).count(), 1);
+    assert_eq!(
+        answers.iter().filter(|(_, block)| block.starts_with(&[0x48, 0x83, 105, 144, 255])).count(),
+        1,
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn idle_connections_give_their_memory_to_new_ones() {
+    let server = server(patient());
+    let kept = |_| {
+        let mut connection = server.connect();
+        connection.send(&get("/items/a"));
+        assert_eq!(connection.response().status, 200);
+        connection
+    };
+    let mut kept: Vec<_> = (0..40).map(kept).collect();
+    assert_eq!(kept[0].rest(), "", "the connection that was idle longest is closed");
+}
+
+#[test]
+fn a_connection_without_memory_waits_and_then_gets_503() {
+    let server = server(HttpLimits { header_time: Duration::from_millis(500), ..patient() });
+    let held: Vec<_> = (0..16).map(|_| hold(server.connect())).collect();
+    let response = server.request(&get("/items/a"));
+    assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
+    assert_eq!((response.header("retry-after"), response.header("connection")), (Some("1"), Some("close")));
+    let mut other = server.connect_from(OTHER);
+    other.send(&get("/items/a"));
+    assert_eq!(other.response().status, 200, "another client has its own quarter");
+    drop(held);
+}
+
+#[test]
+fn a_waiting_connection_is_served_when_memory_is_free() {
+    let server = server(patient());
+    let held: Vec<_> = (0..16).map(|_| hold(server.connect())).collect();
+    let mut waiting = server.connect();
+    waiting.send(&get("/items/a"));
+    drop(held);
+    assert_eq!(waiting.response().status, 200);
+}
