@@ -6,7 +6,8 @@
  * block of 128 KiB or more goes back to the system when it is freed.
  *
  * Smaller blocks stay, and the free memory between them: thousands of connections leave a hundred MB. `malloc_trim` finds
- * the free pages in every heap and returns them. */
+ * the free pages in every heap and returns them. It locks one heap at a time: 90 MB in two heaps take 22 ms of processor
+ * time, a search in vain through as much 4 ms. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -15,9 +15,9 @@ use crate::http::limits::buffer_budget::BufferReservation;
 use crate::locks::Mutex;
 
 /// What a connection takes of the memory budget, mostly for the buffers of hyper. The program as built for release takes
-/// 23 KB, and 27 KB with an incomplete head of 15 KB. This is less, so that 64 MiB are enough for 4,096 connections; if
-/// there are no more, all of them and the rest of the program take 120 MB.
-const HTTP1_COST: usize = 16 << 10;
+/// 23 KB, and 27 KB with an incomplete head of 15 KB. This is a little less, so that 64 MiB are enough for 3,276
+/// connections; if all of it are connections, they and the rest of the program take 100 MB.
+const HTTP1_COST: usize = 20 << 10;
 /// What HTTP/2 takes without any request: the same, and frames that wait to be written or read.
 const HTTP2_COST: usize = 48 << 10;
 /// Time until a connection asks again for its memory. Idle connections, which close for it, have returned theirs by then.

@@ -25,7 +25,7 @@ use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
-use crate::http::server::connection_state::ConnectionState;
+use crate::http::server::connection_state::{ConnectionState, Idleness};
 use crate::http::timeout::within;
 
 /// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new
@@ -163,13 +163,15 @@ impl ConnectionSet {
         })
     }
 
-    /// Asks the connections that are used least to close, first those of the networks that hold the most.
-    fn evict_idle(&self, may_close: impl Fn(&OpenConnection) -> bool) {
+    /// Asks idle connections to close, first those of the networks that hold the most, in the order of `rank`.
+    fn evict_idle<R: Ord>(&self, may_close: impl Fn(&OpenConnection) -> bool, rank: impl Fn(Idleness) -> R) {
         let idle = self.open.values().filter(|connection| may_close(connection)).filter_map(|connection| {
-            Some((Reverse(self.count_of(connection.network)), connection.state.idleness()?, connection))
+            Some((Reverse(self.count_of(connection.network)), rank(connection.state.idleness()?), connection))
         });
         let mut idle: Vec<_> = idle.collect();
-        idle.sort_unstable_by_key(|(count, idleness, _)| (*count, *idleness));
+        idle.sort_unstable_by(|(count, rank, _), (other_count, other_rank, _)| {
+            (count, rank).cmp(&(other_count, other_rank))
+        });
         for (_, _, connection) in idle.iter().take(self.tasks.len().div_ceil(EVICTION_FRACTION)) {
             connection.state.evict();
         }
@@ -178,7 +180,7 @@ impl ConnectionSet {
     /// Closes connections that are idle at least for `idle_time`, because they hold memory that others need.
     fn relieve(&mut self, scarcity: Scarcity, idle_time: Duration) {
         self.next_relief = Instant::now() + EVICTION_RETRY;
-        self.evict_idle(|connection| {
+        let may_close = |connection: &OpenConnection| {
             let is_short = match scarcity {
                 Scarcity::Everybody => true,
                 Scarcity::Network(network) => connection.network == Some(network),
@@ -186,7 +188,9 @@ impl ConnectionSet {
             let is_idle =
                 || connection.state.idleness().is_some_and(|idle| idle.since().elapsed() >= idle_time);
             is_short && connection.state.holds_memory() && is_idle()
-        });
+        };
+        // By age alone: the newest one, which has sent nothing yet, may be that of a client who waits for memory.
+        self.evict_idle(may_close, Idleness::since);
     }
 
     /// Connections of a network; of trusted proxies one, so that no client is disconnected for the others.
@@ -217,7 +221,7 @@ async fn accept_all(
             continue;
         }
         while open.tasks.len() >= limit {
-            open.evict_idle(|_| true);
+            open.evict_idle(|_| true, |idleness| idleness);
             // Connections that are busy now may be idle at the next attempt.
             within(EVICTION_RETRY, open.wait_for_end()).await;
         }

@@ -14,7 +14,7 @@ use crate::support::server::until;
 const OTHER: &str = "127.0.0.2";
 /// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
-/// Of which a client has a quarter: the memory of 16 connections of HTTP/1.1.
+/// Of which a client has a quarter: the memory of 12 connections of HTTP/1.1.
 const MAX_BUFFERED: usize = 1 << 20;
 
 const SETTINGS: u8 = 4;
@@ -159,7 +159,7 @@ fn idle_connections_give_their_memory_to_new_ones() {
 #[test]
 fn a_connection_without_memory_waits_and_then_gets_503() {
     let server = server(HttpLimits { header_time: Duration::from_millis(500), ..patient() });
-    let held: Vec<_> = (0..16).map(|_| hold(server.connect())).collect();
+    let held: Vec<_> = (0..12).map(|_| hold(server.connect())).collect();
     let response = server.request(&get("/items/a"));
     assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
     assert_eq!((response.header("retry-after"), response.header("connection")), (Some("1"), Some("close")));
@@ -172,7 +172,7 @@ fn a_connection_without_memory_waits_and_then_gets_503() {
 #[test]
 fn a_waiting_connection_is_served_when_memory_is_free() {
     let server = server(patient());
-    let held: Vec<_> = (0..16).map(|_| hold(server.connect())).collect();
+    let held: Vec<_> = (0..12).map(|_| hold(server.connect())).collect();
     let mut waiting = server.connect();
     waiting.send(&get("/items/a"));
     drop(held);
