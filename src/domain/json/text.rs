@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::str::Chars;
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
@@ -296,9 +297,38 @@ pub fn end_of_string(text: &str, start: usize) -> usize {
 pub fn compare_keys(one: &str, other: &str) -> Ordering {
     // Only quotes, backslashes and control characters are escaped, and the order of UTF-8 bytes is that of code points.
     if one.contains('\\') || other.contains('\\') {
-        unescaped(one).cmp(&unescaped(other))
+        Unescaped(one.chars()).cmp(Unescaped(other.chars()))
     } else {
         one.cmp(other)
+    }
+}
+
+/// The characters of a string in compact form, one by one: a comparison that copied both strings would make sorting
+/// many keys slow.
+struct Unescaped<'a>(Chars<'a>);
+
+impl Iterator for Unescaped<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        let first = self.0.next()?;
+        if first != '\\' {
+            return Some(first);
+        }
+        Some(match self.0.next()? {
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let digits = self.0.by_ref().take(4);
+                let code =
+                    digits.filter_map(|digit| digit.to_digit(16)).fold(0, |code, digit| code << 4 | digit);
+                char::from_u32(code)?
+            }
+            other => other,
+        })
     }
 }
 
