@@ -31,7 +31,8 @@ pub fn with_common_headers(response: Response, context: &RequestContext) -> hype
     }
     if context.is_page() {
         headers.insert(header::CONTENT_SECURITY_POLICY, pages::CONTENT_SECURITY_POLICY.clone());
-        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        // With `no-referrer` browsers send `Origin: null` with the forms of these pages, as sandboxed frames do.
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
         headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     }
     if response.status != 204 {

@@ -258,7 +258,10 @@ pub const ROWS: &[Row] = &[
     (
         "§2.13",
         "pages of other sites change nothing without a key",
-        &["a_page_of_another_site_cannot_change_anything_without_a_key", "the_forms_of_the_own_pages_pass"],
+        &[
+            "a_page_of_another_site_cannot_change_anything_without_a_key",
+            "the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not",
+        ],
     ),
     (
         "§2.13",

@@ -108,16 +108,21 @@ fn a_page_of_another_site_cannot_change_anything_without_a_key() {
     call(&client, "GET", "/v1/info", &host, "Origin: http://evil.example\r\n", "").expect(200);
 }
 
-/// Pages forbid the browser to reveal their address (`Referrer-Policy: no-referrer`), so that their forms have the
-/// origin `null`.
+/// A sandboxed frame of any site has the origin `null`, and browsers send no `Sec-Fetch-Site` to an address in plain text
+/// that is not loopback. The forms of the own pages have the origin of the server, for they permit it
+/// (`Referrer-Policy: same-origin`).
 #[test]
-fn the_forms_of_the_own_pages_pass() {
+fn the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not() {
     let server = Server::start(DEV_UNLIMITED);
     let (host, client) = (server.addr().to_string(), server.client());
     let made = client.post("/v1/auth/device-code", &json!({})).expect(201);
     let form = format!("code={}&email=ann%40example.com", made["device_code"].as_str().unwrap());
-    for site in ["", "Sec-Fetch-Site: same-origin\r\n"] {
+    for site in ["", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"] {
         let headers = format!("Origin: null\r\n{site}");
-        assert_eq!(call(&client, "POST", "/auth/device", &host, &headers, &form).status, 200, "{site}");
+        assert_eq!(call(&client, "POST", "/auth/device", &host, &headers, &form).status, 403, "{site}");
+        let headers = format!("Origin: http://{host}\r\n{site}");
+        let sent = call(&client, "POST", "/auth/device", &host, &headers, &form);
+        assert_eq!(sent.status, 200, "{site}");
+        assert_eq!(sent.header("referrer-policy"), Some("same-origin"));
     }
 }

@@ -374,7 +374,7 @@ fn billing_pages_have_security_headers_and_escape_values() {
             policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
             "{path}"
         );
-        assert_eq!(response.header("referrer-policy"), Some("no-referrer"), "{path}");
+        assert_eq!(response.header("referrer-policy"), Some("same-origin"), "{path}");
         assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
         assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
     }

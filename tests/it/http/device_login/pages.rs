@@ -25,7 +25,7 @@ fn assert_page(page: &Response, status: u16) {
     }
     assert!(!policy.contains("unsafe") && !policy.contains("script"), "{policy}");
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(page.header("referrer-policy"), Some("same-origin"));
     assert_eq!(page.header("cache-control"), Some("no-store"));
     let text = page.text();
     for banned in ["<script", "http://", "https://", " src=", " style=", " onclick"] {

@@ -94,7 +94,7 @@ fn pages_have_their_security_headers() {
     let response = TestServer::start().request(&get("/page"));
     assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
-    assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(response.header("referrer-policy"), Some("same-origin"));
     assert_eq!(response.header("x-frame-options"), Some("DENY"));
 }
 
