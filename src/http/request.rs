@@ -14,13 +14,15 @@ use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::ExecutionId;
-use crate::domain::json::{self, JsonObject, JsonStr, JsonText};
+use crate::domain::json::{self, JsonError, JsonObject, JsonStr, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body::BufferedBody;
 use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
 use crate::http::input::validation_errors::echoed;
+use crate::http::limits::fair_semaphore::FairPermit;
 use crate::http::limits::long_polls::{LongPollPermit, LongPolls};
+use crate::http::limits::request_share::RequestShare;
 
 /// Names and decoded values of the parameters of a path.
 pub type PathParams = Vec<(&'static str, String)>;
@@ -48,7 +50,9 @@ pub struct Request {
     pub(super) params: PathParams,
     pub(super) query: String,
     pub(super) body: BufferedBody,
-    pub(super) object: OnceLock<JsonText>,
+    pub(super) share: RequestShare,
+    /// The body as JSON, once it is read.
+    pub(super) json: OnceLock<std::result::Result<JsonText, JsonError>>,
 }
 
 impl Request {
@@ -84,6 +88,37 @@ impl Request {
             return Ok(None);
         }
         Ok(Some(self.long_polls.admit(self.caller()?.user_key)?))
+    }
+
+    /// Reserves memory for a response of about `bytes`, before the change that it reports: a refused request then
+    /// changes nothing. Not needed for responses of up to [`SMALL_SHARE`](crate::http::limits::buffer_budget::SMALL_SHARE).
+    ///
+    /// # Errors
+    /// 503 if the caller has no room.
+    pub fn reserve_response(&self, bytes: usize) -> Result<()> {
+        self.share.reserve(bytes)
+    }
+
+    /// Drops the body and returns its memory, once nothing of it is needed any more. Then it is empty.
+    pub fn drop_body(&mut self) {
+        self.body = BufferedBody::default();
+        self.json = OnceLock::new();
+    }
+
+    /// Waits for the caller's turn to read a list. The permit is to be held until the response is rendered.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] on a bug.
+    pub async fn list_turn(&self) -> Result<FairPermit> {
+        self.share.list_turn().await
+    }
+
+    /// As [`Request::list_turn`], for a list of a long history.
+    ///
+    /// # Errors
+    /// As [`Request::list_turn`].
+    pub async fn slow_list_turn(&self) -> Result<FairPermit> {
+        self.share.slow_list_turn().await
     }
 
     /// On a route with `Access::DevicePoll`: the request does not count in the window of the client address.
@@ -130,23 +165,18 @@ impl Request {
         self.fields()
     }
 
-    /// Returns the body, any JSON value, in compact form.
+    /// Returns the body, any JSON value, in compact form. A large one was read before, on another thread.
     ///
     /// # Errors
     /// 400 if the body is not JSON.
-    pub fn json(&self) -> Result<JsonText> {
-        Ok(json::read(&self.body.bytes).map_err(Refusal::from)?)
+    pub fn json(&self) -> Result<JsonStr<'_>> {
+        let read = self.json.get_or_init(|| json::read(&self.body.bytes));
+        Ok(read.as_ref().map(JsonText::get).map_err(|error| Refusal::from(*error))?)
     }
 
     fn json_object(&self) -> Result<JsonObject<'_>> {
-        let text = match self.object.get() {
-            Some(text) => text,
-            None => {
-                let text = self.json()?;
-                self.object.get_or_init(|| text)
-            }
-        };
-        Ok(JsonObject::of(text.get()).ok_or_else(|| not_an_object(text.get()))?)
+        let json = self.json()?;
+        Ok(JsonObject::of(json).ok_or_else(|| not_an_object(json))?)
     }
 }
 

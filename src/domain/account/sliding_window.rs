@@ -61,6 +61,11 @@ impl SlidingWindow {
         RateLimitStatus { refused_for, ..self.status_at(limit, now) }
     }
 
+    /// Takes back the newest request, if there is one: it turned out not to count.
+    pub fn give_back(&mut self) {
+        self.offsets.pop_back();
+    }
+
     /// The state at `now`. Counts nothing.
     pub fn status(&mut self, limit: u32, now: Timestamp) -> RateLimitStatus {
         self.advance_to(now);

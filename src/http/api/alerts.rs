@@ -27,6 +27,7 @@ pub async fn list(request: Request) -> Result<Response> {
         since: since.and_then(std::result::Result::ok),
     };
     query.finish()?;
+    let _turn = request.list_turn().await?;
     let (page, total) = request
         .app
         .store

@@ -35,6 +35,7 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
 /// `GET /v1/workers`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
+    let _turn = request.list_turn().await?;
     let (found, has_more) = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
     let list = ListBody::new("workers", found.iter().map(|worker| WorkerView::new(worker, now)))?;
     Ok(list.with_more(has_more).into_response())

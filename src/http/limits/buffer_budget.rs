@@ -1,4 +1,4 @@
-//! The memory for requests and connections under way: one amount for all callers, of which each may hold a quarter
+//! The memory for requests and connections under way: one amount for all callers, of which each may hold a share
 //! (contract §11.1).
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::domain::account::client_ip::customer_network;
+use crate::domain::account::client_ip::{customer_network, rate_limit_site};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
@@ -15,9 +15,16 @@ use crate::locks::Mutex;
 /// One caller holds at most this part of the budget, so that three quarters remain for the others.
 const CALLER_FRACTION: usize = 4;
 
-/// The room that a change needs before it is made, in bytes: a response without a large payload fits, so that a change is
-/// seldom made whose response does not.
-const MIN_ROOM: usize = 64 << 10;
+/// This part of the budget is for the first [`SMALL_SHARE`] bytes of each caller, however much the others hold. The rest
+/// is for larger amounts; of it a caller holds at most half of what the others leave, so that it is never used up.
+const RESERVE_FRACTION: usize = 4;
+
+/// The bytes that a caller may always hold, unless the budget itself is used up: the body and the response of an
+/// ordinary request, or a list of twenty cues. The reserve of the default budget has room for 256 callers.
+pub const SMALL_SHARE: usize = 64 << 10;
+
+/// In a budget of less than 16 MiB the reserve has room for as many callers, each with less.
+const SMALL_SHARES: usize = 256;
 
 /// Seconds for `Retry-After`. Most bodies and replies are gone after a second.
 const RETRY_AFTER: u32 = 1;
@@ -32,11 +39,19 @@ pub enum BufferOwner {
     Account(i64),
     /// The network of a client without a valid key.
     Network(IpAddr),
+    /// The IPv6 /48 of such networks. It counts beside each of them, as one caller: a site has 256 networks.
+    Site(IpAddr),
 }
 
 impl BufferOwner {
     pub fn from_client(address: IpAddr) -> Self {
         Self::Network(customer_network(address))
+    }
+
+    /// All that what this caller holds counts for.
+    fn holders(self) -> impl Iterator<Item = Self> {
+        let site = if let Self::Network(address) = self { rate_limit_site(address) } else { None };
+        std::iter::once(self).chain(site.map(Self::Site))
     }
 }
 
@@ -67,27 +82,65 @@ impl Usage {
     /// Returns who is short of memory once `owner` holds further `bytes`.
     fn scarcity_with(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Option<Scarcity> {
         let is_scarce = |held: usize, limit: usize| held.saturating_add(bytes) > limit / SCARCE.1 * SCARCE.0;
-        let held = self.by_owner.get(&owner).copied().unwrap_or(0);
         match owner {
             _ if is_scarce(self.total, limit) => Some(Scarcity::Everybody),
-            BufferOwner::Network(network) if is_scarce(held, limit / CALLER_FRACTION) => {
+            BufferOwner::Network(network) if is_scarce(self.held_by(owner), self.share(owner, limit)) => {
                 Some(Scarcity::Network(network))
             }
             _ => None,
         }
     }
 
-    /// Returns what `owner` would hold with further `bytes`.
-    fn with(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Result<usize> {
-        let held = self.by_owner.get(&owner).copied().unwrap_or(0).saturating_add(bytes);
-        if held > limit / CALLER_FRACTION {
-            return Err(caller_busy());
-        }
-        if self.total.saturating_add(bytes) > limit {
-            return Err(busy("The server is handling too many large requests; try again in 1 s"));
-        }
-        Ok(held)
+    fn held_by(&self, holder: BufferOwner) -> usize {
+        self.by_owner.get(&holder).copied().unwrap_or(0)
     }
+
+    /// The bytes that `holder` may hold, given what the others do.
+    fn share(&self, holder: BufferOwner, limit: usize) -> usize {
+        let others = self.total - self.held_by(holder);
+        let left = (limit - limit / RESERVE_FRACTION).saturating_sub(others);
+        (left / 2).max(small_share(limit)).min(limit / CALLER_FRACTION)
+    }
+
+    /// Checks that `owner` may hold further `bytes`.
+    fn check(&self, bytes: usize, owner: BufferOwner, limit: usize) -> Result<()> {
+        if self.total.saturating_add(bytes) > limit {
+            return Err(full());
+        }
+        for holder in owner.holders() {
+            let wanted = self.held_by(holder).saturating_add(bytes);
+            if wanted > limit / CALLER_FRACTION {
+                return Err(caller_busy());
+            }
+            if wanted > self.share(holder, limit) {
+                return Err(full());
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, bytes: usize, owner: BufferOwner) {
+        self.total += bytes;
+        for holder in owner.holders() {
+            *self.by_owner.entry(holder).or_default() += bytes;
+        }
+    }
+
+    fn remove(&mut self, bytes: usize, owner: BufferOwner) {
+        self.total -= bytes;
+        for holder in owner.holders() {
+            if let Some(held) = self.by_owner.get_mut(&holder) {
+                *held -= bytes;
+                if *held == 0 {
+                    self.by_owner.remove(&holder);
+                }
+            }
+        }
+    }
+}
+
+fn small_share(limit: usize) -> usize {
+    SMALL_SHARE.min(limit / RESERVE_FRACTION / SMALL_SHARES)
 }
 
 /// Bytes that one caller holds of the budget. Dropping it returns them.
@@ -109,13 +162,12 @@ impl BufferBudget {
         BufferReservation { budget: Arc::clone(self), owner, bytes: 0 }
     }
 
-    /// Checks that the caller has room for [`MIN_ROOM`] more bytes, without reserving any.
+    /// Checks that the caller has room for [`SMALL_SHARE`] more bytes, without reserving any.
     ///
     /// # Errors
     /// As [`BufferReservation::grow`].
     pub fn require_room(&self, owner: BufferOwner) -> Result<()> {
-        let room = MIN_ROOM.min(self.limit / CALLER_FRACTION);
-        self.usage.lock().with(room, owner, self.limit).map(|_| ())
+        self.usage.lock().check(small_share(self.limit), owner, self.limit)
     }
 
     /// Waits until memory is scarce. For one waiter.
@@ -143,7 +195,7 @@ impl BufferReservation {
     /// Adds `bytes`. Never waits: partly read bodies that wait for each other's bytes would block each other.
     ///
     /// # Errors
-    /// 503 if the caller would hold more than its part, or all callers more than the budget.
+    /// 503 if the caller would hold more than its share, or all callers more than the budget.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         let mut usage = self.budget.usage.lock();
         if let Some(scarcity) = usage.scarcity_with(bytes, self.owner, self.budget.limit)
@@ -152,28 +204,36 @@ impl BufferReservation {
             usage.scarcity = Some(scarcity);
             self.budget.became_scarce.notify_one();
         }
-        let held = usage.with(bytes, self.owner, self.budget.limit)?;
+        usage.check(bytes, self.owner, self.budget.limit)?;
         if bytes > 0 {
-            usage.total += bytes;
-            usage.by_owner.insert(self.owner, held);
+            usage.add(bytes, self.owner);
             self.bytes += bytes;
         }
+        Ok(())
+    }
+
+    /// Makes the reservation `bytes` large. Up to [`SMALL_SHARE`] more are added even if there is no room: for the
+    /// response to a change that was made after [`BufferBudget::require_room`].
+    ///
+    /// # Errors
+    /// As [`BufferReservation::grow`]; the reservation is then as before.
+    pub fn resize(&mut self, bytes: usize) -> Result<()> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > SMALL_SHARE {
+            return self.grow(more);
+        }
+        let mut usage = self.budget.usage.lock();
+        usage.add(more, self.owner);
+        usage.remove(self.bytes.saturating_sub(bytes), self.owner);
+        self.bytes = bytes;
         Ok(())
     }
 
     /// Returns all bytes to the budget.
     pub fn release(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        if bytes == 0 {
-            return;
-        }
-        let mut usage = self.budget.usage.lock();
-        usage.total -= bytes;
-        if let Some(held) = usage.by_owner.get_mut(&self.owner) {
-            *held -= bytes;
-            if *held == 0 {
-                usage.by_owner.remove(&self.owner);
-            }
+        if bytes > 0 {
+            self.budget.usage.lock().remove(bytes, self.owner);
         }
     }
 
@@ -207,6 +267,10 @@ pub fn caller_busy() -> Error {
     )
 }
 
+fn full() -> Error {
+    busy("The server is handling too many large requests; try again in 1 s")
+}
+
 fn busy(message: &'static str) -> Error {
     Error::Refused(Refusal { retry_after: Some(RETRY_AFTER), ..Refusal::new(ErrorCode::ServerBusy, message) })
 }
@@ -218,8 +282,22 @@ mod tests {
     const ADA: BufferOwner = BufferOwner::Account(1);
     const BOB: BufferOwner = BufferOwner::Account(2);
 
+    /// The reserve is 16 MiB, with 64 KiB for a caller.
+    const LIMIT: usize = 64 << 20;
+
     fn total(budget: &BufferBudget) -> usize {
         budget.usage.lock().total
+    }
+
+    fn owner(text: &str) -> BufferOwner {
+        BufferOwner::from_client(text.parse().unwrap())
+    }
+
+    /// As much as `owner` gets, in pieces of 1 KiB.
+    fn as_much_as_possible(budget: &Arc<BufferBudget>, owner: BufferOwner) -> BufferReservation {
+        let mut held = budget.open(owner);
+        while held.grow(1 << 10).is_ok() {}
+        held
     }
 
     #[test]
@@ -228,7 +306,6 @@ mod tests {
         let mut body = budget.reserve(ADA, 20).unwrap();
         body.grow(5).unwrap();
         assert!(body.grow(1).is_err() && budget.reserve(ADA, 1).is_err());
-        assert!(budget.require_room(ADA).is_err() && budget.require_room(BOB).is_ok());
         assert!(budget.reserve(ADA, 0).is_ok());
         let other = budget.reserve(BOB, 25).unwrap();
         assert_eq!(total(&budget), 50);
@@ -240,18 +317,67 @@ mod tests {
     }
 
     #[test]
-    fn all_callers_together_hold_at_most_the_budget() {
-        let budget = BufferBudget::new(100);
+    fn a_caller_holds_at_most_half_of_what_the_others_leave() {
+        let budget = BufferBudget::new(LIMIT);
         let held: Vec<_> =
-            (0..4).map(|user| budget.reserve(BufferOwner::Account(user), 25).unwrap()).collect();
-        assert!(budget.reserve(BufferOwner::Account(4), 1).is_err());
+            (0..30).map(|user| as_much_as_possible(&budget, BufferOwner::Account(user))).collect();
+        let mib: Vec<_> = held.iter().take(6).map(|it| it.bytes >> 20).collect();
+        assert_eq!(mib, [16, 16, 8, 4, 2, 1]);
+        assert!(held.iter().all(|it| it.bytes >= SMALL_SHARE));
+        assert!(total(&budget) <= LIMIT);
+    }
+
+    #[test]
+    fn a_caller_that_holds_nothing_has_room_however_much_the_others_hold() {
+        let budget = BufferBudget::new(LIMIT);
+        let held: Vec<_> =
+            (10..200).map(|user| as_much_as_possible(&budget, BufferOwner::Account(user))).collect();
+        assert!(held.iter().all(|it| it.bytes >= SMALL_SHARE));
+        budget.require_room(ADA).unwrap();
+        let mut request = budget.reserve(ADA, SMALL_SHARE).unwrap();
+        assert!(request.grow(1 << 20).is_err(), "but not for a large request");
+        assert!(budget.require_room(ADA).is_err() && budget.require_room(BOB).is_ok());
+    }
+
+    #[test]
+    fn all_callers_together_hold_at_most_the_budget() {
+        let budget = BufferBudget::new(LIMIT);
+        let held: Vec<_> =
+            (0..300).map(|user| as_much_as_possible(&budget, BufferOwner::Account(user))).collect();
+        assert!(total(&budget) <= LIMIT);
+        assert!(budget.reserve(BufferOwner::Account(300), SMALL_SHARE).is_err());
         drop(held);
-        assert!(budget.reserve(BufferOwner::Account(4), 1).is_ok());
+        assert_eq!(total(&budget), 0);
+    }
+
+    #[test]
+    fn the_networks_of_one_site_are_one_caller() {
+        let budget = BufferBudget::new(LIMIT);
+        let held: Vec<_> = (0..16)
+            .map(|network| as_much_as_possible(&budget, owner(&format!("2001:db8:0:{network:x}00::1"))))
+            .collect();
+        assert_eq!(total(&budget), LIMIT / CALLER_FRACTION);
+        assert!(budget.require_room(owner("2001:db8:0:2000::1")).is_err());
+        assert!(budget.require_room(owner("2001:db8:1::1")).is_ok());
+        drop(held);
+        assert!(budget.usage.lock().by_owner.is_empty());
+    }
+
+    #[test]
+    fn a_reservation_gets_the_size_of_its_response() {
+        let budget = BufferBudget::new(LIMIT);
+        let mut reply = budget.reserve(ADA, 10 << 20).unwrap();
+        reply.resize(1 << 20).unwrap();
+        assert_eq!(total(&budget), 1 << 20);
+        let _other = as_much_as_possible(&budget, ADA);
+        assert!(reply.grow(1).is_err());
+        reply.resize((1 << 20) + SMALL_SHARE).unwrap();
+        assert!(reply.resize(3 << 20).is_err());
+        assert_eq!((reply.bytes(), total(&budget)), ((1 << 20) + SMALL_SHARE, LIMIT / 4 + SMALL_SHARE));
     }
 
     #[test]
     fn the_addresses_of_one_customer_are_one_caller() {
-        let owner = |text: &str| BufferOwner::from_client(text.parse().unwrap());
         assert_eq!(owner("2001:db8:0:1::1"), owner("2001:db8:0:ff::2"));
         assert_ne!(owner("2001:db8:0:1::1"), owner("2001:db8:0:100::1"));
         assert_ne!(owner("192.0.2.1"), owner("192.0.2.2"));

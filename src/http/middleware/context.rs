@@ -10,10 +10,13 @@ use uuid::Uuid;
 
 use crate::domain::account::client_ip::client_address;
 use crate::domain::account::credentials::may_contain_secret;
+use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::limits::buffer_budget::{BufferOwner, BufferReservation};
+use crate::http::limits::request_share::RequestShare;
 use crate::http::middleware::access_log::{self, AccessLogEntry};
 use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::state::ServerState;
@@ -49,6 +52,8 @@ pub struct RequestContext {
     pub handled_for: Option<Caller>,
     /// The owner of the memory for the body and the response.
     pub owner: BufferOwner,
+    /// The share of a request whose handler has run.
+    pub share: Option<RequestShare>,
 }
 
 impl RequestContext {
@@ -67,6 +72,7 @@ impl RequestContext {
             must_close: false,
             handled_for: None,
             owner: BufferOwner::from_client(client_ip),
+            share: None,
         }
     }
 
@@ -75,15 +81,47 @@ impl RequestContext {
         self.rate_limit = server.rate_limiter.admit(RateLimitKey::Address(self.client_ip), self.now);
     }
 
-    /// Reserves the memory of a response until it is written.
+    /// Takes back the count of this request for the client address, or the refusal.
+    pub fn uncount_for_address(&mut self, server: &ServerState) {
+        if self.rate_limit.refused_for.is_none() {
+            server.rate_limiter.give_back(self.client_ip);
+        }
+        self.rate_limit = server.rate_limiter.status(self.client_ip, self.now);
+    }
+
+    /// # Errors
+    /// 429 if the request is above its rate limit.
+    pub fn check_rate_limit(&self) -> Result<()> {
+        let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
+        let limit = limit_or_max(self.rate_limit.limit);
+        let message =
+            format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s");
+        let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
+        Err(Error::Refused(Refusal { retry_after: Some(seconds), ..refusal }))
+    }
+
+    /// Reserves the memory of a response until it is written. What the handler has reserved becomes a part of it. A
+    /// change that `is_done` gets a little more than there is room for: it was made because there was room for an
+    /// ordinary response.
     ///
     /// # Errors
     /// 503 if the caller leaves too many responses unread.
-    pub fn reserve(&self, server: &ServerState, response: &Response) -> Result<Option<BufferReservation>> {
-        if response.body.len() <= FREE_RESPONSE {
+    pub fn reserve(
+        &mut self,
+        server: &ServerState,
+        response: &Response,
+        is_done: bool,
+    ) -> Result<Option<BufferReservation>> {
+        let bytes = response.body.len();
+        let reserved = self.share.take().map(|share| share.take_reservation(&server.buffers));
+        if bytes <= FREE_RESPONSE {
             return Ok(None);
         }
-        server.buffers.reserve(self.owner, response.body.len()).map(Some)
+        let Some(mut reserved) = reserved.filter(|reserved| is_done || reserved.bytes() >= bytes) else {
+            return server.buffers.reserve(self.owner, bytes).map(Some);
+        };
+        reserved.resize(bytes)?;
+        Ok(Some(reserved))
     }
 
     pub fn is_page(&self) -> bool {

@@ -25,12 +25,14 @@ use hyper::http::request::Parts;
 use hyper::{Method, Version};
 use tokio::time::Instant;
 
-use crate::domain::account::plan::limit_or_max;
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body;
 use crate::http::input::body::BufferedBody;
+use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::limits::request_share::RequestShare;
 use crate::http::middleware::authentication::{authenticate, reached_near_quota};
 use crate::http::middleware::browser_guard::host_of;
 use crate::http::middleware::common_headers::with_common_headers;
@@ -42,6 +44,10 @@ use crate::http::router::{Access, Route, RouteMatch, match_route};
 use crate::http::timeout::until;
 use crate::metrics::Stopwatch;
 use crate::panics;
+
+/// Bytes of a body that is read as JSON on the thread of its connection. That takes less than a millisecond; passing a
+/// larger body to another thread costs little beside reading it.
+const INLINE_JSON: usize = 64 << 10;
 
 /// A response, and the facts about it that the connection needs.
 pub struct Handled {
@@ -69,9 +75,10 @@ pub async fn handle(
         Err(error) => context.error_response(error),
     };
     // No await before this: a response that is rendered and does not count yet would escape the bound.
-    let (response, mut reservation) = match context.reserve(server, &response) {
+    let is_done = !method.is_safe() && response.status.is_success();
+    let (response, mut reservation) = match context.reserve(server, &response, is_done) {
         Ok(reservation) => (response, reservation),
-        Err(error) => (context.error_response(without_room(error, &method, &response)), None),
+        Err(error) => (context.error_response(if is_done { without_room(error) } else { error }), None),
     };
     if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
         context.near_quota = reached_near_quota(server, &caller, &context).await;
@@ -113,18 +120,23 @@ async fn dispatch(
     context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
     let access = context.route.map(|route| route.access);
     // A request to an unknown path counts against the rate limit too.
-    let caller = if access.is_some_and(|access| access.is_unmetered() || access == Access::DevicePoll) {
-        None
-    } else {
-        authenticate(server, context, &head.headers).await?
+    let caller = match access {
+        Some(access) if access.is_unmetered() => None,
+        // Counts until it turns out to be exempt: bodies that never come must count.
+        Some(Access::DevicePoll) => {
+            context.count_for_address(server);
+            None
+        }
+        _ => authenticate(server, context, &head.headers).await?,
     };
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
         RouteMatch::NoPath => return Err(path_not_found()),
     };
-    if let Some(seconds) = context.rate_limit.refused_for {
-        return Err(rate_limit_exceeded(limit_or_max(context.rate_limit.limit), seconds));
+    let is_poll = route.access == Access::DevicePoll;
+    if !is_poll {
+        context.check_rate_limit()?;
     }
     server.browser_guard.check_origin(route, host, &head.headers)?;
     if route.access == Access::ApiKey && caller.is_none() {
@@ -132,9 +144,11 @@ async fn dispatch(
     }
     // Set for the errors of the body: the next request begins after the rest of it, which is not worth reading.
     context.must_close = context.body_unread;
-    let body = read_body(server, route, &head.method, body, deadline, context).await?;
+    let body = read_body(server, route, &head, body, deadline, context).await?;
     (context.body_unread, context.must_close) = (false, false);
     let is_exempt = Arc::new(AtomicBool::new(false));
+    let share = RequestShare::new(&server.turns, &server.buffers, context.owner);
+    let json = read_json(&share, route, &body.bytes).await?;
     let request = Request {
         app: Arc::clone(&server.app),
         id: context.id.clone(),
@@ -150,15 +164,15 @@ async fn dispatch(
         is_exempt: Arc::clone(&is_exempt),
         params,
         body,
-        object: OnceLock::new(),
+        share: share.clone(),
+        json: json.map_or_else(OnceLock::new, OnceLock::from),
     };
     let response = (route.handler)(request).await;
-    context.handled_for = caller;
-    if route.access == Access::DevicePoll && !is_exempt.load(Ordering::Relaxed) {
-        context.count_for_address(server);
-        if let Some(seconds) = context.rate_limit.refused_for {
-            return Err(rate_limit_exceeded(limit_or_max(context.rate_limit.limit), seconds));
-        }
+    (context.handled_for, context.share) = (caller, Some(share));
+    if is_poll && is_exempt.load(Ordering::Relaxed) {
+        context.uncount_for_address(server);
+    } else if is_poll {
+        context.check_rate_limit()?;
     }
     response
 }
@@ -177,11 +191,17 @@ fn named_host<'a>(server: &ServerState, head: &'a Parts, context: &mut RequestCo
 async fn read_body(
     server: &ServerState,
     route: &Route,
-    method: &Method,
+    head: &Parts,
     body: Incoming,
     deadline: Instant,
     context: &RequestContext,
 ) -> Result<BufferedBody> {
+    let method = &head.method;
+    let _waits = head.extensions.get::<BodyWaits>().map(BodyWaits::begin);
+    let _poll = match route.access {
+        Access::DevicePoll => Some(server.poll_bodies.admit(context.client_ip)?),
+        _ => None,
+    };
     if route.body_limit == 0 && !body.is_end_stream() {
         return Err(takes_no_body(method));
     }
@@ -191,6 +211,27 @@ async fn read_body(
     let reservation = server.buffers.open(context.owner);
     let body = until(deadline, body::read(body, route.body_limit, reservation)).await;
     body.ok_or_else(body_timeout)?
+}
+
+/// Reads a large body as JSON on another thread than those of the connections. One is read at a time, and callers take
+/// turns. `None` for a body that is not large, or is a form.
+async fn read_json(
+    share: &RequestShare,
+    route: &Route,
+    bytes: &Bytes,
+) -> Result<Option<std::result::Result<JsonText, JsonError>>> {
+    if bytes.len() <= INLINE_JSON || route.access == Access::Page {
+        return Ok(None);
+    }
+    let bytes = bytes.clone();
+    let turn = share.large_body_turn().await?;
+    let job = move || {
+        // Held until the end, also if the client disconnects.
+        let _turn = turn;
+        panics::catch("reading a body", || Ok(Some(json::read(&bytes))))
+    };
+    let read = tokio::task::spawn_blocking(job).await;
+    read.map_err(|error| Error::fault_from("a body could not be read on another thread", error))?
 }
 
 fn path_not_found() -> Error {
@@ -205,14 +246,6 @@ fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
     Ok(response.with(header::ALLOW, value))
 }
 
-fn rate_limit_exceeded(limit: u32, seconds: u32) -> Error {
-    let message = format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s");
-    Error::Refused(Refusal {
-        retry_after: Some(seconds),
-        ..Refusal::new(ErrorCode::RateLimitExceeded, message)
-    })
-}
-
 fn invalid_api_key() -> Error {
     let message = "The API key is missing or invalid; send a valid one as `Authorization: Bearer KEY`";
     Error::refused(ErrorCode::InvalidApiKey, message)
@@ -224,16 +257,17 @@ fn takes_no_body(method: &Method) -> Error {
     Error::refused(ErrorCode::InvalidRequest, message)
 }
 
-/// The error in place of a response for which the caller has no room.
-fn without_room(error: Error, method: &Method, response: &Response) -> Error {
+/// The error in place of a response to a change, for which the caller has no room although its handler reserved it: two
+/// changes of one account at the same instant can make a stored payload larger than it was. Without `Retry-After`.
+fn without_room(error: Error) -> Error {
     match error {
-        Error::Refused(refusal) if !method.is_safe() && response.status.is_success() => {
+        Error::Refused(refusal) => {
             let message = format!(
                 "The request was carried out, but there is no room for its response: {}. Do not repeat it before you \
                  have read the present state",
                 refusal.message
             );
-            Error::Refused(Refusal { message: message.into(), ..refusal })
+            Error::Refused(Refusal { message: message.into(), retry_after: None, ..refusal })
         }
         error => error,
     }

@@ -85,6 +85,15 @@ impl RateLimiter {
         status
     }
 
+    /// Takes back the newest request of a client without a key.
+    pub fn give_back(&self, address: IpAddr) {
+        if let Some(site) = rate_limit_site(address) {
+            self.sites.shard(&site).give_back(&site);
+        }
+        let network = rate_limit_address(address);
+        self.addresses.shard(&network).give_back(&network);
+    }
+
     /// Returns the status of a client without a key, without counting a request.
     pub fn status(&self, address: IpAddr, now: Timestamp) -> RateLimitStatus {
         let address = rate_limit_address(address);
@@ -134,6 +143,12 @@ impl<K: Copy + Eq + Hash> Shard<K> {
         let window = self.windows.get_mut(key)?;
         // A full window refuses without counting.
         (window.status(limit, now).used >= limit).then(|| window.admit(limit, now))
+    }
+
+    fn give_back(&mut self, key: &K) {
+        if let Some(window) = self.windows.get_mut(key) {
+            window.give_back();
+        }
     }
 
     fn status(&mut self, key: &K, limit: u32, now: Timestamp) -> RateLimitStatus {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::http::limits::body_wait::PollBodies;
 use crate::http::limits::buffer_budget::BufferBudget;
 use crate::http::limits::long_polls::LongPolls;
+use crate::http::limits::request_share::Turns;
 use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::router::Route;
@@ -19,6 +21,8 @@ pub struct ServerState {
     /// Memory for bodies and replies under way.
     pub buffers: Arc<BufferBudget>,
     pub long_polls: Arc<LongPolls>,
+    pub turns: Arc<Turns>,
+    pub poll_bodies: Arc<PollBodies>,
     /// Becomes `true` when the server starts to shut down.
     pub stopping: watch::Receiver<bool>,
 }

@@ -64,7 +64,8 @@ pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, 
         move |status| to_http1(&invalid_head_response(&server, peer, status))
     };
     let socket = MonitoredStream::new(stream, state.clone(), Box::new(render_error));
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(state.body_waits());
         let guard = state.begin_request(request.version());
         // A request that is not admitted is dropped here: the headers of many would take much memory.
         let admitted = admit(&server, peer, &request).map(|admission| (admission, request));

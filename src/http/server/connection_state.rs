@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::config::HttpLimits;
+use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
 use crate::locks::Mutex;
 
@@ -48,6 +49,8 @@ struct StreamState {
     ready: usize,
     /// The first bytes are the preface of HTTP/2.
     is_http2: bool,
+    /// The open requests whose bodies have not arrived.
+    body_waits: BodyWaits,
     /// The connection has not received a request yet.
     is_new: bool,
     /// The bytes written now belong to a response of this program, not of hyper.
@@ -86,6 +89,8 @@ pub enum Idleness {
     Closing(Instant),
     /// It has sent nothing yet.
     Silent(Instant),
+    /// Its requests have sent no complete body.
+    AwaitingBody(Instant),
     /// It has received all its responses and is kept alive for another request.
     KeptAlive(Instant),
     /// It has sent a part of a head.
@@ -97,6 +102,7 @@ impl Idleness {
         match self {
             Self::Closing(since)
             | Self::Silent(since)
+            | Self::AwaitingBody(since)
             | Self::KeptAlive(since)
             | Self::PartialHead(since) => since,
         }
@@ -117,6 +123,7 @@ impl ConnectionState {
             open: 0,
             ready: 0,
             is_http2: false,
+            body_waits: BodyWaits::default(),
             is_new: true,
             is_responding: false,
             body_unread: false,
@@ -134,10 +141,10 @@ impl ConnectionState {
             (Instant::now(), Some(TimeoutReason::NoMemory))
         } else if let Some(since) = state.blocked_since.or(state.unsent_since) {
             (since + config.response_time, Some(TimeoutReason::Stuck))
+        } else if state.is_evicted && !state.is_busy() {
+            (Instant::now(), Some(TimeoutReason::Evicted))
         } else if state.open > 0 {
             (Instant::now() + config.response_time, None)
-        } else if state.is_evicted {
-            (Instant::now(), Some(TimeoutReason::Evicted))
         } else if state.waits_for_memory {
             let end = state.idle_since + config.header_time;
             let retry = Instant::now() + MEMORY_RETRY;
@@ -151,13 +158,19 @@ impl ConnectionState {
         }
     }
 
+    /// Where its requests record that they wait for their bodies.
+    pub fn body_waits(&self) -> BodyWaits {
+        self.lock().body_waits.clone()
+    }
+
     /// Returns `None` while a request is running, and after [`ConnectionState::evict`].
     pub fn idleness(&self) -> Option<Idleness> {
         let state = self.lock();
-        if state.open > 0 || state.is_evicted || state.lacks_memory {
+        if state.is_busy() || state.is_evicted || state.lacks_memory {
             return None;
         }
         Some(match state.head_since {
+            _ if state.open > 0 => Idleness::AwaitingBody(state.idle_since),
             _ if state.is_closing => Idleness::Closing(state.idle_since),
             Some(since) => Idleness::PartialHead(since),
             None if state.is_new => Idleness::Silent(state.idle_since),
@@ -292,6 +305,11 @@ impl ConnectionState {
 }
 
 impl StreamState {
+    /// A request is running: it has its body.
+    fn is_busy(&self) -> bool {
+        self.open > self.body_waits.count()
+    }
+
     fn reserve_memory(&mut self) -> bool {
         let needed = if self.is_http2 { HTTP2_COST } else { HTTP1_COST };
         self.memory.as_mut().is_none_or(|memory| memory.grow_to(needed).is_ok())

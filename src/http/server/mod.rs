@@ -73,6 +73,8 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
         browser_guard: BrowserGuard::new(allowed_hosts, app.config.public_url.clone()),
         buffers: BufferBudget::new(app.config.http.max_buffered),
         long_polls: Arc::default(),
+        turns: Arc::default(),
+        poll_bodies: Arc::default(),
         stopping: stopped,
         app,
     });

@@ -96,6 +96,15 @@ pub fn find(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>>
     Ok(body.query_row([key, cue_key], |row| row.get(0)).optional()?)
 }
 
+/// The size of the current payload of the user's cue with this id, in bytes; 0 if there is none.
+pub fn size_of_current(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<usize> {
+    let sql = "SELECT octet_length(p.body) FROM cues c JOIN payloads p ON p.key = c.payload_key
+                WHERE c.id = ?2 AND c.user_key = ?1";
+    let mut size = read.prepare_cached(sql)?;
+    let size: Option<i64> = size.query_row(params![user_key, id], |row| row.get(0)).optional()?;
+    Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
+}
+
 /// The `task` and `agent` of the payload in row `key`, without its text.
 pub fn find_filters(read: &ReadTx<'_>, key: i64) -> Result<(Option<String>, Option<String>)> {
     let mut filters = read.prepare_cached("SELECT task, agent FROM payloads WHERE key = ?1")?;

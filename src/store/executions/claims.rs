@@ -113,6 +113,15 @@ pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result
     Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
 }
 
+/// The size of the payload of the user's execution, in bytes; 0 if there is none.
+pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
+    let sql = "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
+                WHERE e.id = ?2 AND e.user_key = ?1";
+    let mut size = read.prepare_cached(sql)?;
+    let size: Option<i64> = size.query_row(params![user_key, id.bytes()], |row| row.get(0)).optional()?;
+    Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
+}
+
 const CLAIM: &str = "
     UPDATE executions
        SET status = 'delivering', queue_name = NULL, attempts = attempts + 1, claimed_by_worker = ?2, claimed_at = ?3,

@@ -43,6 +43,32 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.1", "a request has at most 100 headers", &["a_request_of_http2_has_at_most_100_headers"]),
+        "however much the others hold, a newcomer has room",
+        &[
+            "a_caller_holds_at_most_half_of_what_the_others_leave",
+            "a_caller_that_holds_nothing_has_room_however_much_the_others_hold",
+            "unfinished_bodies_of_many_clients_leave_room_for_a_newcomer",
+            "unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer",
+            "the_networks_of_one_site_are_one_caller",
+        ],
+    ),
+    (
+        "§11.1",
+        "a refused change is not made",
+        &[
+            "a_change_without_room_for_its_response_is_not_made",
+            "a_reservation_gets_the_size_of_its_response",
+        ],
+    ),
+    (
+        "§11.1",
+        "callers take turns with lists and large bodies",
+        &[
+            "waiting_callers_take_turns",
+            "large_bodies_of_some_accounts_leave_the_http_threads_to_others",
+            "stored_payloads_are_answered_as_their_text",
+        ],
+    ),
     ("§11.1", "a body without a key is small", &["a_body_without_a_key_has_at_most_64_kib"]),
     (
         "§11.1",
@@ -59,6 +85,7 @@ pub const ROWS: &[Row] = &[
             "at_the_limit_a_new_connection_closes_the_least_used_one",
             "ten_thousand_idle_or_incomplete_connections_do_not_block_clients",
             "concurrent_connections_stay_within_the_limit",
+            "bodies_that_never_come_give_way_to_other_connections",
         ],
     ),
     (
@@ -89,6 +116,14 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§11.2",
+        "polls without a body are few",
+        &[
+            "polls_of_one_network_wait_in_a_limited_number",
+            "polls_without_a_valid_body_count_for_the_address",
+        ],
+    ),
+    (
+        "§11.2",
         "an account has 20 long polls",
         &["an_account_has_at_most_twenty_long_polls", "without_limits_the_number_of_long_polls_is_free"],
     ),
@@ -107,7 +142,7 @@ pub const ROWS: &[Row] = &[
         "a request takes a few times the size of its texts",
         &[
             "a_large_body_of_small_values_costs_a_few_times_its_size",
-            "a_payload_that_grows_sixfold_in_its_canonical_form_costs_eight_times_its_size",
+            "a_payload_that_grows_sixfold_in_its_stored_form_costs_four_times_that_form",
             "stored_payloads_are_answered_as_their_text",
             "memory_goes_back_to_the_system_after_large_requests",
             "memory_goes_back_to_the_system_after_a_crowd_of_connections",

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -116,6 +117,122 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     drop(crowd);
     crate::support::server::until("the share is returned", || {
         (greedy.clone().get(LIST).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let body = vec![b' '; 1_990_000];
+    let mut crowd = Vec::new();
+    for _ in 0..5 {
+        let head = format!(
+            "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2000000\r\n\r\n",
+            server.user().key()
+        );
+        let request = [head.as_bytes(), &body].concat();
+        crowd.extend((0..10).map(|_| open(server.addr(), &request)));
+    }
+    for _ in 0..5 {
+        assert_served(&user);
+        server.user();
+    }
+    assert_bounded(&server);
+    drop(crowd);
+}
+
+#[test]
+fn bodies_that_never_come_give_way_to_other_connections() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--max-connections", "64"]].concat());
+    let user = server.user();
+    let request = format!(
+        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2\r\n\r\n",
+        user.key()
+    );
+    let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request.as_bytes())).collect();
+    assert_served(&user);
+    drop(crowd);
+}
+
+/// Requests `path` and reads nothing but the status.
+fn begin_response(user: &Client, server: &Server, path: &str) -> TcpStream {
+    let key = user.key();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let mut stream = open(server.addr(), head.as_bytes());
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    stream
+}
+
+#[test]
+fn a_change_without_room_for_its_response_is_not_made() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    // Six times as large in the stored form.
+    let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+                       "payload": {"text": "\u{7f}".repeat(1_040_000)}});
+    let path = format!("/v1/cues/{}", user.create(&large)["id"].as_str().unwrap());
+    let run = user.post(&format!("{path}/fire"), &json!({})).expect(200);
+    let execution = format!("/v1/executions/{}", run["id"].as_str().unwrap());
+    // A third does not fit into the account's share of 16 MiB.
+    let unread = [(); 2].map(|()| begin_response(&user, &server, &path));
+    let changes = [
+        ("POST", "/v1/cues", large.to_string()),
+        ("PATCH", &path, json!({"name": "x"}).to_string()),
+        ("PATCH", &path, json!({"payload": large["payload"], "name": "x"}).to_string()),
+        ("POST", &format!("{path}/fire"), json!({"payload_override": {"a": 1}}).to_string()),
+        ("POST", "/v1/executions/claim", "{}".to_owned()),
+        ("POST", &format!("{execution}/claim"), "{}".to_owned()),
+    ];
+    for (method, path, body) in changes {
+        let refused = user.call(method, path, &[], body.as_bytes()).unwrap();
+        refused.expect_error(503, "server_busy");
+        assert_eq!(refused.header("retry-after"), Some("1"), "{method} {path}");
+    }
+    // Small ones are made, and answered.
+    let small =
+        json!({"name": "s", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
+    user.create(&small);
+    drop(unread);
+    let list = user.get("/v1/cues").expect(200);
+    let names: Vec<_> = list["cues"].as_array().unwrap().iter().map(|cue| &cue["name"]).collect();
+    assert_eq!(names, ["s", "n"]);
+    let runs = user.get("/v1/executions").expect(200);
+    assert_eq!((&runs["total"], &runs["executions"][0]["status"]), (&json!(1), &json!("pending")));
+    user.post("/v1/executions/claim", &json!({})).expect(200);
+}
+
+#[test]
+fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    // Keys with an escape, in an order that has to be sorted.
+    let keys: String =
+        (0..130_000_u32).map(|number| format!("\"\\n{:x}\":0,", number.wrapping_mul(0x9e37_79b1))).collect();
+    let schedule = r#"{"type":"recurring","cron":"0 0 1 1 *"}"#;
+    let body = format!("{{{keys}\"name\":\"n\",\"transport\":\"worker\",\"schedule\":{schedule}}}");
+    assert!((1_500_000..2_097_152).contains(&body.len()), "{}", body.len());
+    let accounts = [server.user(), server.user()];
+    let ended = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..10 {
+            let (greedy, body, ended) = (accounts[number % 2].clone(), &body, &ended);
+            scope.spawn(move || {
+                let created = greedy.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap();
+                assert!([201, 503].contains(&created.status), "{}", created.text());
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let (mut slowest, status) = (Duration::ZERO, user.with_key("none"));
+        while ended.load(Ordering::SeqCst) < 10 {
+            let begun = Instant::now();
+            status.clone().get("/status").expect(200);
+            slowest = slowest.max(begun.elapsed());
+        }
+        eprintln!("{slowest:?} at most");
+        assert!(slowest < SOON, "{slowest:?}");
     });
 }
 

@@ -36,11 +36,16 @@ const SHORT_HISTORY: i64 = 1_000;
 /// another change of the same cue within a millisecond.
 const MAX_MERGES: usize = 8;
 
+/// Most bytes that the fields of a cue beside its payload take in a response and in the body that sets them. Larger ones
+/// are possible, but the memory for them is not reserved.
+const MAX_OTHER_FIELDS: usize = 128 << 10;
+
 /// `POST /v1/cues`
-pub async fn create(request: Request) -> Result<Response> {
+pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = idempotency_request(&request, "POST /v1/cues")?;
+    reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
     let created = actions::create(&request.app, &caller, new, call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
@@ -53,6 +58,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let status = query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse);
     let pagination = query.pagination(20);
     query.finish()?;
+    let _turn = request.list_turn().await?;
     let (page, total) = request
         .app
         .store
@@ -68,15 +74,23 @@ pub async fn show(request: Request) -> Result<Response> {
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
     query.finish()?;
     let store = &request.app.store;
+    let mut _turn = request.list_turn().await?;
     let found =
         store.read_inline_single(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
-    let (cue, payload) = found.ok_or_else(not_found)?;
+    let (cue, mut payload) = found.ok_or_else(not_found)?;
     let (key, Pagination { limit, offset }) = (cue.key, pagination);
     let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
     let (page, total) = match cue.run_count {
         0 => (Vec::new(), 0),
         1..=SHORT_HISTORY => store.read_inline(list).await?,
-        _ => store.read_slow(list).await?,
+        _ => {
+            // Neither the payload nor the other turn is held while this request waits.
+            drop((payload.take(), _turn));
+            _turn = request.slow_list_turn().await?;
+            let page = store.read_slow(list).await?;
+            payload = current_payload(&request, &cue).await?;
+            page
+        }
     };
     let cue = to_json(&CueView::from(&cue))?;
     let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView::from))?;
@@ -85,10 +99,15 @@ pub async fn show(request: Request) -> Result<Response> {
 }
 
 /// `PATCH /v1/cues/{cue_id}`
-pub async fn update(request: Request) -> Result<Response> {
+pub async fn update(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
     let id = request.param("cue_id").to_owned();
+    let payload_bytes = match &patch.payload {
+        Some(given) => given.as_ref().map_or(0, |payload| payload.body.len()),
+        None => payload_bytes(&request, &id).await?,
+    };
+    reserve_cue(&mut request, payload_bytes)?;
     let updated = actions::update(&request.app, &caller, id, patch).await?;
     let payload = match updated.payload {
         Some(given) => given.map(|payload| payload.body),
@@ -123,6 +142,12 @@ pub async fn fire(request: Request) -> Result<Response> {
             Some(over) if replace => FirePayload::Replaced(Payload::new(over)),
             Some(over) => merged_payload(&request, &id, over).await?,
         };
+        if let FirePayload::Replaced(Ok(payload)) | FirePayload::Merged { payload: Ok(payload), .. } =
+            &payload
+        {
+            // The stored form, up to six times the override, is held until the write is done.
+            request.reserve_response(payload.body.len())?;
+        }
         let fire = FireRequest { send_at: send_at.clone(), payload };
         let fired = manual_runs::fire(&request.app, &caller, id.clone(), fire, call.clone(), render).await?;
         if let Some(response) = fired {
@@ -188,6 +213,19 @@ pub async fn missed(request: Request) -> Result<Response> {
 /// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the request.
 fn render_created(cue: &Cue) -> Result<StoredResponse> {
     Ok(StoredResponse { status: 201, body: to_json(&CueView::from(cue))? })
+}
+
+/// Reserves the memory for a changed cue with a payload of this size, and drops the body, of which all is read.
+fn reserve_cue(request: &mut Request, payload_bytes: usize) -> Result<()> {
+    let others = request.body().len().min(MAX_OTHER_FIELDS);
+    request.drop_body();
+    request.reserve_response(payload_bytes + others)
+}
+
+/// The size of the stored payload of a cue; 0 if there is none.
+async fn payload_bytes(request: &Request, id: &str) -> Result<usize> {
+    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
+    request.app.store.read_inline_single(move |read| payloads::size_of_current(read, user_key, &id)).await
 }
 
 /// The text of the payload of a cue after a change that left it as it was.

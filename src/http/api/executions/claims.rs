@@ -12,10 +12,12 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::{Error, Result};
+use crate::http::limits::fair_semaphore::FairPermit;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
 use crate::http::timeout::{until, within};
+use crate::store::ReadTx;
 use crate::store::accounts::api_keys;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
@@ -37,13 +39,15 @@ pub async fn list(request: Request) -> Result<Response> {
     query.finish()?;
     let (limit, wait) = (u32::try_from(limit).unwrap_or(1), u64::try_from(wait).unwrap_or(0));
     let found = match wait {
-        0 => list_claimable(&request, &filter, limit).await?,
+        0 => Some(list_claimable(&request, &filter, limit).await?),
         seconds => {
             let _permit = request.begin_long_poll()?;
             let found = within(Duration::from_secs(seconds), await_work(&request, &filter, limit)).await;
-            found.unwrap_or_else(|| Ok(ClaimableList::default()))?
+            found.unwrap_or(Ok(None))?
         }
     };
+    let (found, _turn) = found.unzip();
+    let found = found.unwrap_or_default();
     let list = ListBody::new("executions", found.executions.iter().map(ClaimableView::from))?;
     Ok(list.with_more(found.has_more).into_response())
 }
@@ -54,6 +58,7 @@ pub async fn claim(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
+    reserve_payload(&request, move |read| claims::payload_size(read, caller.user_key, id)).await?;
     let claimed = actions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
@@ -65,34 +70,57 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     let worker = fields.string("worker_id", 1..=255);
     let task = fields.string("task", 0..=1_048_576);
     fields.finish()?;
+    let (user_key, wanted) = (caller.user_key, task.clone());
+    // Usually the one that is claimed.
+    let size = move |read: &ReadTx<'_>| match claims::find_oldest(read, user_key, wanted.as_deref())? {
+        Some(id) => claims::payload_size(read, user_key, id),
+        None => Ok(0),
+    };
+    reserve_payload(&request, size).await?;
     let claimed = actions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
 
-/// Waits until an execution is claimable, the server stops, or the caller's key is no longer valid.
-async fn await_work(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
+/// Reserves the memory for a payload before its execution is claimed: a claim whose response is lost blocks the
+/// execution until its lease expires.
+async fn reserve_payload<F>(request: &Request, size: F) -> Result<()>
+where
+    F: FnOnce(&ReadTx<'_>) -> Result<usize> + Send + 'static,
+{
+    let bytes = request.app.store.read_inline(size).await?;
+    request.reserve_response(bytes)
+}
+
+/// Waits until an execution is claimable, the server stops, or the caller's key is no longer valid. `None` means none.
+async fn await_work(
+    request: &Request,
+    filter: &ClaimFilter,
+    limit: u32,
+) -> Result<Option<(ClaimableList, FairPermit)>> {
     let mut stopping = request.stopping.clone();
     // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
     let found = list_claimable(request, filter, limit).await?;
-    if !found.executions.is_empty() {
-        return Ok(found);
+    if !found.0.executions.is_empty() {
+        return Ok(Some(found));
     }
+    // Another request may read meanwhile.
+    drop(found);
     let mut check_at = Instant::now() + KEY_CHECK_INTERVAL;
     loop {
         // Other users' work notifies too, so the deadline does not move with each notification.
         let changed = tokio::select! {
             changed = until(check_at, notifier.changed()) => changed,
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(ClaimableList::default()),
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(None),
         };
         match changed {
-            Some(Err(_)) => return Ok(ClaimableList::default()),
+            Some(Err(_)) => return Ok(None),
             Some(Ok(())) => {
                 let found = list_claimable(request, filter, limit).await?;
-                if !found.executions.is_empty() {
+                if !found.0.executions.is_empty() {
                     // After the list, so that nothing is returned that was read after a revocation.
                     require_valid_key(request).await?;
-                    return Ok(found);
+                    return Ok(Some(found));
                 }
             }
             None => {
@@ -112,9 +140,16 @@ async fn require_valid_key(request: &Request) -> Result<()> {
     owner.map(|_| ()).ok_or_else(|| Error::refused(ErrorCode::InvalidApiKey, message))
 }
 
-async fn list_claimable(request: &Request, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
+/// The list, and the turn in which it was read.
+async fn list_claimable(
+    request: &Request,
+    filter: &ClaimFilter,
+    limit: u32,
+) -> Result<(ClaimableList, FairPermit)> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
-    request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await
+    let turn = request.list_turn().await?;
+    let list = request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await?;
+    Ok((list, turn))
 }
 
 /// An execution in the list of claimable ones (contract §7.1).

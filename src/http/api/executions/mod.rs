@@ -55,6 +55,7 @@ pub async fn list(request: Request) -> Result<Response> {
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
     };
     query.finish()?;
+    let _turn = request.slow_list_turn().await?;
     let (page, total) = request
         .app
         .store
@@ -78,6 +79,8 @@ pub async fn replay(request: Request) -> Result<Response> {
 pub async fn report(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let report = read_report(request.fields()?)?;
+    // The response repeats the report.
+    request.reserve_response(request.body().len())?;
     let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
     Response::from_body(&RecordedView {
         execution_id: id.to_string(),

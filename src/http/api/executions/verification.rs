@@ -14,6 +14,9 @@ use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
+/// Most bytes of the evidence of an execution.
+const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
+
 /// `POST /v1/executions/{execution_id}/verify`.
 pub async fn verify(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
@@ -23,6 +26,8 @@ pub async fn verify(request: Request) -> Result<Response> {
     // An absent `valid` means approval, so a misspelled one must be an error.
     fields.forbid_unknown();
     fields.finish()?;
+    // The response repeats the reason.
+    request.reserve_response(request.body().len())?;
     let recorded = actions::verify(&request.app, caller.user_key, id, valid, reason).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
@@ -51,6 +56,8 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     }
     fields.forbid_unknown();
     fields.finish()?;
+    // The response shows the new evidence and the older one.
+    request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
     let updated = evidence.fields().is_some();
     let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
     Response::from_body(&EvidenceView {

@@ -1,10 +1,13 @@
 //! Device login over HTTP: the flow, single use, expiry, limits, and identical responses for unknown addresses.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};
 use crate::support::mailbox::{Mailbox, Received};
-use crate::support::server::{DEV_UNLIMITED, Server, run};
+use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 const CODE: &str = "/v1/auth/device-code";
 const SUBMIT: &str = "/v1/auth/device-code/submit-email";
@@ -311,4 +314,28 @@ fn polls_of_a_known_code_do_not_count_for_the_address() {
     let refused = poll(&code);
     refused.expect_error(429, "rate_limit_exceeded");
     assert!(refused.text().contains("Poll at most"), "{}", refused.text());
+}
+
+#[test]
+fn polls_without_a_valid_body_count_for_the_address() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let left = |response: &Response| response.header("x-ratelimit-remaining").unwrap().to_owned();
+    let too_large = mailing.client().call("POST", POLL, &[], &[b' '; 5_000]).unwrap();
+    assert_eq!((too_large.status, left(&too_large).as_str()), (413, "59"));
+    let cross_site =
+        mailing.client().call("POST", POLL, &[("Origin", "http://evil.example")], b"{}").unwrap();
+    assert_eq!((cross_site.status, left(&cross_site).as_str()), (403, "58"));
+    // Bodies that never come hold 16 connections at a time.
+    let head = format!("POST {POLL} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n");
+    let silent: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = TcpStream::connect(mailing.server.addr()).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    until("all of them are read", || (left(&mailing.client().get("/status")) == "42").then_some(()));
+    mailing.client().post(POLL, &json!({})).expect_error(429, "rate_limit_exceeded");
+    drop(silent);
+    until("they have ended", || (mailing.client().post(POLL, &json!({})).status == 422).then_some(()));
 }

@@ -102,7 +102,8 @@ async fn hold(request: Request) -> Result<Response> {
 /// Bytes of a response that no buffer of the kernel holds whole.
 pub const LARGE: usize = 15 << 20;
 
-async fn large(_: Request) -> Result<Response> {
+async fn large(request: Request) -> Result<Response> {
+    request.reserve_response(LARGE)?;
     Ok(Response::text(hyper::StatusCode::OK, "text/plain", "x".repeat(LARGE)))
 }
 
