@@ -43,6 +43,8 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     ("§11.1", "a request has at most 100 headers", &["a_request_of_http2_has_at_most_100_headers"]),
+    (
+        "§11.1",
         "however much the others hold, a newcomer has room",
         &[
             "a_caller_holds_at_most_half_of_what_the_others_leave",

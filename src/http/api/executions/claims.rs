@@ -72,7 +72,7 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     fields.finish()?;
     let (user_key, wanted) = (caller.user_key, task.clone());
     // Usually the one that is claimed.
-    let size = move |read: &ReadTx<'_>| match claims::find_oldest(read, user_key, wanted.as_deref())? {
+    let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())? {
         Some(id) => claims::payload_size(read, user_key, id),
         None => Ok(0),
     };
