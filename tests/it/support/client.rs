@@ -175,6 +175,15 @@ impl Connection {
         self.read_response(false).unwrap()
     }
 
+    /// Returns `true` if a part of a response has arrived, or the end of the connection.
+    pub fn has_response(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let arrived = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        arrived.is_ok()
+    }
+
     /// The response to a `HEAD`: no body follows, whatever `Content-Length` says.
     pub fn response_without_body(&mut self) -> Response {
         self.read_response(true).unwrap()
