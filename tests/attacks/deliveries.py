@@ -24,7 +24,7 @@ def fire_often(caller, ids, pause):
         yield pause
 
 
-@attack(accounts=7, receiver=True, expect={"fire 200": 25, "attempt that hangs": 10})
+@attack(accounts=7, receiver=True, expect={"fire 200": 25, "attempt that hangs": 3})
 def free_accounts_hang(caller, receiver):
     """Delivers to ten hosts per free account."""
     ids = hanging_cues(caller, receiver, 10)
@@ -32,7 +32,7 @@ def free_accounts_hang(caller, receiver):
     yield from fire_often(caller, ids, 2)
 
 
-@attack(accounts=4, plan="pro", receiver=True, expect={"fire 200": 200, "attempt that hangs": 10})
+@attack(accounts=4, plan="pro", receiver=True, expect={"fire 200": 200, "attempt that hangs": 3})
 def pro_accounts_hang(caller, receiver):
     """Delivers to 90 hosts per pro account."""
     ids = hanging_cues(caller, receiver, 90)
@@ -40,7 +40,7 @@ def pro_accounts_hang(caller, receiver):
     yield from fire_often(caller, ids, 1)
 
 
-@attack(accounts=4, receiver=True, expect={"fire 200": 25, "attempt that hangs": 10})
+@attack(accounts=4, receiver=True, expect={"fire 200": 25, "attempt that hangs": 3})
 def large_deliveries_hang(caller, receiver):
     """Delivers 3 MB to ten hosts per account: 1 MiB of letters beyond ASCII takes three times as much when it is
     escaped."""
@@ -49,7 +49,7 @@ def large_deliveries_hang(caller, receiver):
     yield from fire_often(caller, ids, 3)
 
 
-@attack(accounts=4, receiver=True, expect={"fire 200": 30, "attempt that hangs": 10})
+@attack(accounts=4, receiver=True, expect={"fire 200": 30, "attempt that hangs": 3})
 def notifications_hang(caller, receiver):
     """Lets cues fail whose failure notifications and alerts go to receivers that never answer."""
     caller.must("PATCH", "/v1/auth/me", json.dumps({"alert_webhook_url": receiver.url(caller, 100)}))

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Attack one server with default limits in many ways at once, and measure it and an ordinary account beside.
 
-    tests/attacks/run.py PROGRAM [SECONDS] [--only ATTACK]... [--list]
+    tests/attacks/run.py PROGRAM [SECONDS] [--only ATTACK]... [--tolerance FACTOR] [--list]
 
 Each attack (`connections.py`, `messages.py`, `deliveries.py`, `storage.py`) runs in a process of its own for SECONDS
 (120) after all have been set up. Its accounts are free or, where it says so, pro; the others have no account. It states
 the least that must have happened, so that an attack that does nothing fails the run. `victim.py` is the account beside.
 
 The bounds are in `Bounds`. Creates count by their slowest, deliveries and `/status` by the 99th percentile: one of a
-hundred may meet a pause of this machine, which the attackers use too. Run by `.ci/run`. Needs Linux and Python's
+hundred may meet a pause of this machine, which the attackers use too. `--tolerance 2` allows twice as much, for a
+machine that is busy or slow. Run by `.ci/run`. Needs Linux and Python's
 standard library. Exits with 1 if a bound is exceeded or an expectation is not met, and names it.
 """
 
@@ -180,6 +181,7 @@ def arguments():
     parser.add_argument("program", help="the release build of cued")
     parser.add_argument("seconds", nargs="?", type=float, default=120)
     parser.add_argument("--only", action="append", choices=sorted(attack.ATTACKS), metavar="ATTACK")
+    parser.add_argument("--tolerance", type=float, default=1, metavar="FACTOR", help="of the bounds")
     parser.add_argument("--list", action="store_true", help="print the names of the attacks")
     return parser.parse_args()
 
@@ -200,6 +202,7 @@ def main():
             server.process.send_signal(signal.SIGTERM)
             status = server.process.wait(60)
         failures += attackers.report(options.seconds)
+    rows = [(name, value, bound * options.tolerance) for name, value, bound in rows]
     for name, value, bound in rows:
         verdict = "ok" if value <= bound else "TOO MUCH"
         print(f"{name:44} {value:9.3f}   at most {bound:9.3f}   {verdict}")

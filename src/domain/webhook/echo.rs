@@ -15,7 +15,7 @@ const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 /// Echoes at a time. With [`MAX_BYTES`] it bounds the memory that anonymous callers can fill.
 const MAX_ECHOES: usize = 1_000;
 /// Bytes of all echoes together.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Parts of both of which a sender has at most one. Four senders can still fill the store; then the largest gives way.
 const SENDER_PART: usize = 4;
 /// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.
@@ -278,8 +278,8 @@ mod tests {
         for number in 0..100 {
             echoes.put(address, token(number), echo(MAX_PAYLOAD / 2, 1_000));
         }
-        assert_eq!(echoes.used.echoes, 7, "beyond its payload an echo has a token and overhead");
-        assert!(echoes.find(&token(92), at(1_000)).is_none() && echoes.find(&token(93), at(1_000)).is_some());
+        assert_eq!(echoes.used.echoes, 3, "beyond its payload an echo has a token and overhead");
+        assert!(echoes.find(&token(96), at(1_000)).is_none() && echoes.find(&token(97), at(1_000)).is_some());
         for number in 100..2_000 {
             echoes.put(address, token(number), echo(1, 1_000));
         }
