@@ -91,7 +91,7 @@ impl Request {
     }
 
     /// Reserves memory for a response of about `bytes`, before the change that it reports: a refused request then
-    /// changes nothing. Not needed for responses of up to [`SMALL_SHARE`](crate::http::limits::buffer_budget::SMALL_SHARE).
+    /// changes nothing. Not needed for responses of up to 64 KiB.
     ///
     /// # Errors
     /// 503 if the caller has no room.

@@ -73,7 +73,7 @@ fn ask_to_confirm(
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
-/// As [`enqueue_at`], to be sent at once.
+/// As `enqueue_at`, to be sent at once.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
     enqueue_at(tx, new, now, None)
 }
