@@ -80,12 +80,16 @@ fn unfinished_large_bodies_of_one_account_leave_room_for_others() {
         greedy.key()
     );
     let request = [head.as_bytes(), &vec![b' '; 1_990_000]].concat();
-    let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), &request)).collect();
+    let mut crowd: Vec<_> = (0..64).map(|_| open(server.addr(), &request)).collect();
     assert_served(&user);
     let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"},
                        "payload": {"text": "x".repeat(1_000_000)}});
     user.post("/v1/cues", &large).expect(201);
-    let refused = || Some(greedy.post("/v1/cues", &large)).filter(|response| response.status != 201);
+    let refused = || {
+        // Bodies that arrive together refuse each other: more are open until the held ones use up the share.
+        crowd.push(open(server.addr(), &request));
+        Some(greedy.post("/v1/cues", &large)).filter(|response| response.status != 201)
+    };
     until("the share is used up", refused).expect_error(503, "server_busy");
     assert_bounded(&server);
     drop(crowd);
