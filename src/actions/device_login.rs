@@ -13,7 +13,7 @@ use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
     MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
 };
-use crate::domain::account::user::{ApiKeyInfo, RegistrationPolicy, User};
+use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::time::{rfc3339, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
@@ -24,7 +24,10 @@ use crate::store::accounts::api_keys;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
+use crate::store::billing::requests;
 use crate::store::db::hold;
+use crate::store::executions::delivery_queue;
+use crate::store::notifications::outbox;
 use crate::store::{Pending, ReadTx, WriteTx};
 
 /// The result of a poll, with the API key, which is not shown again.
@@ -199,13 +202,15 @@ pub fn approve(
     }))
 }
 
-/// Revokes all API keys of the user, takes the secrets of `fresh`, removes the URL of alerts and pauses all cues. Whoever
-/// had a key may have read the secrets, and the URLs and cues may be theirs.
+/// Revokes all API keys of the user, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
+/// what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
     plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
-    Ok(())
+    delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
+    outbox::delete_posts(tx, user_key)?;
+    requests::delete_portal_links_of(tx, user_key)
 }
 
 /// Creates the API key of an approved login for the first poll that asks; it is returned only once.

@@ -115,7 +115,7 @@ impl CueFirer {
     ) -> Result<FireSummary> {
         let mut due = match turns {
             [] => due_cues::list(tx, outage.until, self.now, limit)?,
-            turns => due_cues::find_all(tx, &turns[..limit.min(turns.len())], self.now)?,
+            turns => due_cues::find_all(tx, &turns[..limit.min(turns.len())], outage.until, self.now)?,
         };
         let missed_until = outage.until.min(self.now);
         due.extend(due_cues::list(tx, Timestamp::MIN, missed_until, limit - due.len())?);

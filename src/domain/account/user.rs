@@ -15,6 +15,8 @@ pub const FIRST_KEY: &str = "default";
 
 /// The `error_message` of an execution that was not sent because its user is disabled.
 pub const ACCOUNT_DISABLED: &str = "account_disabled";
+/// `error_message` of executions that were queued when the user revoked all API keys at a device login.
+pub const KEYS_REVOKED: &str = "keys_revoked";
 
 /// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -221,12 +221,17 @@ impl FairShare {
             self.forget_destinations(|_| false);
         }
         if self.accounts.len() > most {
-            self.accounts.retain(|_, account| account.in_use > 0 || account.record() != Record::None);
+            self.forget_accounts(|account| account.in_use > 0 || account.record() != Record::None);
         }
         if self.accounts.len() > most {
-            self.accounts.retain(|_, account| account.in_use > 0);
-            self.destinations.retain(|(user_key, _), _| self.accounts.contains_key(user_key));
+            self.forget_accounts(|account| account.in_use > 0);
         }
+    }
+
+    /// Drops the accounts that `is_kept` refuses, with their destinations, whose number they count.
+    fn forget_accounts(&mut self, is_kept: impl Fn(&AccountSlots) -> bool) {
+        self.accounts.retain(|_, account| is_kept(account));
+        self.destinations.retain(|(user_key, _), _| self.accounts.contains_key(user_key));
     }
 
     /// Drops the destinations that hold no thread and that `is_kept` refuses.

@@ -15,15 +15,24 @@ pub const SMALL: usize = 32 << 10;
 /// Counts the bytes of the large deliveries under way, from the claim to the end of the attempt.
 ///
 /// - An account holds at most a quarter of all bytes, or a single delivery.
-/// - Accounts without a good record ([`FairShare::is_trusted`]) get no more than the first half of the bytes, so that their
+/// - The last quarter is for accounts that hold nothing.
+/// - Accounts without a good record ([`FairShare::is_trusted`]) hold at most half of the bytes together, so that their
 ///   receivers, if they hang, leave the other half.
 ///
 /// [`FairShare::is_trusted`]: crate::engine::delivery::fair_share::FairShare::is_trusted
 #[derive(Debug, Clone, Default)]
 pub struct MemoryBudget {
     in_use: usize,
+    /// Of these, what was taken without a good record.
+    untrusted: usize,
     /// By account; only those that hold some.
-    accounts: HashMap<i64, usize>,
+    accounts: HashMap<i64, Held>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    bytes: usize,
+    untrusted: usize,
 }
 
 impl MemoryBudget {
@@ -33,15 +42,20 @@ impl MemoryBudget {
         if bytes <= SMALL {
             return true;
         }
-        let held = self.accounts.get(&attempt_ref.user_key).copied().unwrap_or(0);
-        let limit = if is_trusted { MAX_BYTES } else { MAX_BYTES / 2 };
-        let has_room = self.in_use + bytes <= limit && (held == 0 || held + bytes <= MAX_BYTES / 4);
+        let held = self.accounts.get(&attempt_ref.user_key).copied().unwrap_or_default();
+        let untrusted = if is_trusted { 0 } else { bytes };
+        let has_room = match held.bytes {
+            0 => self.in_use + bytes <= MAX_BYTES,
+            own => own + bytes <= MAX_BYTES / 4 && self.in_use + bytes <= MAX_BYTES / 4 * 3,
+        };
         // A lone delivery is always sent, whatever its size.
-        if !has_room && self.in_use > 0 {
+        if !(has_room && self.untrusted + untrusted <= MAX_BYTES / 2) && self.in_use > 0 {
             return false;
         }
         self.in_use += bytes;
-        self.accounts.insert(attempt_ref.user_key, held + bytes);
+        self.untrusted += untrusted;
+        let held = Held { bytes: held.bytes + bytes, untrusted: held.untrusted + untrusted };
+        self.accounts.insert(attempt_ref.user_key, held);
         true
     }
 
@@ -51,9 +65,13 @@ impl MemoryBudget {
         let Some(held) = self.accounts.get_mut(&attempt_ref.user_key).filter(|_| bytes > SMALL) else {
             return;
         };
-        *held -= bytes;
+        // Which of its deliveries were taken without a good record is not known: those end first.
+        let untrusted = held.untrusted.min(bytes);
+        held.untrusted -= untrusted;
+        self.untrusted -= untrusted;
+        held.bytes -= bytes;
         self.in_use -= bytes;
-        if *held == 0 {
+        if held.bytes == 0 {
             self.accounts.remove(&attempt_ref.user_key);
         }
     }
@@ -94,9 +112,10 @@ mod tests {
     fn an_account_holds_a_quarter_and_all_accounts_no_more_than_the_bound() {
         let mut budget = MemoryBudget::default();
         let held: Vec<_> = (1..=6).map(|user| take_all(&mut budget, user, MIB, true)).collect();
-        assert_eq!(held, [4, 4, 4, 4, 0, 0]);
+        assert_eq!(held, [4, 4, 4, 1, 1, 1], "the last quarter is for those that hold nothing");
+        assert_eq!((take_all(&mut budget, 7, MIB, true), take_all(&mut budget, 8, MIB, true)), (1, 0));
         budget.release(&of(1, MIB));
-        assert_eq!(take_all(&mut budget, 6, MIB, true), 1);
+        assert_eq!(take_all(&mut budget, 8, MIB, true), 1);
         assert_eq!(budget.in_use, MAX_BYTES);
     }
 
@@ -127,6 +146,16 @@ mod tests {
         let held: Vec<_> = (1..=6).map(|user| take_all(&mut budget, user, 3 * MIB, false)).collect();
         assert_eq!(held, [1, 1, 0, 0, 0, 0]);
         assert_eq!(take_all(&mut budget, 7, LARGEST, true), 1);
+    }
+
+    #[test]
+    fn accounts_with_a_good_record_leave_room_to_new_ones() {
+        let mut budget = MemoryBudget::default();
+        let held: Vec<_> = (1..=3).map(|user| take_all(&mut budget, user, MIB, true)).collect();
+        assert_eq!(held, [4, 4, 4]);
+        assert_eq!(take_all(&mut budget, 4, MIB, false), 1);
+        budget.release(&of(4, MIB));
+        assert_eq!(budget.untrusted, 0);
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl Scheduler {
             tracing::info!("database promoted; cues that were due during the hold catch up");
             (self.outage, self.wall, self.monotonic) =
                 (Outage::before(now, MissReason::Downtime), now, started);
+            self.turns.clear();
         }
         let (mut fired, mut newest) = (FireSummary::default(), now);
         loop {
@@ -123,6 +124,8 @@ impl Scheduler {
             let (now, previous) = (app.clock.now(), self.outage);
             self.read_clock(app, now);
             if self.outage != previous {
+                // The chosen cues may have fallen due in the new outage, and then catch up.
+                self.turns.clear();
                 self.report_catch_up(app, previous)?;
             }
             app.record_outage(self.outage);

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, instant};
+use crate::store::ReadTx;
 use crate::store::executions::workers;
 
 /// `POST /v1/worker/heartbeat`.
@@ -35,8 +36,9 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
 /// `GET /v1/workers`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
-    let _turn = request.list_turn().await?;
-    let (found, has_more) = request.app.store.read(move |read| workers::list(read, caller.user_key)).await?;
+    let turn = request.list_turn().await?;
+    let list = move |read: &ReadTx<'_>| Ok((workers::list(read, caller.user_key)?, turn));
+    let ((found, has_more), _turn) = request.app.store.read(list).await?;
     let list = ListBody::new("workers", found.iter().map(|worker| WorkerView::new(worker, now)))?;
     Ok(list.with_more(has_more).into_response())
 }

@@ -170,6 +170,11 @@ impl BufferBudget {
         self.usage.lock().check(small_share(self.limit), owner, self.limit)
     }
 
+    /// True if all callers together leave less than [`SMALL_SHARE`].
+    pub fn is_used_up(&self) -> bool {
+        self.usage.lock().total.saturating_add(small_share(self.limit)) > self.limit
+    }
+
     /// Waits until memory is scarce. For one waiter.
     pub async fn scarcity(&self) -> Scarcity {
         loop {

@@ -81,7 +81,7 @@ fn show_keys(page: Page, login: &LoginToConfirm) -> Page {
     };
     page.facts(&rows).text(
         "Whoever has one of them may have read the secrets of the account. Revoking them also replaces both webhook \
-         secrets at once, removes the URL of alerts and pauses all cues.",
+         secrets at once, removes the URL of alerts, pauses all cues and ends what is queued.",
     )
 }
 

@@ -213,6 +213,9 @@ impl ConnectionState {
     pub fn begin_request(&self, version: Version) -> RequestGuard {
         let mut state = self.lock();
         state.is_http2 = version == Version::HTTP_2;
+        if state.open == 0 {
+            state.idle_since = Instant::now();
+        }
         state.open += 1;
         state.is_new = false;
         state.body_unread = false;

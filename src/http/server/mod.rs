@@ -118,9 +118,10 @@ impl ConnectionSet {
                 self.relieve(Scarcity::Network(network), Duration::ZERO);
                 state.admit()
             });
-        if !is_admitted {
+        // A network that has used up its own share takes nothing from the others.
+        if !is_admitted && server.buffers.is_used_up() {
             self.relieve(Scarcity::Everybody, Duration::ZERO);
-            // Without room it waits, because all connections are busy.
+            // Without room it waits.
             state.admit();
         }
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, state.clone()));

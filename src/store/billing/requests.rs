@@ -170,6 +170,12 @@ pub fn find_portal_user(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> R
         .optional()?)
 }
 
+/// Deletes all plan page links of the user.
+pub fn delete_portal_links_of(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.prepare_cached("DELETE FROM billing_portal_links WHERE user_key = ?1")?.execute([user_key])?;
+    Ok(())
+}
+
 /// Deletes a plan page link.
 pub fn delete_portal_link(tx: &WriteTx<'_>, hash: &[u8; 32]) -> Result<()> {
     tx.prepare_cached("DELETE FROM billing_portal_links WHERE link_hash = ?1")?.execute([hash])?;

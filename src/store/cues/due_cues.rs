@@ -91,18 +91,20 @@ pub fn backlog(
     Ok(backlog)
 }
 
-/// The row keys in `keys` whose cues are due at `now`, with the cues. As in [`list`], a cue that cannot be read is an
-/// inner error.
+/// The row keys in `keys` whose cues became due after `after` and up to `until`, with the cues. As in [`list`], a cue that
+/// cannot be read is an inner error.
 pub fn find_all(
     read: &ReadTx<'_>,
     keys: &[i64],
-    now: Timestamp,
+    after: Timestamp,
+    until: Timestamp,
 ) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let mut find = read.prepare_cached(FIND)?;
     let mut due = Vec::with_capacity(keys.len());
     for key in keys {
-        let found = find.query_row(params![millis(now), key], |row| Ok(read_due(row))).optional()?;
-        due.extend(found.map(|cue| (*key, cue)));
+        let found = find.query_row(params![millis(until), key], |row| Ok(read_due(row))).optional()?;
+        let is_earlier = |cue: &DueCue| cue.next_run <= after;
+        due.extend(found.filter(|cue| !cue.as_ref().is_ok_and(is_earlier)).map(|cue| (*key, cue)));
     }
     Ok(due)
 }

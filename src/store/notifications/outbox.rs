@@ -84,6 +84,7 @@ const FIND: &str =
         previous_webhook_secret_expires_at, alert_webhook_secret
    FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
+const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
 const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
 /// Inserts a notification, to be sent at `due_at`, or at once.
@@ -186,6 +187,12 @@ pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
         NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
         NextStep::RetryAt(due_at) => tx.prepare_cached(POSTPONE)?.execute(params![key, millis(due_at)])?,
     };
+    Ok(())
+}
+
+/// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
+pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.prepare_cached(DELETE_POSTS)?.execute([user_key])?;
     Ok(())
 }
 
@@ -292,6 +299,7 @@ mod tests {
             (READY_MAILS, "SCAN outbox USING INDEX outbox_mails"),
             (FIND, by_key),
             (DELETE, by_key),
+            (DELETE_POSTS, &of("by_user (user_key=?)")),
             (POSTPONE, by_key),
         ] {
             let steps: Vec<_> = plan(sql).iter().map(|step| step.replace("COVERING ", "")).collect();

@@ -96,6 +96,20 @@ fn a_transaction_creates_the_oldest_runs_of_its_cues_first() {
 }
 
 #[test]
+fn a_cue_that_was_chosen_before_its_outage_fires_once() {
+    let (fixture, _) = minutely(3, CatchUp::All);
+    fixture.advance(2 * 60 + 30);
+    let outage = Outage::before(fixture.now(), MissReason::Clock);
+    let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
+    let app = &fixture.app;
+    let firer = CueFirer::new(&app.ids, &app.config.plans, app.config.retention, clock, fixture.now());
+    let fired = fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2], 500).unwrap());
+    assert_eq!((fired.cues, fired.executions), (3, 6));
+    let runs = "SELECT count(*) FROM (SELECT DISTINCT cue_key, scheduled_for FROM executions)";
+    assert_eq!((number(&fixture, runs), number(&fixture, "SELECT count(*) FROM executions")), (6, 6));
+}
+
+#[test]
 fn workers_get_a_run_that_falls_due_now_before_those_of_an_outage() {
     let (fixture, user) = minutely(2, CatchUp::All);
     fixture.advance(5 * 60 + 30);

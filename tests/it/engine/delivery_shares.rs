@@ -142,3 +142,20 @@ fn large_payloads_under_way_are_bounded_and_hold_up_no_small_one() {
     assert_eq!(bodies, [3_000_000; 32]);
     assert_eq!(dispatcher.unfinished(), 0);
 }
+
+#[test]
+fn an_account_that_is_forgotten_is_forgotten_with_its_hosts() {
+    let mut slots = FairShare::new(THREADS);
+    let attempt = |slots: &mut FairShare, user: i64, destination: i64, timed_out: bool| {
+        assert_eq!(slots.try_acquire(user, destination), Grant::Granted);
+        slots.release(user, destination, timed_out);
+        slots.forget_idle();
+    };
+    attempt(&mut slots, 1, 1, true);
+    attempt(&mut slots, 1, 1, false);
+    (0..3).for_each(|_| attempt(&mut slots, 1, 2, false));
+    (2..600).for_each(|user| attempt(&mut slots, user, 1, false));
+    // Its good record at this host is gone as well: it does not count as lost now.
+    attempt(&mut slots, 1, 1, true);
+    assert_eq!(slots.in_use(), 0);
+}

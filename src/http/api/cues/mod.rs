@@ -58,12 +58,11 @@ pub async fn list(request: Request) -> Result<Response> {
     let status = query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse);
     let pagination = query.pagination(20);
     query.finish()?;
-    let _turn = request.list_turn().await?;
-    let (page, total) = request
-        .app
-        .store
-        .read(move |read| cues::list(read, caller.user_key, status, pagination.limit, pagination.offset))
-        .await?;
+    let turn = request.list_turn().await?;
+    let list = move |read: &ReadTx<'_>| {
+        Ok((cues::list(read, caller.user_key, status, pagination.limit, pagination.offset)?, turn))
+    };
+    let ((page, total), _turn) = request.app.store.read(list).await?;
     let list = ListBody::new("cues", page.iter().map(CueView::from))?;
     Ok(list.with_page("", total, pagination).into_response())
 }
@@ -86,8 +85,9 @@ pub async fn show(request: Request) -> Result<Response> {
         _ => {
             // Neither the payload nor the other turn is held while this request waits.
             drop((payload.take(), _turn));
-            _turn = request.slow_list_turn().await?;
-            let page = store.read_slow(list).await?;
+            let turn = request.slow_list_turn().await?;
+            let page;
+            (page, _turn) = store.read_slow(move |read| Ok((list(read)?, turn))).await?;
             payload = current_payload(&request, &cue).await?;
             page
         }

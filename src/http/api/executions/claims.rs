@@ -148,8 +148,7 @@ async fn list_claimable(
 ) -> Result<(ClaimableList, FairPermit)> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
     let turn = request.list_turn().await?;
-    let list = request.app.store.read(move |read| claims::list(read, user_key, &filter, limit)).await?;
-    Ok((list, turn))
+    request.app.store.read(move |read| Ok((claims::list(read, user_key, &filter, limit)?, turn))).await
 }
 
 /// An execution in the list of claimable ones (contract §7.1).

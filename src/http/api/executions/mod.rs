@@ -55,12 +55,13 @@ pub async fn list(request: Request) -> Result<Response> {
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
     };
     query.finish()?;
-    let _turn = request.slow_list_turn().await?;
-    let (page, total) = request
+    let turn = request.slow_list_turn().await?;
+    let ((page, total), _turn) = request
         .app
         .store
         .read_slow(move |read| {
-            execution_list::list(read, caller.user_key, &filter, pagination.limit, pagination.offset)
+            let (limit, offset) = (pagination.limit, pagination.offset);
+            Ok((execution_list::list(read, caller.user_key, &filter, limit, offset)?, turn))
         })
         .await?;
     let list = ListBody::new("executions", page.iter().map(ExecutionView::from))?;

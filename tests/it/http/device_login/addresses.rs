@@ -169,11 +169,14 @@ fn an_owner_who_revokes_the_keys_of_a_stranger_shares_nothing_with_them() {
     let known = secrets(&stranger);
     stranger.patch("/v1/auth/me", &json!({"alert_webhook_url": "https://stranger.example.com/"})).expect(200);
     let cue = failing_cue(&stranger);
+    let later = stranger
+        .post(&format!("/v1/cues/{cue}/fire"), &json!({"send_at": "2099-01-01T00:00:00Z"}))
+        .expect(200);
     let code = mailing.code();
     let mail = mailing.mail(&code, "ann@example.com");
     let page = mailing.client().get(&mail.link()).text();
     assert!(
-        page.contains("replaces both webhook secrets at once, removes the URL of alerts and pauses"),
+        page.contains("replaces both webhook secrets at once, removes the URL of alerts, pauses"),
         "{page}"
     );
     assert_eq!(mailing.confirm(&code, &mail).status, 200);
@@ -190,6 +193,8 @@ fn an_owner_who_revokes_the_keys_of_a_stranger_shares_nothing_with_them() {
     let me = owner.get("/v1/auth/me").expect(200);
     assert_eq!((&me["alert_webhook_url"], &me["active_cues"]), (&Value::Null, &json!(0)));
     assert_eq!(owner.get(&format!("/v1/cues/{cue}")).expect(200)["status"], "paused");
+    let queued = format!("/v1/executions/{}", later["id"].as_str().unwrap());
+    assert_eq!(owner.get(&queued).expect(200)["error_message"], "keys_revoked");
 }
 
 #[test]

@@ -159,6 +159,9 @@ fn idle_connections_give_their_memory_to_new_ones() {
 #[test]
 fn a_connection_without_memory_waits_and_then_gets_503() {
     let server = server(HttpLimits { header_time: Duration::from_millis(500), ..patient() });
+    let mut kept = server.connect_from(OTHER);
+    kept.send(&get("/items/a"));
+    assert_eq!(kept.response().status, 200);
     let held: Vec<_> = (0..12).map(|_| hold(server.connect())).collect();
     let response = server.request(&get("/items/a"));
     assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
@@ -166,6 +169,8 @@ fn a_connection_without_memory_waits_and_then_gets_503() {
     let mut other = server.connect_from(OTHER);
     other.send(&get("/items/a"));
     assert_eq!(other.response().status, 200, "another client has its own quarter");
+    kept.send(&get("/items/a"));
+    assert_eq!(kept.response().status, 200, "and keeps its idle connection");
     drop(held);
 }
 
