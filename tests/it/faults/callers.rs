@@ -308,7 +308,10 @@ fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
     drop(crowd);
     eprintln!("{before} MB before, {during} MB during the crowd");
     assert!(during > before + 20, "{before} MB before, {during} MB during the crowd");
+    // Nothing is returned below 24 MiB.
+    let most = (before + 8).max(25);
+    assert!(most < during, "{before} MB before, {during} MB during the crowd");
     until_within("memory goes back", Duration::from_secs(120), || {
-        (resident_mb(server.pid()) <= before + 8).then_some(())
+        (resident_mb(server.pid()) <= most).then_some(())
     });
 }
