@@ -121,7 +121,7 @@ pub fn submit_email(
     }))
 }
 
-/// What the page that asks for the confirmation of a login shows.
+/// The content of the page that asks for the confirmation of a login.
 #[derive(Debug, Clone)]
 pub struct LoginToConfirm {
     pub email: String,
@@ -129,7 +129,7 @@ pub struct LoginToConfirm {
     pub user_code: String,
     /// The other API keys of the account, newest first; not all of them if there are many.
     pub other_keys: Vec<ApiKeyInfo>,
-    /// What the page proposes to do with them.
+    /// The choice that the page proposes for them.
     pub proposed: OtherKeys,
     /// When the address was confirmed: keys from before may be those of whoever registered it.
     pub confirmed_at: Option<Timestamp>,

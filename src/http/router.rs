@@ -70,7 +70,7 @@ impl Access {
         }
     }
 
-    /// Whether requests never count in a rate window.
+    /// True if requests never count in a rate window.
     #[must_use]
     pub fn is_unmetered(self) -> bool {
         matches!(self, Self::Unmetered | Self::TestClock)

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Response codes that reject the login, independent of the mail (RFC 4954).
 const LOGIN_REJECTED: [u16; 4] = [530, 534, 535, 538];
 
-/// What the errors of the mail library say that are about the server, not about the mail: no TLS, no known login.
+/// Texts of the mail library's errors that are about the server, not about the mail: no TLS, no known login.
 const SERVER_LACKS: [&str; 2] = ["STARTTLS", "authentication mechanism"];
 
 /// An SMTP server and the sender's address. `Debug` shows neither user nor password.
@@ -39,7 +39,7 @@ pub struct Smtp {
 pub struct SmtpTls {
     /// A certificate authority in PEM that is trusted in addition to the public ones.
     pub authority: Option<Vec<u8>>,
-    /// Whether a server on this machine needs no TLS.
+    /// True if a server on this machine needs no TLS.
     pub trusts_this_machine: bool,
 }
 

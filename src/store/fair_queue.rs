@@ -15,7 +15,7 @@ const MAX_TRIED: usize = 64;
 /// lowest destination.
 const MAX_REMEMBERED: usize = 512;
 
-/// Whether a destination of an account gets one more thread.
+/// The answer to a destination of an account that asks for one more thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     Granted,
@@ -60,7 +60,7 @@ pub struct ReadyRow {
     pub destination: i64,
 }
 
-/// Where the last pass ended. The next pass continues there, so that all take turns.
+/// The place at which the last pass ended. The next pass continues there, so that all take turns.
 #[derive(Debug, Clone, Default)]
 pub struct Rotation {
     last_user: i64,

@@ -132,7 +132,7 @@ fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(),
 }
 
 word_enum! {
-    /// What happens to the account's other API keys when a login is confirmed.
+    /// The treatment of the account's other API keys when a login is confirmed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum OtherKeys {
         Keep = "keep",

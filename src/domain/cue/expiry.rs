@@ -46,7 +46,7 @@ pub struct ExecutionDates {
     pub trusted_after: Option<Timestamp>,
 }
 
-/// What the dates of an execution say.
+/// The verdict on the dates of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dating {
     /// No clock that was set can have shown its creation.

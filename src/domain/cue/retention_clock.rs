@@ -31,7 +31,7 @@ const MAX_SLEEP: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Time between two writes, so that restarts lose little of the time and of the proof.
 const STORE_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
-/// What the file keeps of the clock.
+/// The record of the clock in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustedTime {
     /// The trusted time. It follows a clock that was set back once that is proved.

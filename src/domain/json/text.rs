@@ -21,7 +21,7 @@ pub struct JsonStr<'a>(&'a str);
 #[derive(Debug, Clone)]
 pub struct JsonObject<'a> {
     text: JsonStr<'a>,
-    /// Where in the text the entries begin, in the order of their keys. Only their offsets, because a body may have
+    /// The places in the text at which the entries begin, in the order of their keys. Only their offsets, because a body may have
     /// hundreds of thousands of entries.
     starts: Vec<usize>,
 }
@@ -235,7 +235,7 @@ pub fn merged(own: JsonStr<'_>, over: JsonStr<'_>) -> JsonText {
 /// The parts of a nested value between its commas: items, or entries with key and value.
 struct Parts<'a> {
     text: &'a str,
-    /// Where the next part begins.
+    /// The place at which the next part begins.
     at: usize,
 }
 

@@ -44,7 +44,7 @@ pub struct Dispatcher {
     unrecorded: Vec<Arc<AttemptRecord>>,
 }
 
-/// What the running deliveries hold.
+/// The threads and the memory that the running deliveries hold.
 #[derive(Clone)]
 struct DeliveryShares {
     threads: FairShare,

@@ -100,7 +100,7 @@ impl FairShare {
         grant
     }
 
-    /// Whether `destination` of the account `user_key` may have one more thread now.
+    /// Returns `true` if `destination` of the account `user_key` may have one more thread now.
     #[must_use]
     pub fn grant(&self, user_key: i64, destination: i64) -> Grant {
         let (free, sixteenth) = (self.free(), self.sixteenth());
@@ -188,7 +188,7 @@ impl FairShare {
         self.accounts.insert(user_key, account);
     }
 
-    /// Whether one more thread of the account may go to an unproven destination, as far as the other accounts matter.
+    /// Returns `true` if the other accounts leave this one another thread for an unproven destination.
     fn may_try_unproven(&self, account: &AccountSlots) -> bool {
         let quarter = self.threads / 4;
         match account.record() {

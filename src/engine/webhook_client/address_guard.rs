@@ -145,7 +145,7 @@ impl Resolver for AddressGuard {
 const MAX_TRIED: usize = 16;
 
 impl ResolveError {
-    /// What the resolver returned, for the operator. Without the host, which is a part of the callback URL.
+    /// The error of the resolver, for the operator. Without the host, which is a part of the callback URL.
     #[must_use]
     pub fn detail(&self) -> String {
         match self {

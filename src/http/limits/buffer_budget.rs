@@ -32,7 +32,7 @@ const RETRY_AFTER: u32 = 1;
 /// Beyond this part of an amount, idle connections close: the rest is for requests until their memory is free.
 const SCARCE: (usize, usize) = (7, 8);
 
-/// Who holds a body, a reply or a connection.
+/// The holder of a body, a response or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BufferOwner {
     /// The row key of the user whose API key came with the request.

@@ -1,4 +1,4 @@
-//! What one request may take of the shares of its caller: memory until its response is written, and turns for large
+//! The shares of its caller that one request may take: memory until its response is written, and turns for large
 //! work.
 
 use std::sync::Arc;

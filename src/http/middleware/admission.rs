@@ -12,7 +12,7 @@ use crate::http::limits::buffer_budget::{BufferOwner, BufferReservation};
 use crate::http::middleware::context::client_ip;
 use crate::http::middleware::state::ServerState;
 
-/// What a concurrent request of HTTP/2 takes: the state of its stream, its task, the frames of a small response. One of
+/// The bytes that a concurrent request of HTTP/2 takes: the state of its stream, its task, the frames of a small response. One of
 /// HTTP/1.1 has no more than its connection, which counts already.
 const STREAM_COST: usize = 8 << 10;
 /// Bytes of parsed headers that do not count. Usual requests have less.

@@ -98,7 +98,7 @@ fn host_name(host: &str) -> &str {
     &host[..end.unwrap_or(host.len())]
 }
 
-/// Whether `origin` is `http://` or `https://` and `host`, which may leave out the port of the scheme.
+/// Returns `true` if `origin` is `http://` or `https://` and `host`, which may leave out the port of the scheme.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let parts = [("http://", ":80"), ("https://", ":443")];
     parts.into_iter().any(|(scheme, port)| {
@@ -107,7 +107,7 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
     })
 }
 
-/// Whether `url` begins with `origin`: scheme, host and port are the same.
+/// Returns `true` if `url` begins with `origin`: scheme, host and port are the same.
 fn is_origin_of_url(origin: &str, url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();

@@ -15,11 +15,11 @@ use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
 use crate::locks::Mutex;
 
-/// What a connection takes of the memory budget, mostly for the buffers of hyper. The program as built for release takes
+/// The bytes that a connection takes of the memory budget, mostly for the buffers of hyper. The program as built for release takes
 /// 23 KB, and 27 KB with an incomplete head of 15 KB. This is a little less, so that 64 MiB are enough for 3,276
 /// connections; if all of it are connections, they and the rest of the program take 100 MB.
 const HTTP1_COST: usize = 20 << 10;
-/// What HTTP/2 takes without any request: the same, and frames that wait to be written or read.
+/// The bytes of an HTTP/2 connection without any request: the same, and frames that wait to be written or read.
 const HTTP2_COST: usize = 48 << 10;
 /// Time until a connection asks again for its memory. Idle connections, which close for it, have returned theirs by then.
 const MEMORY_RETRY: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const MEMORY_RETRY: Duration = Duration::from_millis(50);
 pub struct ConnectionState(Arc<Mutex<StreamState>>);
 
 struct StreamState {
-    /// What the connection holds of the memory budget; `None` for a trusted proxy, whose clients share its connections.
+    /// The part of the memory budget that the connection holds; `None` for a trusted proxy, whose clients share its connections.
     memory: Option<BufferReservation>,
     /// The budget has no room for the connection: nothing is read until it has.
     waits_for_memory: bool,
@@ -158,7 +158,7 @@ impl ConnectionState {
         }
     }
 
-    /// Where its requests record that they wait for their bodies.
+    /// The counter in which its requests record that they wait for their bodies.
     pub fn body_waits(&self) -> BodyWaits {
         self.lock().body_waits.clone()
     }

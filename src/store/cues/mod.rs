@@ -145,7 +145,7 @@ pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64
     Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
 }
 
-/// What a received delivery is compared with, to know whose it is.
+/// The properties that tell whose a received delivery is.
 #[derive(Debug)]
 pub struct DeliverySource {
     pub user_key: i64,

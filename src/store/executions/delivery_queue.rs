@@ -27,9 +27,9 @@ pub struct ClaimedDelivery {
     pub bytes: usize,
 }
 
-/// What decides how many deliveries may be under way.
+/// The limits on deliveries under way.
 pub trait ClaimLimits {
-    /// Whether the destination of the user may have one more thread. Nothing is taken yet.
+    /// Returns whether the destination of the user may have one more thread. Nothing is taken yet.
     fn grant(&mut self, user_key: i64, destination: i64) -> Grant;
 
     /// Takes a thread and the memory for a delivery to a destination that was just granted one. Returns `false`, and
