@@ -74,7 +74,17 @@ pub(super) fn add_caught_up(
 ) -> Result<()> {
     let due_at = saturating_add(now, CATCH_UP_QUIET);
     if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
-        let caught_up = known.caught_up().map_or(caught_up, |known| known.and(caught_up));
+        let caught_up = match known.caught_up() {
+            Ok(earlier) => earlier.and(caught_up),
+            // A damaged alert must not keep cues from firing: it counts anew.
+            Err(reason) => {
+                let alert_id = known.id.clone();
+                tx.on_commit(move || {
+                    tracing::error!(alert_id, reason, "the count of an alert cannot be read")
+                });
+                caught_up
+            }
+        };
         let alert = Alert::catch_up(known.id, caught_up, outage.until);
         alerts::update_catch_up(tx, user_key, &alert)?;
         return outbox::postpone_unsent(tx, user_key, (CATCH_UP, &alert.id), &body(&alert), due_at);

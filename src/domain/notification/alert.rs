@@ -137,15 +137,17 @@ impl Alert {
         }
     }
 
-    /// The runs of an alert that [`Alert::catch_up`] made; `None` of another.
-    #[must_use]
-    pub fn caught_up(&self) -> Option<CaughtUp> {
-        let instant = |field: &str| self.metadata[field].as_str()?.parse().ok();
-        Some(CaughtUp {
-            runs: self.metadata["runs"].as_u64()?,
-            first: instant("from")?,
-            last: instant("to")?,
-        })
+    /// The runs of an alert that [`Alert::catch_up`] made.
+    ///
+    /// # Errors
+    /// Text for the operator, if the metadata is not that of such an alert.
+    pub fn caught_up(&self) -> Result<CaughtUp, String> {
+        let instant = |field: &str| -> Result<Timestamp, String> {
+            let text = self.metadata[field].as_str().ok_or_else(|| format!("{field} is not a text"))?;
+            text.parse().map_err(|error| format!("{field} {text:?} is not an instant: {error}"))
+        };
+        let runs = self.metadata["runs"].as_u64().ok_or("runs is not a number")?;
+        Ok(CaughtUp { runs, first: instant("from")?, last: instant("to")? })
     }
 
     /// The alert as a list shows it and as it is sent.
@@ -174,7 +176,9 @@ mod tests {
         let (first, last) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
         let caught_up = CaughtUp { runs: 3, first, last };
         let alert = Alert::catch_up("id".to_owned(), caught_up, at("2026-01-01T12:30:00Z"));
-        assert_eq!(alert.caught_up(), Some(caught_up));
+        assert_eq!(alert.caught_up(), Ok(caught_up));
+        let damaged = Alert { metadata: json!({"runs": 3, "from": "noon", "to": null}), ..alert.clone() };
+        assert!(damaged.caught_up().unwrap_err().starts_with("from \"noon\" is not an instant"));
         assert!(alert.message.starts_with("3 missed runs caught up"), "{}", alert.message);
         let more = caught_up.and(CaughtUp { runs: 1, first: at("2026-01-01T09:00:00Z"), last: first });
         assert_eq!(more, CaughtUp { runs: 4, first: at("2026-01-01T09:00:00Z"), last });
