@@ -122,6 +122,10 @@ CREATE TABLE cues (
     warning          TEXT,
     created_at       INTEGER NOT NULL,
     updated_at       INTEGER NOT NULL,
+    -- Worker cues: how long an execution may wait for a claim before it fails. Null: for ever.
+    claim_within_minutes  INTEGER,
+    -- 1: the JSON body of a 2xx response is the outcome of the execution (contract §6.11).
+    outcome_from_response INTEGER NOT NULL DEFAULT 0,
     CHECK ((cron IS NULL) <> (at IS NULL)),
     CHECK (next_run IS NULL OR status = 'active')
 ) STRICT;
@@ -261,6 +265,13 @@ CREATE TABLE executions (
     updated_at        INTEGER NOT NULL,
     -- 1: a run of an outage. Runs that fall due now are sent and claimed before it.
     is_catch_up       INTEGER NOT NULL DEFAULT 0,
+    -- The latest attempt: its duration, the word for its failure (contract §1.9), and the headers of a response that was
+    -- no success, as a JSON array of pairs. Null in executions of earlier versions.
+    duration_ms       INTEGER,
+    cause             TEXT,
+    response_headers  TEXT,
+    -- The id of the execution that this one repeats. That one may have been deleted.
+    replayed_from     BLOB    CHECK (length(replayed_from) = 16),
     CHECK ((queue_name = 'waiting') <= (due_at IS NOT NULL))
 ) STRICT;
 
@@ -273,6 +284,8 @@ CREATE INDEX executions_by_worker ON executions (user_key, claimed_by_worker, ke
 CREATE INDEX executions_by_outcome ON executions (user_key, outcome_state, key) WHERE outcome_state IS NOT NULL;
 CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
     WHERE triggered_by = 'manual_fire' OR triggered_by = 'replay';
+CREATE INDEX executions_by_cause ON executions (user_key, cause, key) WHERE cause IS NOT NULL;
+CREATE INDEX executions_by_original ON executions (replayed_from) WHERE replayed_from IS NOT NULL;
 -- The queues.
 CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiting';
 -- For lists of unfinished executions, as is the user in the other indexes of this group. Most executions never wait.
@@ -284,6 +297,45 @@ CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch
     WHERE queue_name = 'claim' AND task IS NOT NULL;
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+
+-- Attempts that another one followed, and claims that were lost. The latest attempt of an execution is in `executions`,
+-- so that an execution that succeeds at once has no row here.
+CREATE TABLE attempts (
+    execution_key    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
+    -- From 1.
+    attempt          INTEGER NOT NULL,
+    started_at       INTEGER NOT NULL,
+    duration_ms      INTEGER NOT NULL,
+    http_status      INTEGER,
+    cause            TEXT,
+    error_message    TEXT,
+    -- As in `executions`.
+    response_headers TEXT,
+    response_body    TEXT,
+    -- The time at which the next attempt was planned. Null for a lost claim.
+    next_retry       INTEGER,
+    -- The worker that lost its claim. Null for a delivery.
+    worker_id        TEXT,
+    PRIMARY KEY (execution_key, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Figures of each user and hour in UTC, kept for 400 days. `hour` is the number of hours since 1970.
+CREATE TABLE hours (
+    user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    hour        INTEGER NOT NULL,
+    -- Executions that ended in the hour.
+    succeeded   INTEGER NOT NULL,
+    failed      INTEGER NOT NULL,
+    -- Attempts that another one followed, and missed runs recorded.
+    retried     INTEGER NOT NULL,
+    missed      INTEGER NOT NULL,
+    -- Milliseconds from the scheduled instant to the first attempt, over the executions that ended.
+    late_sum_ms INTEGER NOT NULL,
+    late_max_ms INTEGER NOT NULL,
+    -- Milliseconds of their last attempts.
+    took_sum_ms INTEGER NOT NULL,
+    PRIMARY KEY (user_key, hour)
+) STRICT, WITHOUT ROWID;
 
 -- The number of executions that are ready to be sent ('send'), ready to be claimed ('claim') and waiting for a retry
 -- ('retry'). `/health` reports them; counting a backlog of a million rows would be slow. Every write that moves an
@@ -518,7 +570,7 @@ CREATE TABLE alerts (
     cue_key      INTEGER REFERENCES cues (key) ON DELETE CASCADE,
     execution_id BLOB    CHECK (length(execution_id) = 16),
     alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
-                                                        'catch_up')),
+                                                        'catch_up', 'unclaimed')),
     message      TEXT    NOT NULL,
     metadata     TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -538,7 +590,7 @@ CREATE TABLE outbox (
     id               TEXT    NOT NULL,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                      'claim_lost', 'catch_up')),
+                                                      'claim_lost', 'catch_up', 'unclaimed')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,

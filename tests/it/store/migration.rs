@@ -1,4 +1,4 @@
-//! The upgrade of a file of schema version 1 or 2 (`tests/data/version-N.db`, with rows in every table) to the present one.
+//! The upgrade of a file of schema version 1 to 3 (`tests/data/version-N.db`, with rows in every table) to the present one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cued::domain::account::credentials::sha256;
+use cued::domain::text::hex;
 use cued::store::Store;
 use cued::store::db::counters;
 use cued::store::db::open::SCHEMA_VERSION;
@@ -42,7 +43,7 @@ pub fn version_1() -> (TempDir, PathBuf) {
 }
 
 pub fn version_1_bytes() -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.db")).unwrap()
+    fs::read(fixture(1)).unwrap()
 }
 
 pub fn version_of(db: &Path) -> i64 {
@@ -92,17 +93,24 @@ fn migrate(db: &Path) {
 /// Files of version 1 exist at users and no program writes new ones: nothing may replace this one.
 #[test]
 fn the_file_of_version_1_is_never_changed() {
-    let hash: String = sha256(&version_1_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hash, "ae7bf6076fbadbd19e618f914a3195933c7b4ddd77643daf7ae8f01db12fe4c7");
+    assert_eq!(
+        hex::encode(&sha256(&version_1_bytes())),
+        "ae7bf6076fbadbd19e618f914a3195933c7b4ddd77643daf7ae8f01db12fe4c7"
+    );
 }
 
-#[test]
-fn a_file_of_version_2_keeps_every_row() {
+/// The path of a fixture.
+fn fixture(version: i64) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/version-{version}.db"))
+}
+
+/// A file of `version`, of the SHA-256 `hash`, keeps all rows and becomes like a new file.
+#[track_caller]
+fn assert_keeps_every_row(version: i64, hash: &str) {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
-    let bytes = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-2.db")).unwrap();
-    let hash: String = sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hash, "17e207ee505d50a0afd0ad748946d95082467666a791b7ff7fc5dd21d7f91f04");
+    let bytes = fs::read(fixture(version)).unwrap();
+    assert_eq!(hex::encode(&sha256(&bytes)), hash, "the fixture of version {version} was changed");
     fs::write(&db, bytes).unwrap();
     let before = contents(&db);
     let empty: Vec<_> = before.iter().filter(|(_, rows)| rows.is_empty()).collect();
@@ -121,10 +129,20 @@ fn a_file_of_version_2_keeps_every_row() {
 }
 
 #[test]
+fn a_file_of_version_2_keeps_every_row() {
+    assert_keeps_every_row(2, "17e207ee505d50a0afd0ad748946d95082467666a791b7ff7fc5dd21d7f91f04");
+}
+
+#[test]
+fn a_file_of_version_3_keeps_every_row() {
+    assert_keeps_every_row(3, "b31309c0b1cd1a58842a5cef23b1418ecf7e23cc48bca46bbc39f03f5a2adf2f");
+}
+
+#[test]
 fn stored_responses_lose_their_payload_and_long_words_are_no_filters() {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-2.db"), &db).unwrap();
+    fs::copy(fixture(2), &db).unwrap();
     let connection = Connection::open(&db).unwrap();
     let body =
         r#"{"id":"cue_1","payload":{"payload":1,"n":1e400},"warning":null,"n":12345678901234567890123}"#;
@@ -259,9 +277,9 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     assert_eq!(server.stop(), Some(0));
     let log = server.log();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).expect(&log).to_owned();
-    assert!(line("schema migration started").contains("from_version=1 to_version=3"), "{log}");
+    assert!(line("schema migration started").contains("from_version=1 to_version=4"), "{log}");
     let finished = line("schema migration finished");
-    assert!(finished.contains("from_version=1 to_version=3 duration_ms="), "{log}");
+    assert!(finished.contains("from_version=1 to_version=4 duration_ms="), "{log}");
     assert!(finished.contains(&format!("copy={}.v1", db.display())), "{log}");
     assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
 
@@ -284,7 +302,7 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     assert_eq!((different, after["executions"].len()), (1, expected["executions"].len()));
     let checked = run(&["check", db.to_str().unwrap()]);
     let printed = String::from_utf8(checked.stdout).unwrap();
-    assert!(printed.contains("schema      version 3") && printed.contains("result      ok"), "{printed}");
+    assert!(printed.contains("schema      version 4") && printed.contains("result      ok"), "{printed}");
 
     server.restart();
     assert_eq!(server.stop(), Some(0));

@@ -36,8 +36,11 @@ pub struct Migration {
 }
 
 /// All steps, oldest first. A released step never changes: it has run on users' files.
-const STEPS: &[Migration] =
-    &[Migration { to: 2, sql: include_str!("2.sql") }, Migration { to: 3, sql: include_str!("3.sql") }];
+const STEPS: &[Migration] = &[
+    Migration { to: 2, sql: include_str!("2.sql") },
+    Migration { to: 3, sql: include_str!("3.sql") },
+    Migration { to: 4, sql: include_str!("4.sql") },
+];
 
 /// Upgrades a file of an earlier version, for the server that holds its lock.
 ///
