@@ -285,7 +285,7 @@ CREATE INDEX executions_by_outcome ON executions (user_key, outcome_state, key) 
 CREATE INDEX executions_by_trigger ON executions (user_key, triggered_by, key)
     WHERE triggered_by = 'manual_fire' OR triggered_by = 'replay';
 CREATE INDEX executions_by_cause ON executions (user_key, cause, key) WHERE cause IS NOT NULL;
-CREATE INDEX executions_by_original ON executions (replayed_from) WHERE replayed_from IS NOT NULL;
+CREATE INDEX executions_by_original ON executions (user_key, replayed_from, key) WHERE replayed_from IS NOT NULL;
 -- The queues.
 CREATE INDEX executions_waiting ON executions (due_at) WHERE queue_name = 'waiting';
 -- For lists of unfinished executions, as is the user in the other indexes of this group. Most executions never wait.

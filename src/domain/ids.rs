@@ -72,6 +72,12 @@ impl ExecutionId {
         Self(Uuid::from_bytes(bytes))
     }
 
+    /// The lowest id of the millisecond `at`. Instants before 1970 have the ids of the first millisecond.
+    #[must_use]
+    pub fn lowest_at(at: Timestamp) -> Self {
+        Self(with_tail(millis_of_id(at), 0))
+    }
+
     #[must_use]
     pub fn bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
@@ -96,8 +102,7 @@ impl ExecutionIdGenerator {
     /// The next id, from an instant, which may be earlier than the previous one, and ten random bytes.
     pub fn generate(&mut self, at: Timestamp, random: [u8; 10]) -> ExecutionId {
         const TAIL: u128 = (1 << 74) - 1;
-        // Version 7 starts in 1970: earlier instants get its first millisecond.
-        let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
+        let millis = millis_of_id(at);
         let random = random.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
         self.last_tail = if self.last_millis == Some(millis) {
             // A random step of up to 2^32 keeps the next id hard to guess.
@@ -109,6 +114,11 @@ impl ExecutionIdGenerator {
         self.last_millis = Some(millis);
         ExecutionId(with_tail(millis, self.last_tail))
     }
+}
+
+/// Version 7 starts in 1970: earlier instants get its first millisecond.
+fn millis_of_id(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
 
 /// A UUIDv7: 12 bits of the tail follow the version, 62 follow the variant.
@@ -216,6 +226,14 @@ mod tests {
             last = next;
         }
         assert!(ids.generate(at(2), [0; 10]) > last);
+    }
+
+    #[test]
+    fn the_lowest_id_of_a_millisecond_sorts_before_all_others_of_it() {
+        let lowest = ExecutionId::lowest_at(at(5));
+        assert!(ExecutionIdGenerator::default().generate(at(4), [0xFF; 10]) < lowest);
+        assert!(lowest <= ExecutionIdGenerator::default().generate(at(5), [0; 10]));
+        assert_eq!(ExecutionId::lowest_at(at(-1)), ExecutionId::lowest_at(at(0)));
     }
 
     #[test]

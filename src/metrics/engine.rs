@@ -6,30 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::Notifier;
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::locks::Mutex;
 use crate::metrics::{Counter, Family, Histogram, TIME};
 
 /// Time without a pass after which the scheduler counts as down (contract §8.7).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// The causes of a failed delivery attempt, as the label `cause` names them (contract §1.9).
-pub const CAUSES: [&str; 11] = [
-    "timeout",
-    "blocked_address",
-    "unknown_name",
-    "connection",
-    "tls",
-    "unsendable",
-    "status_3xx",
-    "status_4xx",
-    "status_5xx",
-    "status_other",
-    "fault",
-];
-
 /// Every combination of `result` and `cause`, so that all counters start at 0.
 fn attempt_labels() -> Vec<[&'static str; 2]> {
-    let failed = |result: &'static str| CAUSES.map(|cause| [result, cause]);
+    let failed = |result: &'static str| FailureCause::WORDS.map(|cause| [result, cause]);
     [["success", "none"]].into_iter().chain(failed("retrying")).chain(failed("failed")).collect()
 }
 

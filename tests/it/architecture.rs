@@ -24,7 +24,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("error", &["domain"]),
     ("locks", &[]),
     ("clock", &["locks"]),
-    ("metrics", &["clock", "locks"]),
+    ("metrics", &["clock", "domain", "locks"]),
     ("panics", &["error"]),
     ("random", &["domain", "error", "locks"]),
     ("logging", &["clock"]),

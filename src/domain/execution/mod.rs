@@ -1,6 +1,7 @@
 //! Executions: one run of a cue, its states and the rules for changing them (contract §5 to §7).
 
 pub mod evidence;
+pub mod failure_cause;
 pub mod outcome;
 pub mod retry;
 pub mod retry_after;

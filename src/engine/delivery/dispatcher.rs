@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::memory_budget::MemoryBudget;
@@ -20,8 +21,8 @@ pub struct FinishedAttempt {
     pub record: AttemptRecord,
     /// True if the attempt ended by its timeout.
     pub timed_out: bool,
-    /// Label of the cause of a failure for metrics and the log; `none` for a success.
-    pub cause: &'static str,
+    /// `None` for a success.
+    pub cause: Option<FailureCause>,
     /// More than the error message says, for the log only.
     pub detail: Option<String>,
     /// The public id of the cue, for the log only.
@@ -92,7 +93,8 @@ impl Dispatcher {
     ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for FinishedAttempt { claimed, record, timed_out, cause, .. } in finished {
-            app.engine_stats.deliveries.attempts.with([record.next.status().as_str(), cause]).add(1);
+            let labels = [record.next.status().as_str(), cause_label(cause)];
+            app.engine_stats.deliveries.attempts.with(labels).add(1);
             let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
             self.shares.threads.release(user_key, destination, timed_out);
             self.shares.memory.release(&claimed);
@@ -161,6 +163,11 @@ impl Dispatcher {
         }
         Ok(())
     }
+}
+
+/// The label of a cause in metrics and the log.
+pub fn cause_label(cause: Option<FailureCause>) -> &'static str {
+    cause.map_or("none", FailureCause::as_str)
 }
 
 /// Counts attempts whose result is committed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use ureq::Error;
 
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::engine::webhook_client::address_guard::ResolveError;
 
 /// An attempt got no complete response.
@@ -32,16 +33,15 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// The label of the error in metrics and the log.
     #[must_use]
-    pub fn as_str(&self) -> &'static str {
+    pub fn cause(&self) -> FailureCause {
         match self {
-            Self::Timeout { .. } => "timeout",
-            Self::NoAddress(ResolveError::Blocked { .. }) => "blocked_address",
-            Self::NoAddress(ResolveError::Unknown { .. }) => "unknown_name",
-            Self::Connection(_) => "connection",
-            Self::Tls(_) => "tls",
-            Self::Unsendable(_) => "unsendable",
+            Self::Timeout { .. } => FailureCause::Timeout,
+            Self::NoAddress(ResolveError::Blocked { .. }) => FailureCause::BlockedAddress,
+            Self::NoAddress(ResolveError::Unknown { .. }) => FailureCause::UnknownName,
+            Self::Connection(_) => FailureCause::Connection,
+            Self::Tls(_) => FailureCause::Tls,
+            Self::Unsendable(_) => FailureCause::Unsendable,
         }
     }
 

@@ -3,9 +3,12 @@
 
 use std::ops::RangeInclusive;
 
+use jiff::Timestamp;
 use url::form_urlencoded;
 
 use crate::domain::api_error::LocSegment;
+use crate::domain::schedule::parse_instant;
+use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
 use crate::http::input::validation_errors::{
     ValidationErrors, choice_error, length_error, parse_integer, range_error, truncated,
@@ -104,6 +107,21 @@ impl Query {
         }
     }
 
+    /// Returns an instant of RFC 3339 (contract §2.6). Without an offset it is in UTC.
+    pub fn instant(&self, name: &'static str) -> Option<Timestamp> {
+        let text = self.raw(name)?;
+        // In a query `+` stands for a space, and few callers write `%2B` in an offset.
+        let with_plus = text.rsplit_once(' ').filter(|(time, _)| time.contains(['T', 't']));
+        let with_plus = with_plus.map(|(time, offset)| format!("{time}+{offset}"));
+        match parse_instant(with_plus.as_deref().unwrap_or(text), &Zone::UTC) {
+            Ok(at) => Some(at),
+            Err(_) => {
+                let msg = "Input should be an instant like 2026-01-31T09:00:00Z (RFC 3339)";
+                self.error(name, "datetime_parsing", msg, text)
+            }
+        }
+    }
+
     /// Returns one of the choices.
     pub fn one_of(&self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let text = self.raw(name)?;
@@ -188,6 +206,18 @@ mod tests {
         assert!(query.finish().is_ok());
         query.pagination_of("execution_limit", "execution_offset", 10);
         assert_eq!(kinds(&query).len(), 2);
+    }
+
+    #[test]
+    fn an_instant_may_have_an_offset_with_a_bare_plus() {
+        let query =
+            Query::parse("a=2026-01-01T01:00:00%2B01:00&b=2026-01-01T01:00:00+01:00&c=2026-01-01T00:00:00Z");
+        let instants = ["a", "b", "c"].map(|name| query.instant(name).map(|at| at.to_string()));
+        assert_eq!(instants, ["2026-01-01T00:00:00Z"; 3].map(|at| Some(at.to_owned())));
+        assert!(query.finish().is_ok());
+        let query = Query::parse("a=yesterday");
+        assert_eq!(query.instant("a"), None);
+        assert_eq!(kinds(&query)[0].0, "datetime_parsing");
     }
 
     #[test]

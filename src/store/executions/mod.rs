@@ -1,7 +1,9 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
-//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered lists.
+//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered
+//! lists, `created_range` their bounds in time.
 
 pub mod claims;
+pub mod created_range;
 pub mod delivery_queue;
 pub mod delivery_request;
 pub mod execution_list;

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cued::domain::execution::failure_cause::FailureCause;
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
+use cued::domain::ids::ExecutionId;
+use cued::store::executions::created_range::CreatedRange;
 use cued::store::executions::execution_list;
 use cued::store::executions::execution_list::ExecutionFilter;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
 use crate::support::fixture::Fixture;
@@ -31,14 +35,29 @@ struct Row {
     outcome: Option<&'static str>,
     worker: Option<&'static str>,
     trigger: Trigger,
+    cause: Option<FailureCause>,
+    original: Option<ExecutionId>,
+    created_at: Timestamp,
 }
 
 /// The rows of a user, oldest first, among those of another user. Most are finished, as in any history.
-fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
+fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
     let users = [fixture.user("ada"), fixture.user("bob")];
     let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));
+    let failing = cues[1].key;
+    let streak = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 2)";
+    fixture.app.store.write(move |tx| Ok(tx.execute(streak, [failing])?)).wait().unwrap();
+    let originals = [1, 2].map(|byte| ExecutionId::from_bytes([byte; 16]));
+    let mut created_at = fixture.now();
     let mut rows = Vec::new();
     for _ in 0..ROWS {
+        // The clock is set back now and then, by up to half an hour.
+        let minutes = i64::try_from(random.below(9)).unwrap();
+        created_at += SignedDuration::from_mins(if random.below(20) == 0 { -30 + minutes } else { minutes });
+        let cause = [None, None, Some(FailureCause::Timeout), Some(FailureCause::Status5xx)];
+        let cause = cause[usize::try_from(random.below(4)).unwrap()];
+        let original = [None, Some(originals[0]), Some(originals[1])];
+        let original = original[usize::try_from(random.below(3)).unwrap()];
         let cue = &cues[usize::try_from(random.below(3)).unwrap()];
         let status = match random.below(10) {
             0..=6 => ExecutionStatus::Success,
@@ -59,48 +78,65 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, Vec<Row>) {
             ExecutionStatus::Retrying => (Some("waiting"), Some(1)),
             _ => (None, None),
         };
-        let id = fixture.app.ids.next(fixture.now()).unwrap();
+        let id = fixture.app.ids.next(created_at).unwrap();
         let (cue_key, user_key) = (cue.key, cue.user_key);
         let insert = fixture.app.store.write(move |tx| {
             let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash, scheduled_for,
-                           triggered_by, attempts, last_attempt_at, claimed_by_worker, outcome_state, created_at, updated_at)
-                       VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, 0, 0)";
-            let words = (status.as_str(), trigger.as_str());
-            tx.execute(sql, params![id.bytes(), cue_key, user_key, words.0, queue, due, words.1, worker, outcome])?;
+                           triggered_by, attempts, last_attempt_at, claimed_by_worker, outcome_state, created_at, updated_at,
+                           cause, replayed_from)
+                       VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, ?10, 0, ?11, ?12)";
+            let (status, trigger, at) = (status.as_str(), trigger.as_str(), created_at.as_millisecond());
+            let (cause, original) = (cause.map(FailureCause::as_str), original.as_ref().map(ExecutionId::bytes));
+            let key = (id.bytes(), cue_key, user_key);
+            tx.execute(sql, params![key.0, key.1, key.2, status, queue, due, trigger, worker, outcome, at, cause, original])?;
             Ok(())
         });
         insert.wait().unwrap();
         if cue.user_key == users[0] {
-            rows.push(Row { id: id.to_string(), cue_id: cue.id.clone(), status, outcome, worker, trigger });
+            let (id, cue_id) = (id.to_string(), cue.id.clone());
+            rows.push(Row { id, cue_id, status, outcome, worker, trigger, cause, original, created_at });
         }
     }
     let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
         CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying' ELSE queue_name = name END)";
     fixture.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
-    (users[0], rows)
+    (users[0], cues[1].id.clone(), rows)
 }
 
 fn filter(random: &mut Random, rows: &[Row]) -> ExecutionFilter {
     let mut filter = ExecutionFilter::default();
     let mut one_in = |most: u64| random.below(most) == 0;
     let asked = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(2));
+    let more = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(3));
     let row = &rows[usize::try_from(random.below(u64::try_from(rows.len()).unwrap())).unwrap()];
     filter.cue_id = asked.0.then(|| row.cue_id.clone());
     filter.worker_id = row.worker.filter(|_| asked.1).map(str::to_owned);
     filter.outcome_state = row.outcome.filter(|_| asked.2).and_then(OutcomeState::parse);
     filter.triggered_by = asked.3.then_some(row.trigger);
+    filter.cause = row.cause.filter(|_| more.0);
+    filter.replayed_from = row.original.filter(|_| more.1);
+    filter.of_failing_cues = more.2;
+    let minutes = |minutes| SignedDuration::from_mins(i64::try_from(minutes).unwrap());
+    filter.created.since = more.3.then_some(row.created_at);
+    filter.created.until = more.4.then(|| row.created_at + minutes(random.below(2_000)));
     if asked.4 {
         filter.statuses = STATUSES.into_iter().filter(|_| random.below(2) == 0).collect();
     }
     filter
 }
 
-fn fits(row: &Row, filter: &ExecutionFilter) -> bool {
+fn fits(row: &Row, filter: &ExecutionFilter, failing_cue: &str) -> bool {
+    let CreatedRange { since, until } = filter.created;
     let outcome = filter.outcome_state.map(OutcomeState::as_str);
     filter.cue_id.as_ref().is_none_or(|id| *id == row.cue_id)
         && filter.worker_id.as_deref().is_none_or(|id| Some(id) == row.worker)
         && outcome.is_none_or(|state| Some(state) == row.outcome)
         && filter.triggered_by.is_none_or(|trigger| trigger == row.trigger)
+        && filter.cause.is_none_or(|cause| Some(cause) == row.cause)
+        && filter.replayed_from.is_none_or(|original| Some(original) == row.original)
+        && (!filter.of_failing_cues || row.cue_id == failing_cue)
+        && since.is_none_or(|since| row.created_at >= since)
+        && until.is_none_or(|until| row.created_at < until)
         && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
 }
 
@@ -108,12 +144,16 @@ fn fits(row: &Row, filter: &ExecutionFilter) -> bool {
 fn every_filter_and_page_matches_a_full_scan() {
     let fixture = Fixture::new();
     let mut random = Random::seeded("history");
-    let (user, rows) = rows(&fixture, &mut random);
+    let (user, failing_cue, rows) = rows(&fixture, &mut random);
     for _ in 0..FILTERS {
         let filter = filter(&mut random, &rows);
         let (limit, offset) = (u32::try_from(random.below(100)).unwrap() + 1, random.below(ROWS));
-        let expected: Vec<&str> =
-            rows.iter().rev().filter(|row| fits(row, &filter)).map(|row| row.id.as_str()).collect();
+        let expected: Vec<&str> = rows
+            .iter()
+            .rev()
+            .filter(|row| fits(row, &filter, &failing_cue))
+            .map(|row| row.id.as_str())
+            .collect();
         let asked = filter.clone();
         let page =
             fixture.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));

@@ -9,9 +9,11 @@ use serde_json::json;
 
 use crate::actions::executions as actions;
 use crate::actions::manual_runs;
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
+use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::api::executions::execution_response::{
@@ -19,10 +21,12 @@ use crate::http::api::executions::execution_response::{
 };
 use crate::http::api::executions::verification::{read_bounded_text, read_evidence};
 use crate::http::input::json_fields::JsonFields;
+use crate::http::input::query::Query;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
 use crate::store::executions;
+use crate::store::executions::created_range::CreatedRange;
 use crate::store::executions::execution_list;
 use crate::store::executions::execution_list::ExecutionFilter;
 
@@ -34,26 +38,11 @@ pub async fn show(request: Request) -> Result<Response> {
     Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 
-/// `GET /v1/executions?cue_id&status&status__in&outcome_state&worker_id&triggered_by&limit&offset`.
+/// `GET /v1/executions`, with the filters of [`list_filter`], `limit` and `offset`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let pagination = query.pagination(20);
-    let status = query.one_of("status", &ExecutionStatus::WORDS);
-    let status_in = query.some_of("status__in", &ExecutionStatus::WORDS);
-    let allowed = status_in.unwrap_or_else(|| status.into_iter().collect());
-    if status.is_some_and(|status| !allowed.contains(&status)) {
-        query.reject("status", "status is not in status__in; send only one of the two");
-    }
-    let mut statuses = status.map_or(allowed, |status| vec![status]);
-    statuses.sort_unstable();
-    statuses.dedup();
-    let filter = ExecutionFilter {
-        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
-        statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
-        outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
-        worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
-        triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
-    };
+    let filter = list_filter(&query);
     query.finish()?;
     let turn = request.slow_list_turn().await?;
     let ((page, total), _turn) = request
@@ -66,6 +55,39 @@ pub async fn list(request: Request) -> Result<Response> {
         .await?;
     let list = ListBody::new("executions", page.iter().map(ExecutionView::from))?;
     Ok(list.with_page("", total, pagination).into_response())
+}
+
+/// Reads the filters of a list. Problems are collected in `query`.
+fn list_filter(query: &Query) -> ExecutionFilter {
+    let status = query.one_of("status", &ExecutionStatus::WORDS);
+    let status_in = query.some_of("status__in", &ExecutionStatus::WORDS);
+    let allowed = status_in.unwrap_or_else(|| status.into_iter().collect());
+    if status.is_some_and(|status| !allowed.contains(&status)) {
+        query.reject("status", "status is not in status__in; send only one of the two");
+    }
+    let mut statuses = status.map_or(allowed, |status| vec![status]);
+    statuses.sort_unstable();
+    statuses.dedup();
+    let created = CreatedRange { since: query.instant("since"), until: query.instant("until") };
+    if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since) {
+        query.reject("until", "until should be later than since");
+    }
+    let original = query.raw("replayed_from");
+    let replayed_from = original.and_then(ExecutionId::parse);
+    if original.is_some() && replayed_from.is_none() {
+        query.reject("replayed_from", "replayed_from should be the id of an execution, a UUID with hyphens");
+    }
+    ExecutionFilter {
+        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
+        statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
+        outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
+        worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
+        triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
+        cause: query.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+        replayed_from,
+        of_failing_cues: query.boolean("failing_cues").unwrap_or(false),
+        created,
+    }
 }
 
 /// `POST /v1/executions/{execution_id}/replay`.

@@ -8,7 +8,7 @@ ALTER TABLE executions ADD COLUMN cause TEXT;
 ALTER TABLE executions ADD COLUMN response_headers TEXT;
 ALTER TABLE executions ADD COLUMN replayed_from BLOB CHECK (length(replayed_from) = 16);
 CREATE INDEX executions_by_cause ON executions (user_key, cause, key) WHERE cause IS NOT NULL;
-CREATE INDEX executions_by_original ON executions (replayed_from) WHERE replayed_from IS NOT NULL;
+CREATE INDEX executions_by_original ON executions (user_key, replayed_from, key) WHERE replayed_from IS NOT NULL;
 
 CREATE TABLE attempts (
     execution_key    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,

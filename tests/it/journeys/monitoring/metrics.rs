@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use cued::metrics::engine::CAUSES;
+use cued::domain::execution::failure_cause::FailureCause;
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;
@@ -84,7 +84,7 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let counted =
         |label: &str| page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>();
     assert_eq!(counted("result"), ["failed", "retrying", "success"], "counted from 0 on");
-    let causes: BTreeSet<&str> = CAUSES.into_iter().chain(["none"]).collect();
+    let causes: BTreeSet<&str> = FailureCause::WORDS.into_iter().chain(["none"]).collect();
     assert_eq!(counted("cause"), causes.into_iter().collect::<Vec<_>>());
     assert_eq!(page.value("cued_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
     assert_eq!(page.value("cued_database_readable", &[]), 1.0);
