@@ -298,14 +298,18 @@ CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
--- Attempts that another one followed, and claims that were lost. The latest attempt of an execution is in `executions`,
+-- Attempts that another one followed, claims that were lost, and deliveries that were cut off. The latest attempt of an execution is in `executions`,
 -- so that an execution that succeeds at once has no row here.
 CREATE TABLE attempts (
     execution_key    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
     -- From 1.
     attempt          INTEGER NOT NULL,
+    -- 0: a delivery that the end of the program cut off. It did not count, and the one that repeated it has the same
+    -- number.
+    is_counted       INTEGER NOT NULL,
     started_at       INTEGER NOT NULL,
-    duration_ms      INTEGER NOT NULL,
+    -- Null for a delivery that was cut off.
+    duration_ms      INTEGER,
     http_status      INTEGER,
     cause            TEXT,
     error_message    TEXT,
@@ -316,7 +320,7 @@ CREATE TABLE attempts (
     next_retry       INTEGER,
     -- The worker that lost its claim. Null for a delivery.
     worker_id        TEXT,
-    PRIMARY KEY (execution_key, attempt)
+    PRIMARY KEY (execution_key, attempt, is_counted)
 ) STRICT, WITHOUT ROWID;
 
 -- Figures of each user and hour in UTC, kept for 400 days. `hour` is the number of hours since 1970.

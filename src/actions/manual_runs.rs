@@ -110,6 +110,7 @@ pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
             payload_key: within_storage(tx, &plans, user_key, copy)?,
             task: old.task,
             agent: old.agent,
+            replayed_from: Some(old.id),
             ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
         };
         insert_run(tx, &cue, &run)
@@ -176,6 +177,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         scheduled_for: now,
         triggered_by,
         payload_key: None,
+        replayed_from: None,
         is_catch_up: false,
         now,
     }

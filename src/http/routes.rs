@@ -2,7 +2,7 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::account::{auth, device_login};
-use crate::http::api::executions::{claims, verification};
+use crate::http::api::executions::{attempts, claims, verification};
 use crate::http::api::operations::{health, info, metrics, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
 use crate::http::pages::manual_billing;
@@ -54,6 +54,7 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/executions/claimable"                 ApiKey    claims::list,
     POST   "/v1/executions/claim"                     ApiKey    claims::claim_next,
     GET    "/v1/executions/{execution_id}"            ApiKey    executions::show,
+    GET    "/v1/executions/{execution_id}/attempts"   ApiKey    attempts::list,
     POST   "/v1/executions/{execution_id}/replay"     ApiKey    executions::replay,
     POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,

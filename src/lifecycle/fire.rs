@@ -334,6 +334,7 @@ fn new_execution(
         scheduled_for: run,
         triggered_by: Trigger::Schedule,
         payload_key: cue.payload_key,
+        replayed_from: None,
         is_catch_up,
         now,
     }

@@ -1,5 +1,6 @@
 //! Executions: one run of a cue, its states and the rules for changing them (contract §5 to §7).
 
+pub mod attempt;
 pub mod evidence;
 pub mod failure_cause;
 pub mod outcome;
@@ -11,6 +12,7 @@ pub mod worker;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
@@ -125,6 +127,15 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
     }
 }
 
+impl Execution {
+    /// How late the first attempt began; `None` before it. A clock that was set back makes no run early.
+    #[must_use]
+    pub fn lateness(&self) -> Option<SignedDuration> {
+        self.started_at
+            .map(|started_at| started_at.duration_since(self.scheduled_for).max(SignedDuration::ZERO))
+    }
+}
+
 /// A stored execution without its payload and outcome, which have rows of their own. The fields are the contract's
 /// (§5).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +159,12 @@ pub struct Execution {
     pub http_status: Option<u16>,
     pub error_message: Option<String>,
     pub response_body: Option<String>,
+    /// The duration of the latest attempt, or of a worker's claim until its report.
+    pub duration: Option<SignedDuration>,
+    /// Why the latest delivery failed.
+    pub cause: Option<FailureCause>,
+    /// The execution that this one repeats.
+    pub replayed_from: Option<ExecutionId>,
     pub claimed_by_worker: Option<String>,
     pub claimed_at: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
@@ -170,6 +187,8 @@ pub struct NewExecution {
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     pub payload_key: Option<i64>,
+    /// The execution that this one repeats.
+    pub replayed_from: Option<ExecutionId>,
     /// True for a run of an outage: runs that fall due now are sent first.
     pub is_catch_up: bool,
     /// The present. An execution with a later `scheduled_for` waits for it.

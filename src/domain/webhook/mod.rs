@@ -7,4 +7,5 @@ pub mod canonical_json;
 pub mod echo;
 pub mod ip_class;
 pub mod request;
+pub mod response_headers;
 pub mod signature;

@@ -9,6 +9,7 @@ use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
+use crate::domain::webhook::response_headers::kept_headers;
 use crate::engine::delivery::dispatcher::{FinishedAttempt, cause_label};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
@@ -63,7 +64,7 @@ impl SendResult {
 }
 
 /// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when the
-/// program stops, ends the work without a record. Never panics.
+/// program stops, ends the work without a record. The caller sets the duration. Never panics.
 pub fn deliver(
     webhook_client: &dyn WebhookClient,
     delivery: LoadedDelivery,
@@ -151,21 +152,27 @@ fn classify(
     let next = retry.map_or(NextStep::Failed, |retry| {
         after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now)
     });
-    let (cause, mut detail) = (cause(&result), None);
+    let mut detail = None;
+    let is_success = next == NextStep::Success;
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
+        duration: SignedDuration::ZERO,
         next,
         http_status: None,
         response_body: None,
+        response_headers: None,
         error_message: None,
+        cause: cause(&result),
     };
     match result {
         SendResult::Responded(response) => {
             let http_status = response.http_status;
             record.http_status = Some(http_status);
             record.response_body = Some(text(&response.body));
-            record.error_message = (next != NextStep::Success).then(|| status_message(http_status));
+            record.error_message = (!is_success).then(|| status_message(http_status));
+            let headers = response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            record.response_headers = (!is_success).then(|| kept_headers(headers));
         }
         SendResult::NoResponse { reason, detail: more, .. } => {
             record.error_message = Some(reason);
@@ -173,18 +180,18 @@ fn classify(
         }
         SendResult::Unsendable(reason) => record.error_message = Some(reason),
     }
-    FinishedAttempt { claimed, record, timed_out, cause, detail, cue_id: None }
+    FinishedAttempt { claimed, record, timed_out, detail, cue_id: None }
 }
 
 /// Logs an attempt that took `duration`.
 pub fn log(ended: &FinishedAttempt, duration: Duration) {
-    let FinishedAttempt { claimed, record, cause, detail, cue_id, .. } = ended;
+    let FinishedAttempt { claimed, record, detail, cue_id, .. } = ended;
     tracing::debug!(
         execution_id = %claimed.attempt_ref.id,
         cue_id,
         attempt = claimed.attempt_ref.attempt,
         result = record.next.status().as_str(),
-        cause = cause_label(*cause),
+        cause = cause_label(record.cause),
         reason = detail,
         http_status = record.http_status,
         duration_ms = milliseconds(duration),
@@ -215,9 +222,12 @@ fn status_message(http_status: u16) -> String {
     }
 }
 
-/// The body as text, without the character that was cut in half at the size limit.
+/// The body as text of at most [`MAX_KEPT_BODY`] bytes, without the character that was cut in half at the size limit.
 fn text(body: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(body).into_owned();
+    // Each byte that is no UTF-8 becomes three.
+    let end = (0..=MAX_KEPT_BODY.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
     if body.len() >= MAX_KEPT_BODY && text.ends_with(char::REPLACEMENT_CHARACTER) {
         text.pop();
     }
@@ -235,9 +245,12 @@ mod tests {
         fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
             match &self.0 {
                 Ok(0) => panic!("a broken client"),
-                Ok(http_status) => {
-                    Ok(WebhookResponse { http_status: *http_status, retry_after: None, body: Vec::new() })
-                }
+                Ok(http_status) => Ok(WebhookResponse {
+                    http_status: *http_status,
+                    retry_after: None,
+                    headers: Vec::new(),
+                    body: Vec::new(),
+                }),
                 Err(delivery_error) => Err(delivery_error.clone()),
             }
         }

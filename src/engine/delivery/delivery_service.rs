@@ -176,8 +176,9 @@ fn start_pool(
             Ok(loaded) => deliver(&*webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now())),
             Err((error, now)) => Some(unread(claimed, &error, now)),
         };
-        if let (Some(ended), Some(app)) = (ended, weak_app.upgrade()) {
+        if let (Some(mut ended), Some(app)) = (ended, weak_app.upgrade()) {
             let took = app.clock.monotonic().saturating_sub(started);
+            ended.record.duration = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
             app.engine_stats.deliveries.durations.observe_duration(took);
             log(&ended, took);
             // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.

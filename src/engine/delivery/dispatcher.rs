@@ -21,8 +21,6 @@ pub struct FinishedAttempt {
     pub record: AttemptRecord,
     /// True if the attempt ended by its timeout.
     pub timed_out: bool,
-    /// `None` for a success.
-    pub cause: Option<FailureCause>,
     /// More than the error message says, for the log only.
     pub detail: Option<String>,
     /// The public id of the cue, for the log only.
@@ -92,8 +90,8 @@ impl Dispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<ClaimedDelivery>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for FinishedAttempt { claimed, record, timed_out, cause, .. } in finished {
-            let labels = [record.next.status().as_str(), cause_label(cause)];
+        for FinishedAttempt { claimed, record, timed_out, .. } in finished {
+            let labels = [record.next.status().as_str(), cause_label(record.cause)];
             app.engine_stats.deliveries.attempts.with(labels).add(1);
             let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
             self.shares.threads.release(user_key, destination, timed_out);

@@ -152,7 +152,7 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &C
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
     let reason =
         format!("the claim of worker {worker} expired: its lease ended without a report or a heartbeat");
-    if !claims::release(tx, execution.key, status, &reason, now)? {
+    if !claims::release(tx, execution, status, &reason, now)? {
         return Ok(false);
     }
     let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };

@@ -17,6 +17,7 @@ use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
 use crate::domain::webhook::callback::Method;
+use crate::domain::webhook::response_headers::{MAX_KEPT_HEADERS, is_cookie};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
@@ -53,6 +54,8 @@ pub struct WebhookResponse {
     pub http_status: u16,
     /// The `Retry-After` header, parsed by `domain::execution::retry_after`.
     pub retry_after: Option<String>,
+    /// Of a response that is no success, the headers that may be kept: no cookies, at most [`MAX_KEPT_HEADERS`] bytes.
+    pub headers: Vec<(String, String)>,
     /// The first [`MAX_KEPT_BODY`] bytes of the body.
     pub body: Vec<u8>,
 }
@@ -101,7 +104,8 @@ impl WebhookClient for HttpWebhookClient {
         let http_status = response.status().as_u16();
         let body =
             read_body(response.body_mut()).map_err(|error| delivery_error(Some(http_status), error))?;
-        Ok(WebhookResponse { http_status, retry_after: retry_after(&response), body })
+        let headers = if response.status().is_success() { Vec::new() } else { headers(&response) };
+        Ok(WebhookResponse { http_status, retry_after: retry_after(&response), headers, body })
     }
 }
 
@@ -126,6 +130,19 @@ fn read_body(body: &mut Body) -> Result<Vec<u8>, ureq::Error> {
         let stored = count.min(MAX_KEPT_BODY - body_start.len());
         body_start.extend_from_slice(&chunk[..stored]);
     }
+}
+
+fn headers(response: &Response<Body>) -> Vec<(String, String)> {
+    let mut room = MAX_KEPT_HEADERS;
+    let headers = response.headers().iter().filter(|(name, _)| !is_cookie(name.as_str()));
+    let fitting = headers.filter(|(name, value)| {
+        let size = name.as_str().len() + value.len();
+        let fits = size <= room;
+        room -= if fits { size } else { 0 };
+        fits
+    });
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    fitting.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect()
 }
 
 fn retry_after(response: &Response<Body>) -> Option<String> {

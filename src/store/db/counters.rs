@@ -122,6 +122,10 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
           WHERE payload_key IS NOT NULL AND body IS NULL
             AND executions.cue_key NOT IN (SELECT cue_key FROM deleted_cues)
          UNION ALL
+         SELECT 'attempt ' || attempt || ' of execution ' || execution_key || ' is kept, but it has had only ' || attempts
+           FROM attempts JOIN executions ON executions.key = execution_key
+          WHERE attempt > attempts + (is_counted = 0)
+         UNION ALL
          SELECT 'cue ' || cues.key || ' refers to payload ' || payload_key || ', which does not exist'
            FROM cues LEFT JOIN payloads ON payloads.key = payload_key
           WHERE payload_key IS NOT NULL AND body IS NULL

@@ -10,7 +10,7 @@ use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
-use crate::store::executions::{COLUMNS, read_execution, read_id};
+use crate::store::executions::{COLUMNS, attempts, read_execution, read_id};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Executions that a worker asks for; `None` matches all.
@@ -209,11 +209,11 @@ pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) 
     Ok(())
 }
 
-/// Releases an execution whose claim has expired. `status` is `pending`, which makes it claimable again, or `failed`.
+/// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable again, or `failed`.
 /// Returns `false` if no worker holds it.
 pub fn release(
     tx: &WriteTx<'_>,
-    key: i64,
+    execution: &Execution,
     status: ExecutionStatus,
     reason: &str,
     now: Timestamp,
@@ -223,10 +223,15 @@ pub fn release(
             "UPDATE executions
                 SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), lease_expires_at = NULL,
                     claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
-                    claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4
+                    claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
+                    duration_ms = max(?4 - last_attempt_at, 0)
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
         )?
-        .execute(params![key, status.as_str(), reason, millis(now)])?;
+        .execute(params![execution.key, status.as_str(), reason, millis(now)])?;
+    if released == 1 {
+        let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
+        attempts::keep_latest(tx, execution.key, execution.attempts, Some(worker_id))?;
+    }
     tx.counters()
         .add_queued(QueueName::Claim, i64::from(released == 1 && status == ExecutionStatus::Pending));
     tx.count(WriteEvent::ClaimExpired, u64::from(released == 1));

@@ -6,16 +6,19 @@
 
 use std::collections::VecDeque;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::NextStep;
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::ids::ExecutionId;
+use crate::domain::json::JsonText;
 use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
+use crate::store::executions::attempts;
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
@@ -43,13 +46,18 @@ pub struct AttemptRecord {
     pub attempt_ref: AttemptRef,
     /// The end of the attempt.
     pub at: Timestamp,
+    /// By the monotonic clock.
+    pub duration: SignedDuration,
     pub next: NextStep,
     /// The status of the response, if there was one.
     pub http_status: Option<u16>,
     /// The beginning of the response body.
     pub response_body: Option<String>,
+    /// The headers of a response that was no success, as a JSON array of pairs.
+    pub response_headers: Option<JsonText>,
     /// The reason of a failure; `None` after a success.
     pub error_message: Option<String>,
+    pub cause: Option<FailureCause>,
 }
 
 /// Copies of the custom headers while a request is sent: in the request, and two in the HTTP client. Of the body there is
@@ -111,7 +119,8 @@ const CLAIM: &str = "UPDATE executions
 // Compares the id as well, because SQLite reuses the row key of a deleted execution.
 const RECORD: &str = "UPDATE executions
     SET status = ?4, queue_name = CASE WHEN ?5 IS NULL THEN NULL ELSE 'waiting' END, due_at = ?5, delivered_at = ?6,
-        http_status = ?7, response_body = ?8, error_message = ?9, updated_at = ?10
+        http_status = ?7, response_body = ?8, error_message = ?9, updated_at = ?10,
+        duration_ms = ?11, cause = ?12, response_headers = ?13
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 // One statement for each index that holds unfinished executions of all users. The history of a single user may be far
@@ -210,8 +219,14 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
         attempt_record.response_body,
         attempt_record.error_message,
         millis(now),
+        i64::try_from(attempt_record.duration.as_millis()).unwrap_or(i64::MAX),
+        attempt_record.cause.map(FailureCause::as_str),
+        attempt_record.response_headers.as_ref().map(JsonText::as_str),
     ])?;
     if changed == 1 {
+        if due_at.is_some() {
+            attempts::keep_latest(tx, key, attempt, None)?;
+        }
         tx.counters().add_queued(QueueName::Retry, i64::from(due_at.is_some()));
         tx.wake(WakeSet { schedule: due_at, ..WakeSet::default() });
     }
@@ -232,9 +247,10 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 }
 
 /// Puts deliveries that were interrupted by the end of an earlier process back into the queue, and returns their
-/// number. The interrupted attempt does not count. Call it at the start only, before anything is claimed: it would send
+/// number. The interrupted attempt does not count, but the list of attempts shows it. Call it at the start only, before anything is claimed: it would send
 /// a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
+    attempts::keep_cut(tx)?;
     let requeued = tx.prepare_cached(REQUEUE)?.execute([millis(now)])?;
     tx.counters().add_queued(QueueName::Send, i64::try_from(requeued).unwrap_or(i64::MAX));
     tx.wake(WakeSet { send: requeued > 0, ..WakeSet::default() });

@@ -3,8 +3,7 @@
 //! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
 //! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
 
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, params_from_iter};
+use rusqlite::OptionalExtension;
 
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::verification::OutcomeState;
@@ -12,6 +11,7 @@ use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::executions::created_range::CreatedRange;
+use crate::store::executions::index_scan::IndexScan;
 use crate::store::executions::{ExecutionDetails, find_by_key};
 use crate::store::maintenance::cue_deletion;
 use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
@@ -101,58 +101,6 @@ fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
         rows.extend(find_by_key(read, *key)?);
     }
     Ok(rows)
-}
-
-/// A query along one index. Its conditions are fixed texts; `values` holds their parameters.
-struct IndexScan {
-    index: &'static str,
-    conditions: Vec<String>,
-    values: Vec<Value>,
-}
-
-impl IndexScan {
-    fn new(index: &'static str) -> Self {
-        Self { index, conditions: Vec::new(), values: Vec::new() }
-    }
-
-    fn filter(&mut self, condition: &str, value: impl Into<Value>) {
-        self.conditions.push(condition.to_owned());
-        self.values.push(value.into());
-    }
-
-    fn sql(&self, columns: &str) -> String {
-        let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
-        format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
-    }
-
-    fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
-        let mut count = read.prepare_cached(&self.sql("count(*)"))?;
-        Ok(count.query_row(params_from_iter(&self.values), |row| row.get(0))?)
-    }
-
-    /// The row keys of a page, newest first. `total` is the number of all matches.
-    fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
-        let limit = i64::from(limit).min(total - offset);
-        if limit <= 0 {
-            return Ok(Vec::new());
-        }
-        let after = total - offset - limit;
-        let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
-        let mut keys = self.keys(read, order, limit, skipped)?;
-        if order == "ASC" {
-            keys.reverse();
-        }
-        Ok(keys)
-    }
-
-    fn keys(&self, read: &ReadTx<'_>, order: &str, limit: i64, skipped: i64) -> Result<Vec<i64>> {
-        let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
-        let mut keys = read.prepare_cached(&sql)?;
-        let bounds = [Value::from(limit), Value::from(skipped)];
-        let keys = keys.query_map(params_from_iter(self.values.iter().chain(&bounds)), |row| row.get(0))?;
-        Ok(keys.collect::<rusqlite::Result<_>>()?)
-    }
 }
 
 /// The user's unfinished executions: the partial indexes of the queues hold exactly these, and the user is the first
@@ -325,11 +273,12 @@ fn status_condition(statuses: &[ExecutionStatus]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::params_from_iter;
+
     use super::*;
     use crate::store::test_support::memory_database;
 
-    #[test]
-    fn every_filter_uses_an_index_and_never_sorts() {
+    fn assert_plan(filter: ExecutionFilter, step: &str) {
         let database = memory_database();
         let plan = |scan: &IndexScan| -> Vec<String> {
             let sql = scan.sql("e.key");
@@ -338,31 +287,31 @@ mod tests {
             let steps = explain.query_map(params_from_iter(&scan.values), |row| row.get("detail")).unwrap();
             steps.map(rusqlite::Result::unwrap).collect()
         };
-        let assert_plan = |filter: ExecutionFilter, step: &str| {
-            let is_ranged = !filter.created.is_open();
-            let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)].into_iter().filter(|_| is_ranged);
-            let resolved = ResolvedFilter {
-                user_key: 1,
-                cue_key: filter.cue_id.as_ref().map(|_| 7),
-                has_deleted_cues: false,
-                created: created.collect(),
-                filter: &filter,
-            };
-            let steps = plan(&resolved.ordered_scan());
-            assert!(
-                steps[0].starts_with("SEARCH e USING") && steps[0].contains(step),
-                "{filter:?}: {steps:?}"
-            );
-            // Of several cues, the executions come in the order of the cues.
-            let may_sort = filter.of_failing_cues && step.starts_with("executions_by_cue");
-            let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
-            assert!(may_sort || !sorts, "{filter:?}: {steps:?}");
-            assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{filter:?}: {steps:?}");
-            // Every index begins with the user or one of its cues, so rows of others are never read.
-            let mut reads = steps.iter().filter(|step| step.contains("executions_"));
-            let is_own = |step: &String| step.contains("(user_key=?") || step.contains("(cue_key=?");
-            assert!(reads.all(is_own), "{filter:?}: {steps:?}");
+
+        let is_ranged = !filter.created.is_open();
+        let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)].into_iter().filter(|_| is_ranged);
+        let resolved = ResolvedFilter {
+            user_key: 1,
+            cue_key: filter.cue_id.as_ref().map(|_| 7),
+            has_deleted_cues: false,
+            created: created.collect(),
+            filter: &filter,
         };
+        let steps = plan(&resolved.ordered_scan());
+        assert!(steps[0].starts_with("SEARCH e USING") && steps[0].contains(step), "{filter:?}: {steps:?}");
+        // Of several cues, the executions come in the order of the cues.
+        let may_sort = filter.of_failing_cues && step.starts_with("executions_by_cue");
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(may_sort || !sorts, "{filter:?}: {steps:?}");
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{filter:?}: {steps:?}");
+        // Every index begins with the user or one of its cues, so rows of others are never read.
+        let mut reads = steps.iter().filter(|step| step.contains("executions_"));
+        let is_own = |step: &String| step.contains("(user_key=?") || step.contains("(cue_key=?");
+        assert!(reads.all(is_own), "{filter:?}: {steps:?}");
+    }
+
+    #[test]
+    fn every_filter_uses_an_index_and_never_sorts() {
         let all = ExecutionFilter::default;
         let (failed, pending) =
             (vec![ExecutionStatus::Failed], vec![ExecutionStatus::Pending, ExecutionStatus::Retrying]);
@@ -392,9 +341,14 @@ mod tests {
             "executions_by_user (user_key=? AND key=?)",
         );
         assert_plan(
-            ExecutionFilter { statuses: [failed.clone(), pending].concat(), ..all() },
+            ExecutionFilter { statuses: [failed, pending].concat(), ..all() },
             "executions_by_user (user_key=?)",
         );
+    }
+
+    #[test]
+    fn filters_by_cause_original_streak_and_time_use_an_index() {
+        let (all, failed) = (ExecutionFilter::default, vec![ExecutionStatus::Failed]);
         assert_plan(
             ExecutionFilter { cause: Some(FailureCause::Timeout), ..all() },
             "executions_by_cause (user_key=? AND cause=?)",

@@ -1,17 +1,21 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
-//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `outcomes` the reports, `execution_list` the filtered
+//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `attempts` earlier attempts, `outcomes` the reports, `execution_list` the filtered
 //! lists, `created_range` their bounds in time.
 
+pub mod attempts;
 pub mod claims;
 pub mod created_range;
 pub mod delivery_queue;
 pub mod delivery_request;
 pub mod execution_list;
+mod index_scan;
 pub mod outcomes;
 pub mod workers;
 
+use jiff::SignedDuration;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, VerificationMode};
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution, Trigger};
@@ -28,6 +32,8 @@ pub struct ExecutionDetails {
     pub execution: Execution,
     pub cue_id: String,
     pub cue_name: String,
+    /// The number of attempts that its cue allows.
+    pub max_attempts: u32,
     /// How successes of its cue are verified.
     pub verification: VerificationMode,
     pub outcome: Option<Outcome>,
@@ -38,7 +44,8 @@ pub(super) const COLUMNS: &str =
     "e.key, e.id, e.cue_key, e.user_key, e.transport = 'worker' AS is_worker, e.status,
     e.due_at, e.scheduled_for, e.triggered_by, e.payload_key, e.task, e.agent, e.attempts, e.started_at,
     e.last_attempt_at, e.delivered_at, e.http_status, e.error_message, e.response_body, e.claimed_by_worker,
-    e.claimed_at, e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at";
+    e.claimed_at, e.lease_expires_at, e.outcome_state, e.created_at, e.updated_at, e.duration_ms, e.cause,
+    e.replayed_from";
 
 /// Inserts an execution, which is ready at once or waits until `scheduled_for`. Returns its row key.
 pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
@@ -68,8 +75,8 @@ fn insert_row(
     tx.prepare_cached(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
-                                 created_at, updated_at, is_catch_up)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16)",
+                                 created_at, updated_at, is_catch_up, replayed_from)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17)",
     )?
     .execute(params![
         new.id.bytes(),
@@ -88,6 +95,7 @@ fn insert_row(
         error_message,
         millis(new.now),
         new.is_catch_up,
+        new.replayed_from.as_ref().map(ExecutionId::bytes),
     ])?;
     match queue_name {
         Some("send") => tx.counters().add_queued(QueueName::Send, 1),
@@ -112,7 +120,7 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetail
 
 fn select(filter: &str) -> String {
     format!(
-        "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.verification,
+        "SELECT {COLUMNS}, c.id AS cue_id, c.name AS cue_name, c.max_attempts, c.verification,
                 o.success, o.result, o.error, o.metadata, o.evidence, o.recorded_at, o.valid, o.reason, o.verified_at
            FROM executions e
            JOIN cues c ON c.key = e.cue_key
@@ -126,6 +134,7 @@ fn read_details(row: &Row<'_>) -> rusqlite::Result<ExecutionDetails> {
         execution: read_execution(row)?,
         cue_id: row.get("cue_id")?,
         cue_name: row.get("cue_name")?,
+        max_attempts: row.get("max_attempts")?,
         verification: parse_word(row, "verification", VerificationMode::parse)?,
         outcome: outcomes::read_outcome(row)?,
     })
@@ -156,6 +165,9 @@ pub fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
         http_status: row.get("http_status")?,
         error_message: row.get("error_message")?,
         response_body: row.get("response_body")?,
+        duration: row.get::<_, Option<i64>>("duration_ms")?.map(SignedDuration::from_millis),
+        cause: parse_maybe_word(row, "cause", FailureCause::parse)?,
+        replayed_from: row.get::<_, Option<[u8; 16]>>("replayed_from")?.map(ExecutionId::from_bytes),
         claimed_by_worker: row.get("claimed_by_worker")?,
         claimed_at: maybe_instant(row, "claimed_at")?,
         lease_expires_at: maybe_instant(row, "lease_expires_at")?,

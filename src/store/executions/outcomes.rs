@@ -34,12 +34,13 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
 }
 
 /// Completes a worker execution with its outcome, in any state: removes it from the queue and ends its lease. A success
-/// also sets `delivered_at`.
+/// also sets `delivered_at`. `error_message` is the reported error, truncated.
 pub fn complete_execution(
     tx: &WriteTx<'_>,
     execution_key: i64,
     status: ExecutionStatus,
     outcome: &Outcome,
+    error_message: Option<&str>,
 ) -> Result<()> {
     // A worker whose claim has expired may still report, while the execution waits for another worker.
     let is_queued = tx
@@ -48,8 +49,8 @@ pub fn complete_execution(
     tx.counters().add_queued(QueueName::Claim, -i64::from(is_queued));
     tx.prepare_cached(
         "UPDATE executions
-            SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = NULL,
-                delivered_at = iif(?3, ?4, NULL), updated_at = ?4
+            SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?5,
+                delivered_at = iif(?3, ?4, NULL), updated_at = ?4, duration_ms = max(?4 - claimed_at, 0)
           WHERE key = ?1",
     )?
     .execute(params![
@@ -57,6 +58,7 @@ pub fn complete_execution(
         status.as_str(),
         outcome.report.success,
         millis(outcome.recorded_at),
+        error_message,
     ])?;
     Ok(())
 }

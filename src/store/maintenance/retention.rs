@@ -38,6 +38,11 @@ const DELETE_OUTCOME: &str = "DELETE FROM outcomes WHERE execution_key = ?1
     RETURNING coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0)
         + coalesce(octet_length(metadata), 0) + coalesce(octet_length(evidence), 0)";
 
+// Before the foreign key does it, to know the size.
+const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE execution_key = ?1
+    RETURNING coalesce(octet_length(response_body), 0) + coalesce(octet_length(response_headers), 0)
+        + coalesce(octet_length(error_message), 0)";
+
 /// The result of one batch of a scan of executions in key order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryScan {
@@ -159,11 +164,13 @@ pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     Ok(done)
 }
 
-/// Deletes an execution with its outcome. Returns the approximate size of the outcome in bytes.
+/// Deletes an execution with its outcome and its attempts. Returns the approximate size of these in bytes.
 pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     let bytes = tx.prepare_cached(DELETE_OUTCOME)?.query_row([key], |row| row.get(0)).optional()?;
+    let mut attempts = tx.prepare_cached(DELETE_ATTEMPTS)?;
+    let attempts = attempts.query_map([key], |row| row.get::<_, i64>(0))?.sum::<rusqlite::Result<i64>>()?;
     tx.prepare_cached("DELETE FROM executions WHERE key = ?1")?.execute([key])?;
-    Ok(bytes.unwrap_or(0))
+    Ok(bytes.unwrap_or(0) + attempts)
 }
 
 /// The number of retained executions per cue at the last complete scan of the cues; `None` if there was no limit.
@@ -253,6 +260,7 @@ mod tests {
                     "SEARCH c USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
                 ],
             ),
+            (DELETE_ATTEMPTS, &["SEARCH attempts USING PRIMARY KEY (execution_key=?)"]),
             (DELETE_OUTCOME, &["SEARCH outcomes USING INTEGER PRIMARY KEY (rowid=?)"]),
         ] {
             assert_eq!(plan(sql), steps, "{sql}");

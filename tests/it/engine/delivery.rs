@@ -141,8 +141,12 @@ fn retry_after_applies_when_it_is_longer_than_the_backoff() {
     {
         let fixture = DeliveryFixture::new(8);
         let id = fixture.due(fixture.webhook_cue(URL));
-        let receipt =
-            WebhookResponse { http_status: status, retry_after: Some(wish.to_owned()), body: Vec::new() };
+        let receipt = WebhookResponse {
+            http_status: status,
+            retry_after: Some(wish.to_owned()),
+            headers: Vec::new(),
+            body: Vec::new(),
+        };
         fixture.deliver(&RecordingClient::with([Ok(receipt)]));
         assert_eq!(due(&fixture, id), Some(seconds * 1000), "{status} {wish}");
     }
@@ -190,6 +194,7 @@ fn a_body_cut_inside_a_character_ends_before_that_character() {
     fixture.deliver(&RecordingClient::with([Ok(WebhookResponse {
         http_status: 200,
         retry_after: None,
+        headers: Vec::new(),
         body,
     })]));
     assert_eq!(fixture.field::<String>(id, "response_body"), "x".repeat(1999));

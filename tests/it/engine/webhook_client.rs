@@ -50,7 +50,10 @@ fn sent(request: &WebhookRequest) -> Delivery {
     let receiver = Receiver::with(Reaction::bytes(OK));
     let request = WebhookRequest { url: receiver.url_of(&request.url), ..request.clone() };
     let response = client_with(Duration::from_secs(30)).send(&request).unwrap();
-    assert_eq!(response, WebhookResponse { http_status: 200, retry_after: None, body: b"hi".to_vec() });
+    assert_eq!(
+        response,
+        WebhookResponse { http_status: 200, retry_after: None, headers: Vec::new(), body: b"hi".to_vec() }
+    );
     receiver.deliveries().remove(0)
 }
 

@@ -1,6 +1,7 @@
 //! The API and the pages over HTTP.
 
 mod accounts;
+mod attempts;
 mod bad_input;
 mod billing;
 mod browsers;

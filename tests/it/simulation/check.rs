@@ -44,7 +44,9 @@ struct State {
 
 const RUNS: &str =
     "SELECT key, cue_key, id, scheduled_for, triggered_by, status, queue_name, due_at, attempts,
-        claimed_by_worker, lease_expires_at, outcome_state, error_message, is_catch_up FROM executions
+        claimed_by_worker, lease_expires_at, outcome_state, error_message, is_catch_up,
+        (SELECT group_concat(attempt || iif(is_counted, iif(worker_id IS NULL, ' retrying', ' claim_lost'), ' cut'))
+           FROM attempts WHERE execution_key = executions.key) FROM executions
     WHERE key > ?1 OR ?2 OR status NOT IN ('success', 'failed') ORDER BY key";
 
 const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
@@ -129,7 +131,8 @@ impl Simulation {
                 true => ("pending", Queue::Ready),
             };
             let (worker, lease) = (None, None);
-            let run = Run { cue, status, queue, attempts: 0, worker, lease, payload, ..row.run.clone() };
+            let (attempts, kept) = (0, BTreeMap::new());
+            let run = Run { cue, status, queue, attempts, kept, worker, lease, payload, ..row.run.clone() };
             model.runs.insert(row.key, run);
             if !is_allowed {
                 model.end_once(cue, at, false);
@@ -169,6 +172,7 @@ impl Simulation {
                     run.status,
                     run.queue,
                     run.attempts,
+                    run.kept.clone(),
                     run.worker.clone(),
                     run.lease,
                 )
@@ -296,6 +300,14 @@ impl State {
     }
 }
 
+/// The kept attempts of a run, from a list like `1 cut,1 retrying`.
+fn kept(text: Option<&str>) -> BTreeMap<(u32, bool), &'static str> {
+    let words = text.into_iter().flat_map(|text| text.split(',')).map(|word| word.split_once(' ').unwrap());
+    let results = ["retrying", "claim_lost", "cut"];
+    let result = |word: &str| results[results.iter().position(|it| *it == word).unwrap()];
+    words.map(|(number, word)| ((number.parse().unwrap(), word == "cut"), result(word))).collect()
+}
+
 fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     let queue = match row.get_ref(6)?.as_str_or_null()? {
         None => Queue::None,
@@ -318,6 +330,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             status: ExecutionStatus::parse(row.get_ref(5)?.as_str()?).unwrap().as_str(),
             queue,
             attempts: row.get(8)?,
+            kept: kept(row.get_ref(14)?.as_str_or_null()?),
             worker: row.get(9)?,
             lease: row.get(10)?,
             outcome: None,

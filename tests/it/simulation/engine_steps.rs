@@ -217,6 +217,9 @@ impl Simulation {
                 Next::Failed => ("failed", Queue::None),
                 Next::RetryAt(at) => ("retrying", Queue::Waiting(at)),
             };
+            if run.status == "retrying" {
+                run.kept.insert((attempt, false), "retrying");
+            }
             if run.is_over() {
                 self.model.finish(key, next == Next::Success);
             }

@@ -81,6 +81,8 @@ pub struct Run {
     pub status: &'static str,
     pub queue: Queue,
     pub attempts: u32,
+    /// Earlier attempts by number, and whether the end of the program cut them off; with their results.
+    pub kept: BTreeMap<(u32, bool), &'static str>,
     pub worker: Option<String>,
     pub lease: Option<Ms>,
     pub outcome: Option<Outcome>,
@@ -184,6 +186,19 @@ impl Rule {
 impl Run {
     pub fn is_over(&self) -> bool {
         matches!(self.status, "success" | "failed")
+    }
+
+    /// The list of its attempts: numbers and results, oldest first.
+    pub fn listed_attempts(&self) -> Vec<(u32, Option<&'static str>)> {
+        // What was cut off comes before the attempt that repeated it.
+        let order = |((number, is_cut), result): (&(u32, bool), &&'static str)| (*number, !is_cut, *result);
+        let mut kept: Vec<_> = self.kept.iter().map(order).collect();
+        kept.sort_unstable();
+        let mut listed: Vec<_> = kept.into_iter().map(|(number, _, result)| (number, Some(result))).collect();
+        if self.attempts > 0 && !self.kept.contains_key(&(self.attempts, false)) {
+            listed.push((self.attempts, Some(self.status).filter(|status| *status != "delivering")));
+        }
+        listed
     }
 
     pub fn is_claimed(&self) -> bool {
@@ -324,6 +339,7 @@ impl Model {
             let is_last = run.attempts >= cue.max_attempts;
             self.change(key, |run| {
                 run.lease = None;
+                run.kept.insert((run.attempts, false), "claim_lost");
                 if is_last {
                     (run.status, run.queue) = ("failed", Queue::None);
                 } else {
@@ -370,6 +386,7 @@ impl Model {
     /// Webhook deliveries that a stop cut off are made again.
     pub fn requeue(&mut self) {
         for run in self.runs.values_mut().filter(|run| run.status == "delivering" && run.lease.is_none()) {
+            run.kept.insert((run.attempts, true), "cut");
             run.attempts -= 1;
             run.status = if run.attempts > 0 { "retrying" } else { "pending" };
             run.queue = Queue::Ready;

@@ -158,7 +158,9 @@ impl InFlight {
 
     /// The answer, and the pause that it asks for.
     fn answer(&self) -> (Result<WebhookResponse, DeliveryError>, Ms) {
-        let status = |http_status, body| Ok(WebhookResponse { http_status, retry_after: None, body });
+        let status = |http_status, body| {
+            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body })
+        };
         let turn = (self.scheduled_for / SECOND + i64::from(self.attempt)).rem_euclid(3);
         match RECEIVERS[self.receiver] {
             Kind::Fast | Kind::Slow => (status(200, b"ok".to_vec()), 0),
@@ -166,7 +168,15 @@ impl InFlight {
             Kind::Flaky if turn == 1 => (status(500, b"later".to_vec()), 0),
             Kind::Flaky => {
                 let retry_after = Some((RETRY_AFTER / SECOND).to_string());
-                (Ok(WebhookResponse { http_status: 503, retry_after, body: Vec::new() }), RETRY_AFTER)
+                (
+                    Ok(WebhookResponse {
+                        http_status: 503,
+                        retry_after,
+                        headers: Vec::new(),
+                        body: Vec::new(),
+                    }),
+                    RETRY_AFTER,
+                )
             }
             Kind::Gone => (status(410, Vec::new()), 0),
             Kind::Refusing => (Err(DeliveryError::Connection("refused".to_owned())), 0),

@@ -203,6 +203,13 @@ impl Simulation {
             && found["outcome_state"] == json!(outcome_state)
             && found["triggered_by"] == run.trigger;
         ensure!(is_right, "the run is {found}, expected {run:?}");
+        let path = format!("{path}/attempts");
+        let found = self.call(user, ("GET", &path), &[], None, Done(200))?.unwrap_or_default();
+        let listed: Vec<Value> =
+            run.listed_attempts().iter().map(|(number, result)| json!([number, result])).collect();
+        let parts = |it: &Value| json!([it["attempt"], it["result"]]);
+        let found: Vec<Value> = found["attempts"].as_array().into_iter().flatten().map(parts).collect();
+        ensure!(found == listed, "the attempts are {found:?}, expected {listed:?}");
         Ok(())
     }
 

@@ -111,6 +111,7 @@ impl DeliveryFixture {
                 scheduled_for,
                 triggered_by: Trigger::Schedule,
                 payload_key,
+                replayed_from: None,
                 is_catch_up: false,
                 now,
             };
@@ -172,7 +173,7 @@ pub fn at(text: &str) -> Timestamp {
 }
 
 pub fn response(http_status: u16) -> Result<WebhookResponse, DeliveryError> {
-    Ok(WebhookResponse { http_status, retry_after: None, body: b"body".to_vec() })
+    Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body: b"body".to_vec() })
 }
 
 /// A webhook client without a network: records requests and returns the given responses in order, then 200.

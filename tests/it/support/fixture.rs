@@ -180,6 +180,7 @@ impl Fixture {
             scheduled_for: self.now(),
             triggered_by: Trigger::Schedule,
             payload_key: None,
+            replayed_from: None,
             is_catch_up: false,
             now: self.now(),
         }

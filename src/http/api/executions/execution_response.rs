@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::actions::manual_runs::ManualRun;
 use crate::domain::execution::ExecutionStatus;
+use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::domain::json::JsonText;
@@ -16,13 +17,19 @@ use crate::store::executions::ExecutionDetails;
 pub struct ExecutionView<'a> {
     id: String,
     cue_id: &'a str,
+    cue_name: &'a str,
     status: &'static str,
     scheduled_for: JsonTimestamp,
     triggered_by: &'static str,
+    replayed_from: Option<String>,
     attempts: u32,
+    max_attempts: u32,
     http_status: Option<u16>,
     error_message: Option<&'a str>,
     response_body: Option<&'a str>,
+    cause: Option<&'static str>,
+    duration_ms: Option<i128>,
+    late_ms: Option<i128>,
     started_at: Option<JsonTimestamp>,
     last_attempt_at: Option<JsonTimestamp>,
     delivered_at: Option<JsonTimestamp>,
@@ -83,13 +90,19 @@ impl<'a> From<&'a ExecutionDetails> for ExecutionView<'a> {
         Self {
             id: it.id.to_string(),
             cue_id: &details.cue_id,
+            cue_name: &details.cue_name,
             status: it.status.as_str(),
             scheduled_for: JsonTimestamp(it.scheduled_for),
             triggered_by: it.triggered_by.as_str(),
+            replayed_from: it.replayed_from.map(|original| original.to_string()),
             attempts: it.attempts,
+            max_attempts: details.max_attempts,
             http_status: it.http_status,
             error_message: it.error_message.as_deref(),
             response_body: it.response_body.as_deref(),
+            cause: it.cause.map(FailureCause::as_str),
+            duration_ms: it.duration.map(|duration| duration.as_millis()),
+            late_ms: it.lateness().map(|lateness| lateness.as_millis()),
             started_at: it.started_at.map(JsonTimestamp),
             last_attempt_at: it.last_attempt_at.map(JsonTimestamp),
             delivered_at: it.delivered_at.map(JsonTimestamp),

@@ -1,6 +1,7 @@
-//! `/v1/executions`: reading, replay, outcome and lease. Claims are in `claims`, the steps after a reported outcome in
-//! `verification`.
+//! `/v1/executions`: reading, replay, outcome and lease. Claims are in `claims`, the attempts in `attempts`, the steps
+//! after a reported outcome in `verification`.
 
+pub mod attempts;
 pub mod claims;
 pub(in crate::http) mod execution_response;
 pub mod verification;

@@ -13,8 +13,9 @@ CREATE INDEX executions_by_original ON executions (user_key, replayed_from, key)
 CREATE TABLE attempts (
     execution_key    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
     attempt          INTEGER NOT NULL,
+    is_counted       INTEGER NOT NULL,
     started_at       INTEGER NOT NULL,
-    duration_ms      INTEGER NOT NULL,
+    duration_ms      INTEGER,
     http_status      INTEGER,
     cause            TEXT,
     error_message    TEXT,
@@ -22,7 +23,7 @@ CREATE TABLE attempts (
     response_body    TEXT,
     next_retry       INTEGER,
     worker_id        TEXT,
-    PRIMARY KEY (execution_key, attempt)
+    PRIMARY KEY (execution_key, attempt, is_counted)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE hours (

@@ -1,0 +1,24 @@
+//! Attempts as the list of attempts shows them (contract §5.8).
+
+use crate::domain::text::word_enum::word_enum;
+
+/// Counted attempts whose result is kept per execution: the largest number of attempts that a cue allows. An execution
+/// may have more while requests cannot be read from the database; then the oldest give way.
+pub const MAX_KEPT: u32 = 10;
+
+word_enum! {
+    /// How an attempt ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum AttemptEnd {
+        /// Delivered, or reported as a success.
+        Success = "success",
+        /// Failed, and another one was planned.
+        Retrying = "retrying",
+        /// Failed, and no other one followed.
+        Failed = "failed",
+        /// The program ended during the attempt. It did not count and was repeated under the same number.
+        Cut = "cut",
+        /// The lease of the worker's claim expired.
+        ClaimLost = "claim_lost",
+    }
+}

@@ -1,0 +1,203 @@
+//! The list of attempts of an execution, and the fields of an execution that tell how its attempts went.
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::Server;
+
+const START: &str = "2026-01-05T00:00:00Z";
+
+fn cue(receiver: &Receiver) -> Value {
+    json!({
+        "name": "sync",
+        "schedule": {"type": "recurring", "cron": "0 0 1 1 *", "timezone": "UTC"},
+        "callback": {"url": receiver.url()},
+        "retry": {"max_attempts": 3, "backoff_minutes": [1]},
+    })
+}
+
+fn worker() -> Value {
+    let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *", "timezone": "UTC"});
+    let retry = json!({"max_attempts": 2, "backoff_minutes": [1]});
+    json!({"name": "report", "transport": "worker", "schedule": schedule, "retry": retry})
+}
+
+/// Fires the cue and waits until the attempts that are due now have ended. Returns the path of the execution.
+fn fire(user: &Client, cue: &Value) -> String {
+    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    user.settle();
+    format!("/v1/executions/{}", fired["id"].as_str().unwrap())
+}
+
+fn attempts(user: &Client, execution: &str) -> Vec<Value> {
+    let list = user.get(&format!("{execution}/attempts")).expect(200);
+    list["attempts"].as_array().unwrap().clone()
+}
+
+fn column(attempts: &[Value], name: &str) -> Vec<Value> {
+    attempts.iter().map(|attempt| attempt[name].clone()).collect()
+}
+
+#[test]
+fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    let headers = vec![("X-Why", "maintenance".to_owned()), ("Set-Cookie", "id=secret".to_owned())];
+    receiver.first([Reaction::Full(503, headers, "come back later".to_owned()), Reaction::HangUp]);
+    let execution = fire(&user, &cue);
+    let first = attempts(&user, &execution);
+    assert_eq!(column(&first, "result"), ["retrying"], "it is not listed twice while it waits");
+    assert_eq!(user.get(&execution).expect(200)["cause"], "status_5xx");
+    user.advance("PT2M");
+    let all = attempts(&user, &execution);
+    assert_eq!(column(&all, "attempt"), [1, 2, 3]);
+    assert_eq!(column(&all, "result"), ["retrying", "retrying", "success"]);
+    assert_eq!(json!(column(&all, "cause")), json!(["status_5xx", "connection", null]));
+    assert_eq!(json!(column(&all, "http_status")), json!([503, null, 200]));
+    assert_eq!(json!(column(&all, "response_body")), json!(["come back later", null, ""]));
+    assert_eq!(all[0]["error_message"], "the callback returned 503");
+    assert_eq!(all[0]["started_at"], START);
+    assert_eq!(
+        json!(column(&all, "next_retry")),
+        json!(["2026-01-05T00:01:00Z", "2026-01-05T00:02:00Z", null])
+    );
+    let kept = all[0]["response_headers"].as_array().unwrap();
+    assert!(kept.contains(&json!(["x-why", "maintenance"])), "{kept:?}");
+    assert!(!json!(kept).to_string().contains("secret"), "{kept:?}");
+    assert!(all[2]["response_headers"].is_null(), "a success keeps none");
+    assert!(all.iter().all(|attempt| attempt["duration_ms"].as_i64().unwrap() >= 0), "{all:?}");
+    assert!(all.iter().all(|attempt| attempt["worker_id"].is_null() && attempt["ended_at"].is_string()));
+    let shown = user.get(&execution).expect(200);
+    assert_eq!((&shown["cause"], &shown["max_attempts"]), (&Value::Null, &json!(3)));
+    assert_eq!((&shown["cue_name"], &shown["late_ms"]), (&json!("sync"), &json!(0)));
+    assert_eq!(shown["duration_ms"], all[2]["duration_ms"]);
+}
+
+#[test]
+fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    receiver.first([Reaction::Status(200), Reaction::Status(410)]);
+    let (good, gone) = (fire(&user, &cue), fire(&user, &cue));
+    let rows = server.sqlite().query_row("SELECT count(*) FROM attempts", [], |row| row.get::<_, i64>(0));
+    assert_eq!(rows.unwrap(), 0);
+    assert_eq!(column(&attempts(&user, &good), "result"), ["success"]);
+    assert_eq!(column(&attempts(&user, &gone), "result"), ["failed"]);
+    assert_eq!(column(&attempts(&user, &gone), "cause"), ["status_4xx"]);
+}
+
+#[test]
+fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    let waiting = user.post(
+        &format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()),
+        &json!({"send_at": "2026-01-06T00:00:00Z"}),
+    );
+    let path = format!("/v1/executions/{}", waiting.expect(200)["id"].as_str().unwrap());
+    assert_eq!(attempts(&user, &path), [Value::Null; 0]);
+    assert!(user.get(&path).expect(200)["late_ms"].is_null());
+    let worker = user.create(&worker());
+    let run = fire(&user, &worker);
+    for number in [1, 2] {
+        user.post(&format!("{run}/claim"), &json!({"worker_id": "w1"})).expect(200);
+        let running = attempts(&user, &run).pop().unwrap();
+        assert_eq!((&running["attempt"], &running["result"]), (&json!(number), &Value::Null));
+        assert_eq!((&running["worker_id"], &running["error_message"]), (&json!("w1"), &Value::Null));
+        assert!(running["ended_at"].is_null() && running["duration_ms"].is_null(), "{running}");
+        user.advance("PT15M");
+    }
+}
+
+#[test]
+fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker());
+    let execution = fire(&user, &cue);
+    user.post(&format!("{execution}/claim"), &json!({"worker_id": "w1"})).expect(200);
+    user.advance("PT15M");
+    user.post(&format!("{execution}/claim"), &json!({"worker_id": "w2"})).expect(200);
+    user.advance("PT90S");
+    let error = "x".repeat(3_000);
+    user.post(&format!("{execution}/outcome"), &json!({"success": false, "error": error})).expect(200);
+    let all = attempts(&user, &execution);
+    assert_eq!(column(&all, "result"), ["claim_lost", "failed"]);
+    assert_eq!(column(&all, "worker_id"), ["w1", "w2"]);
+    assert_eq!(column(&all, "duration_ms"), [900_000, 90_000]);
+    assert!(all[0]["error_message"].as_str().unwrap().contains("the claim of worker w1 expired"));
+    let shown = user.get(&execution).expect(200);
+    assert_eq!(shown["error_message"], "x".repeat(2_000), "the reported error, shortened");
+    assert_eq!(shown["outcome"]["error"], error);
+    assert_eq!((&shown["duration_ms"], &shown["cause"]), (&json!(90_000), &Value::Null));
+}
+
+#[test]
+fn the_last_lost_claim_is_the_last_attempt_even_after_a_late_report() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker());
+    let execution = fire(&user, &cue);
+    for _ in 0..2 {
+        user.post(&format!("{execution}/claim"), &json!({"worker_id": "w1"})).expect(200);
+        user.advance("PT15M");
+    }
+    assert_eq!(user.get(&execution).expect(200)["status"], "failed");
+    user.post(&format!("{execution}/outcome"), &json!({"success": true})).expect(200);
+    assert_eq!(column(&attempts(&user, &execution), "result"), ["claim_lost", "claim_lost"]);
+    assert_eq!(user.get(&execution).expect(200)["status"], "success");
+}
+
+#[test]
+fn replays_are_found_by_the_execution_that_they_repeat() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    let original = fire(&user, &cue);
+    let id = original.rsplit('/').next().unwrap();
+    let replay = user.post(&format!("{original}/replay"), &json!({})).expect(200);
+    assert_eq!(user.get(&original).expect(200)["replayed_from"], Value::Null);
+    let list = user.get(&format!("/v1/executions?replayed_from={id}")).expect(200);
+    assert_eq!((&list["total"], &list["executions"][0]["id"]), (&json!(1), &replay["id"]));
+    assert_eq!(list["executions"][0]["replayed_from"], id);
+    let other = server.client().register("eve@example.com");
+    assert_eq!(other.get(&format!("/v1/executions?replayed_from={id}")).expect(200)["total"], 0);
+    other.get(&format!("{original}/attempts")).expect_error(404, "execution_not_found");
+    user.get("/v1/executions/none/attempts").expect_error(404, "execution_not_found");
+}
+
+#[test]
+fn lists_are_filtered_by_time_cause_and_failing_cues() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let (good, bad) = (user.create(&cue(&receiver)), user.create(&cue(&receiver)));
+    receiver.first([Reaction::Status(200), Reaction::Status(410)]);
+    let first = fire(&user, &good);
+    user.advance("PT1H");
+    let second = fire(&user, &bad);
+    let ids = |query: &str| -> Vec<String> {
+        let list = user.get(&format!("/v1/executions?{query}")).expect(200);
+        let ids = list["executions"].as_array().unwrap().iter();
+        ids.map(|it| format!("/v1/executions/{}", it["id"].as_str().unwrap())).collect()
+    };
+    assert_eq!(ids("since=2026-01-05T00:30:00Z"), [second.clone()]);
+    assert_eq!(ids("until=2026-01-05T02:00:00+01:00"), [first.clone()], "the end is not in the range");
+    assert_eq!(
+        ids("since=2026-01-05T00:00:00Z&until=2026-01-05T01:00:00.001Z"),
+        [second.clone(), first.clone()]
+    );
+    assert_eq!(ids("cause=status_4xx"), [second.clone()]);
+    assert_eq!(ids("cause=timeout"), [""; 0]);
+    assert_eq!(ids("failing_cues=true"), [second.clone()]);
+    assert_eq!(ids("failing_cues=false"), [second, first]);
+    for query in ["cause=bad_luck", "since=yesterday", "until=1", "failing_cues=some", "replayed_from=7"] {
+        let refused = user.get(&format!("/v1/executions?{query}")).expect_error(422, "validation_error");
+        assert_eq!(refused["detail"][0]["loc"][1], query.split('=').next().unwrap(), "{refused}");
+    }
+    let swapped = user.get("/v1/executions?since=2026-01-06T00:00:00Z&until=2026-01-05T00:00:00Z");
+    assert!(swapped.expect(422)["detail"][0]["msg"].as_str().unwrap().contains("later than since"));
+}
