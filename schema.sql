@@ -124,7 +124,7 @@ CREATE TABLE cues (
     updated_at       INTEGER NOT NULL,
     -- Worker cues: how long an execution may wait for a claim before it fails. Null: for ever.
     claim_within_minutes  INTEGER,
-    -- 1: the JSON body of a 2xx response is the outcome of the execution (contract §6.11).
+    -- 1: the JSON body of a 2xx response is the outcome of the execution.
     outcome_from_response INTEGER NOT NULL DEFAULT 0,
     CHECK ((cron IS NULL) <> (at IS NULL)),
     CHECK (next_run IS NULL OR status = 'active')

@@ -55,6 +55,7 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/executions/claim"                     ApiKey    claims::claim_next,
     GET    "/v1/executions/{execution_id}"            ApiKey    executions::show,
     GET    "/v1/executions/{execution_id}/attempts"   ApiKey    attempts::list,
+    GET    "/v1/executions/{execution_id}/request"    ApiKey    attempts::show_request,
     POST   "/v1/executions/{execution_id}/replay"     ApiKey    executions::replay,
     POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,

@@ -70,6 +70,25 @@ pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Tim
     SignedRequest { headers: delivery_headers(delivery.callback.headers, headers), body }
 }
 
+/// The request of `attempt` as its owner sees it: signed at `sent_at`, and without time and signatures if that is not
+/// known.
+#[must_use]
+pub fn shown_request(
+    attempt: &AttemptRef,
+    delivery: DeliverySpec,
+    sent_at: Option<Timestamp>,
+) -> SignedRequest {
+    let mut request = signed_request(attempt, delivery, sent_at.unwrap_or(Timestamp::UNIX_EPOCH));
+    if sent_at.is_none() {
+        request.headers.retain(|(name, _)| !depends_on_time(name));
+    }
+    request
+}
+
+fn depends_on_time(name: &str) -> bool {
+    ["X-CueAPI-Timestamp", "X-CueAPI-Signature", "webhook-timestamp", "webhook-signature"].contains(&name)
+}
+
 fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
     SigningSecrets::at(
         now,
@@ -168,6 +187,19 @@ mod tests {
         assert_eq!(header(&signed(&delivery, "2026-01-01T00:00:00.999Z"), "webhook-signature"), Some(both));
         let after = signed(&delivery, "2026-01-01T00:00:01Z");
         assert_eq!(header(&after, "webhook-signature").unwrap().split(' ').count(), 1);
+    }
+
+    #[test]
+    fn a_request_without_a_time_is_shown_without_signatures() {
+        let delivery = delivery(Method::Post, Some(r#"{"a": 1}"#));
+        let signed = signed(&delivery, "2026-01-01T00:00:00Z");
+        let sent_at = Some(at("2026-01-01T00:00:00Z"));
+        assert_eq!(shown_request(&attempt(), delivery.clone(), sent_at), signed);
+        let unsigned = shown_request(&attempt(), delivery, None);
+        assert_eq!(unsigned.body, signed.body);
+        assert_eq!(unsigned.headers.len() + 4, signed.headers.len());
+        assert!(unsigned.headers.iter().all(|pair| signed.headers.contains(pair)));
+        assert!(!unsigned.headers.iter().any(|(_, value)| value.starts_with("v1")));
     }
 
     #[test]

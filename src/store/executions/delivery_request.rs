@@ -5,11 +5,14 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::user::ACCOUNT_DISABLED;
-use crate::domain::execution::RetryPolicy;
+use crate::domain::execution::{ExecutionStatus, RetryPolicy};
+use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::{invalid_column, parse_callback, parse_retry_policy, read_instant};
+use crate::store::db::columns::{
+    invalid_column, parse_callback, parse_retry_policy, parse_word, read_instant,
+};
 use crate::store::executions::delivery_queue::ClaimedDelivery;
 
 /// A claimed attempt with its request.
@@ -20,15 +23,39 @@ pub struct LoadedDelivery {
     pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
 }
 
+/// The columns of [`read_spec`], after the one that tells whether the account is disabled.
+macro_rules! spec_columns {
+    () => {
+        "disabled_at, cues.id, callback_url, callback_method, callback_headers, max_attempts, backoff_minutes,
+         payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at"
+    };
+}
+
 // Outer joins, so that a cue that was deleted since the claim is told from an execution that was.
 // Compares the id as well, because SQLite reuses the row key of a deleted execution. `read_spec` reads the columns by
 // position, because finding a column by name takes a search in every row.
-const FIND: &str = "SELECT disabled_at, cues.id, callback_url, callback_method, callback_headers, max_attempts,
-        backoff_minutes, payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
-   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
-        LEFT JOIN users ON users.key = executions.user_key
-        LEFT JOIN payloads ON payloads.key = executions.payload_key
-  WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'";
+const FIND: &str = concat!(
+    "SELECT ",
+    spec_columns!(),
+    " FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+           LEFT JOIN users ON users.key = executions.user_key
+           LEFT JOIN payloads ON payloads.key = executions.payload_key
+     WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'"
+);
+
+const SHOW: &str = concat!(
+    "SELECT ",
+    spec_columns!(),
+    ", executions.key, executions.cue_key, executions.scheduled_for,
+       executions.triggered_by = 'schedule', executions.attempts, executions.status, cues.updated_at,
+       CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at
+            ELSE (SELECT started_at FROM attempts
+                   WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1) END
+     FROM executions JOIN cues ON cues.key = executions.cue_key
+          JOIN users ON users.key = executions.user_key
+          LEFT JOIN payloads ON payloads.key = executions.payload_key
+     WHERE executions.id = ?2 AND executions.user_key = ?1 AND executions.transport = 'webhook'"
+);
 
 /// Reads the request of `claimed`.
 pub fn load(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDelivery> {
@@ -45,6 +72,51 @@ pub fn load(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDeliver
         .optional()?;
     let spec = spec.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
     Ok(LoadedDelivery { claimed, spec })
+}
+
+/// A delivery as its owner sees it.
+pub struct ShownDelivery {
+    pub attempt_ref: AttemptRef,
+    pub spec: DeliverySpec,
+    /// The number of attempts so far.
+    pub attempts: u32,
+    pub status: ExecutionStatus,
+    /// When the attempt began; `None` if it has not, or if that is not known.
+    pub started_at: Option<Timestamp>,
+    /// The latest change of the cue, or pause, or run on request.
+    pub cue_updated_at: Timestamp,
+}
+
+/// Reads the request of attempt number `attempt` of the user's execution `id`, made or not. `None` if there is no such
+/// execution, or if it is for workers.
+pub fn show(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    id: ExecutionId,
+    attempt: u32,
+) -> Result<Option<ShownDelivery>> {
+    let mut show = read.prepare_cached(SHOW)?;
+    let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
+        let attempt_ref = AttemptRef {
+            key: row.get(11)?,
+            id,
+            cue_key: row.get(12)?,
+            user_key,
+            destination: 0,
+            attempt,
+            scheduled_for: read_instant(row.get(13)?)?,
+            by_schedule: row.get(14)?,
+        };
+        Ok(ShownDelivery {
+            attempt_ref,
+            spec: read_spec(row)?.0,
+            attempts: row.get(15)?,
+            status: parse_word(row, "status", ExecutionStatus::parse)?,
+            started_at: row.get::<_, Option<i64>>(18)?.map(read_instant).transpose()?,
+            cue_updated_at: read_instant(row.get(17)?)?,
+        })
+    });
+    Ok(shown.optional()?)
 }
 
 fn read_spec(row: &Row<'_>) -> rusqlite::Result<(DeliverySpec, RetryPolicy)> {
@@ -71,6 +143,11 @@ mod tests {
     fn a_request_is_read_by_keys_alone() {
         for step in plan(FIND) {
             assert!(step.starts_with("SEARCH") && step.contains("INTEGER PRIMARY KEY"), "{step}");
+        }
+        for step in plan(SHOW) {
+            let by_key =
+                step.contains("INTEGER PRIMARY KEY") || step.contains("(id=?)") || step.contains("attempts");
+            assert!((step.starts_with("SEARCH") && by_key) || step.contains("SUBQUERY"), "{step}");
         }
     }
 }

@@ -78,6 +78,50 @@ pub const ROWS: &[Row] = &[
             "executions_can_be_filtered_by_outcome_state",
         ],
     ),
+    (
+        "§5.1",
+        "duration, lateness and cause of the latest attempt are shown",
+        &[
+            "every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver",
+            "a_lost_claim_and_a_report_are_attempts_of_their_workers",
+            "every_status_but_a_success_is_a_cause",
+        ],
+    ),
+    (
+        "§5.3",
+        "executions can be filtered by time, cause, original and failing cues",
+        &[
+            "every_filter_and_page_matches_a_full_scan",
+            "lists_are_filtered_by_time_cause_and_failing_cues",
+            "replays_are_found_by_the_execution_that_they_repeat",
+            "an_instant_may_have_an_offset_with_a_bare_plus",
+        ],
+    ),
+    (
+        "§5.8",
+        "every attempt is listed with its result",
+        &[
+            "every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver",
+            "a_run_that_ends_at_once_writes_no_row_of_an_attempt",
+            "a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before",
+            "a_lost_claim_and_a_report_are_attempts_of_their_workers",
+            "the_last_lost_claim_is_the_last_attempt_even_after_a_late_report",
+        ],
+    ),
+    (
+        "§5.8",
+        "headers are kept without cookies and in bounds",
+        &["headers_are_kept_as_pairs_without_cookies", "headers_that_do_not_fit_are_left_out_whole"],
+    ),
+    (
+        "§5.9",
+        "the request of an attempt is built again",
+        &[
+            "the_request_of_an_attempt_is_built_as_it_was_sent",
+            "a_request_without_a_time_is_shown_without_signatures",
+            "a_request_that_cannot_be_shown_is_refused",
+        ],
+    ),
     ("§5.3", "the list has has_more", &["lists_have_has_more"]),
     (
         "§5.3",

@@ -201,3 +201,66 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
     let swapped = user.get("/v1/executions?since=2026-01-06T00:00:00Z&until=2026-01-05T00:00:00Z");
     assert!(swapped.expect(422)["detail"][0]["msg"].as_str().unwrap().contains("later than since"));
 }
+
+#[test]
+fn the_request_of_an_attempt_is_built_as_it_was_sent() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let mut cue = cue(&receiver);
+    cue["payload"] = json!({"text": "ü \"quoted\""});
+    cue["callback"]["headers"] = json!({"Authorization": "Bearer own"});
+    let cue = user.create(&cue);
+    receiver.first([Reaction::Status(500)]);
+    let execution = fire(&user, &cue);
+    let next = user.get(&format!("{execution}/request?attempt=2")).expect(200);
+    assert!(next["why"].as_str().unwrap().starts_with("not sent yet"), "{next}");
+    assert!(!next["headers"].to_string().contains("ignature"), "{next}");
+    user.advance("PT1M");
+    let sent = receiver.deliveries();
+    for (number, sent) in [("1", &sent[0]), ("2", &sent[1])] {
+        let shown = user.get(&format!("{execution}/request?attempt={number}")).expect(200);
+        assert_eq!((&shown["method"], &shown["url"]), (&json!("POST"), &json!(receiver.url())));
+        assert_eq!(shown["body"], String::from_utf8_lossy(&sent.body).as_ref());
+        // The test clock stood still, so time and signatures are the same too.
+        for pair in shown["headers"].as_array().unwrap() {
+            let (name, value) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            assert_eq!(sent.header(&name.to_lowercase()), Some(value), "{name}");
+        }
+        assert_eq!(shown["exact"], false);
+        assert!(!shown["why"].as_str().unwrap().contains("changed since"), "{shown}");
+    }
+    assert_eq!(
+        user.get(&format!("{execution}/request")).expect(200),
+        user.get(&format!("{execution}/request?attempt=2")).expect(200),
+        "the latest attempt is the default"
+    );
+    user.advance("PT1M");
+    user.patch(&format!("/v1/cues/{}", cue["id"].as_str().unwrap()), &json!({"callback": {"method": "GET"}}))
+        .expect(200);
+    user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
+    let shown = user.get(&format!("{execution}/request")).expect(200);
+    assert_eq!((&shown["method"], &shown["body"]), (&json!("GET"), &Value::Null));
+    let why = shown["why"].as_str().unwrap();
+    assert!(
+        why.contains("the cue may have been changed since; the webhook secret was replaced since"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_request_that_cannot_be_shown_is_refused() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let execution = fire(&user, &user.create(&cue(&receiver)));
+    for (attempt, message) in
+        [("2", "has 1 attempts so far"), ("0", "greater than or equal to 1"), ("x", "integer")]
+    {
+        let refused = user.get(&format!("{execution}/request?attempt={attempt}"));
+        let refused = refused.expect_error(422, "validation_error");
+        assert!(refused["detail"][0]["msg"].as_str().unwrap().contains(message), "{refused}");
+    }
+    let run = fire(&user, &user.create(&worker()));
+    user.get(&format!("{run}/request")).expect_error(409, "invalid_state");
+    let other = server.client().register("eve@example.com");
+    other.get(&format!("{execution}/request")).expect_error(404, "execution_not_found");
+}

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::thread;
 
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{at, id, read_cue, webhook};
@@ -80,6 +80,14 @@ fn a_delivery_interrupted_by_a_crash_is_repeated() {
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.len(), 2);
     assert!(deliveries.iter().all(|it| it.execution_id == id(&execution)));
+    // Why the receiver got it twice.
+    let path = format!("/v1/executions/{}/attempts", id(&execution));
+    let list = user.get(&path).expect(200);
+    let listed = list["attempts"].as_array().unwrap().iter();
+    let listed: Vec<Value> =
+        listed.map(|it| json!([it["attempt"], it["result"], it["started_at"]])).collect();
+    let [cut, repeated] = ["2026-01-05T01:00:00Z", "2026-01-05T01:00:01Z"];
+    assert_eq!(json!(listed), json!([[1, "cut", cut], [1, "success", repeated]]));
     assert_eq!(receiver.overlaps(), Vec::<String>::new());
 }
 

@@ -3,14 +3,24 @@
 use serde::Serialize;
 
 use crate::actions::executions::not_found;
+use crate::domain::account::user::SECRET_OVERLAP;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::AttemptEnd;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::json::JsonText;
-use crate::error::Result;
+use crate::domain::time::saturating_sub;
+use crate::domain::webhook::request::{SignedRequest, shown_request};
+use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response};
-use crate::store::executions::attempts;
 use crate::store::executions::attempts::Attempt;
+use crate::store::executions::delivery_request::ShownDelivery;
+use crate::store::executions::{attempts, claims, delivery_request};
+use crate::store::{ReadTx, executions};
+
+/// The body of a request is shown as a JSON string, in which a character of it takes at most two.
+const MAX_ESCAPED: usize = 2;
 
 /// A kept body of this size may have been longer: 2,000 bytes are kept, without a character that was cut in half.
 const MAY_BE_CUT: usize = 1_997;
@@ -21,6 +31,84 @@ pub async fn list(request: Request) -> Result<Response> {
     let found = request.app.store.read_inline(move |read| attempts::list(read, caller.user_key, id)).await?;
     let attempts = found.ok_or_else(not_found)?;
     Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView::from).collect() })
+}
+
+/// `GET /v1/executions/{execution_id}/request?attempt`.
+pub async fn show_request(request: Request) -> Result<Response> {
+    let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
+    let attempt = query.optional_integer("attempt", 1..=u32::MAX.into());
+    query.finish()?;
+    let store = &request.app.store;
+    let find = move |read: &ReadTx<'_>| {
+        let found = executions::find(read, caller.user_key, id)?;
+        Ok((found, claims::payload_size(read, caller.user_key, id)?))
+    };
+    let (found, payload_bytes) = store.read_inline(find).await?;
+    let execution = found.ok_or_else(not_found)?.execution;
+    if execution.is_worker {
+        let message = "A worker execution sends no request; the answer to its claim has its payload";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    }
+    let attempt =
+        attempt.and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(execution.attempts.max(1));
+    let is_waiting = matches!(execution.status, ExecutionStatus::Pending | ExecutionStatus::Retrying);
+    if attempt > execution.attempts + u32::from(is_waiting) {
+        query.reject("attempt", &format!("the execution has {} attempts so far", execution.attempts));
+        query.finish()?;
+    }
+    request.reserve_response(payload_bytes.saturating_mul(MAX_ESCAPED))?;
+    let show = move |read: &ReadTx<'_>| delivery_request::show(read, caller.user_key, id, attempt);
+    let shown = store.read_inline_single(show).await?.ok_or_else(not_found)?;
+    Response::from_body(&RequestView::new(shown))
+}
+
+/// A request as it is or was sent (contract §5.9).
+#[derive(Debug, Serialize)]
+struct RequestView {
+    method: &'static str,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    exact: bool,
+    why: String,
+}
+
+impl RequestView {
+    fn new(shown: ShownDelivery) -> Self {
+        let why = why_inexact(&shown);
+        let ShownDelivery { attempt_ref, spec, started_at, .. } = shown;
+        let (method, url) = (spec.callback.method.as_str(), spec.callback.url.clone());
+        let SignedRequest { headers, body } = shown_request(&attempt_ref, spec, started_at);
+        // A stored payload is text, and nothing else is sent.
+        let body = body.map(|body| String::from_utf8(body).unwrap_or_default());
+        Self { method, url, headers, body, exact: false, why }
+    }
+}
+
+/// Nothing of a request is stored, so none is known to be exact.
+fn why_inexact(shown: &ShownDelivery) -> String {
+    let ShownDelivery { attempt_ref, spec, attempts, started_at, cue_updated_at, .. } = shown;
+    if attempt_ref.attempt > *attempts {
+        return "not sent yet: time and signatures are added when it is sent, and changes of the cue until then count"
+            .to_owned();
+    }
+    let Some(started_at) = started_at else {
+        return "built again: the time of this attempt is not known, so it is not signed, and the cue or the secret \
+                may have changed since"
+            .to_owned();
+    };
+    let mut why =
+        "built again: it may have been sent moments after the start of the attempt, which changes time and \
+                   signatures"
+            .to_owned();
+    if cue_updated_at > started_at {
+        why += "; the cue may have been changed since";
+    }
+    let rotated_at = spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
+    if rotated_at.is_some_and(|rotated_at| rotated_at > *started_at) {
+        why += "; the webhook secret was replaced since";
+    }
+    why
 }
 
 #[derive(Debug, Serialize)]
