@@ -50,7 +50,11 @@ CREATE TABLE users (
     -- The number of cues in all states, and the bytes of the user's payloads, callback headers, results and stored
     -- responses (contract §11.6). Triggers maintain the bytes, because rows of four tables count.
     cue_count                          INTEGER NOT NULL DEFAULT 0,
-    stored_bytes                       INTEGER NOT NULL DEFAULT 0
+    stored_bytes                       INTEGER NOT NULL DEFAULT 0,
+    -- The numbers of cues with the other statuses. They are kept as `active_cues` is: lists show them as their total.
+    paused_cues                        INTEGER NOT NULL DEFAULT 0,
+    completed_cues                     INTEGER NOT NULL DEFAULT 0,
+    failed_cues                        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE api_keys (
@@ -138,7 +142,9 @@ CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
 CREATE TRIGGER uncount_cue AFTER DELETE ON cues
 BEGIN
     UPDATE users
-       SET active_cues = active_cues - (old.status = 'active'), cue_count = cue_count - 1,
+       SET active_cues = active_cues - (old.status = 'active'), paused_cues = paused_cues - (old.status = 'paused'),
+           completed_cues = completed_cues - (old.status = 'completed'),
+           failed_cues = failed_cues - (old.status = 'failed'), cue_count = cue_count - 1,
            stored_bytes = stored_bytes - (octet_length(old.callback_headers) - 2)
      WHERE key = old.user_key;
 END;

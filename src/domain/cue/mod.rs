@@ -1,6 +1,7 @@
 //! Cues: their fields, and the effect of creating, changing and ending on their state (contract §4).
 
 pub mod expiry;
+pub mod filter;
 pub mod on_failure;
 pub mod patch;
 pub mod payload;

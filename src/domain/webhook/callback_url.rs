@@ -143,6 +143,12 @@ pub fn authority_of(url: &str) -> String {
     CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.authority())
 }
 
+/// The host of a stored URL; empty if it cannot be parsed.
+#[must_use]
+pub fn host_of(url: &str) -> String {
+    CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.host)
+}
+
 /// The fairness key of a stored URL; URLs that cannot be parsed share one.
 #[must_use]
 pub fn destination_hash(url: &str) -> i64 {

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::account::user::User;
 use crate::domain::billing::offer::Interval;
+use crate::domain::cue::CueStatus;
 use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis};
 use crate::store::{ReadTx, WriteTx};
@@ -85,17 +86,54 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CueCounts {
     pub active: i64,
+    pub paused: i64,
+    pub completed: i64,
+    pub failed: i64,
     /// In all states.
     pub all: i64,
+}
+
+impl CueCounts {
+    /// The number of the user's cues with `status`; of all without one.
+    #[must_use]
+    pub fn of(&self, status: Option<CueStatus>) -> i64 {
+        match status {
+            None => self.all,
+            Some(CueStatus::Active) => self.active,
+            Some(CueStatus::Paused) => self.paused,
+            Some(CueStatus::Completed) => self.completed,
+            Some(CueStatus::Failed) => self.failed,
+        }
+    }
+}
+
+/// The numbers of the user's cues, without changes of a write that has not ended.
+pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> {
+    let sql =
+        "SELECT active_cues, paused_cues, completed_cues, failed_cues, cue_count FROM users WHERE key = ?1";
+    Ok(read.prepare_cached(sql)?.query_row([user_key], read_cue_counts)?)
 }
 
 /// The numbers of the user's cues, including changes of this transaction; `None` if the user is disabled.
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
     Ok(tx
-        .prepare_cached("SELECT active_cues, cue_count FROM users WHERE key = ?1 AND disabled_at IS NULL")?
-        .query_row([user_key], |row| Ok(CueCounts { active: row.get(0)?, all: row.get(1)? }))
+        .prepare_cached(
+            "SELECT active_cues, paused_cues, completed_cues, failed_cues, cue_count
+               FROM users WHERE key = ?1 AND disabled_at IS NULL",
+        )?
+        .query_row([user_key], read_cue_counts)
         .optional()?)
+}
+
+fn read_cue_counts(row: &Row<'_>) -> rusqlite::Result<CueCounts> {
+    Ok(CueCounts {
+        active: row.get(0)?,
+        paused: row.get(1)?,
+        completed: row.get(2)?,
+        failed: row.get(3)?,
+        all: row.get(4)?,
+    })
 }
 
 /// The bytes that the user has stored, and the user's plan.

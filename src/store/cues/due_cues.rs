@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::cue::StoredSchedule;
+use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
@@ -166,7 +166,7 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
         .query_row(params![cue_key, reason, millis(now)], |row| row.get(0))
         .optional()?;
     if let Some(user_key) = user_key {
-        tx.counters().add_active_cues(user_key, -1);
+        tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Failed, 1);
     }
     Ok(())
 }

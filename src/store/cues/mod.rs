@@ -1,7 +1,8 @@
-//! Cues: inserted, read and updated. `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues
-//! and records missed runs.
+//! Cues: inserted, read and updated. `payloads` holds their payloads, `matching` finds those that a filter matches,
+//! `pauses` pauses them, `due_cues` finds due cues and records missed runs.
 
 pub mod due_cues;
+pub mod matching;
 pub mod pauses;
 pub mod payloads;
 
@@ -16,9 +17,11 @@ use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
+use crate::store::accounts::users;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
-    RowReader, invalid_column, millis, parse_callback, parse_retry_policy, read_instant, read_schedule,
+    RowReader, invalid_column, millis, parse_callback, parse_retry_policy, parse_word, read_instant,
+    read_schedule,
 };
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
@@ -78,8 +81,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         millis(cue.updated_at),
     ])?;
     cue.key = tx.last_insert_rowid();
-    tx.counters().add_cue(cue.user_key);
-    tx.counters().add_active_cues(cue.user_key, i64::from(cue.status == CueStatus::Active));
+    tx.counters().add_cue(cue.user_key, cue.status);
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;
     }
@@ -88,10 +90,13 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
 
 /// Updates the columns that a change to a cue may alter, except the payload.
 pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
-    let was_active =
-        tx.prepare_cached("SELECT 1 FROM cues WHERE key = ?1 AND status = 'active'")?.exists([cue.key])?;
-    let is_active = cue.status == CueStatus::Active;
-    tx.counters().add_active_cues(cue.user_key, i64::from(is_active) - i64::from(was_active));
+    let before = tx
+        .prepare_cached("SELECT status FROM cues WHERE key = ?1")?
+        .query_row([cue.key], |row| parse_word(row, "status", CueStatus::parse))
+        .optional()?;
+    if let Some(before) = before {
+        tx.counters().move_cues(cue.user_key, before, cue.status, 1);
+    }
     tx.prepare_cached(
         "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
                 catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
@@ -181,6 +186,7 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Cue>, i64)> {
+    let by_status = status;
     let filter =
         if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
     let status = status.map(CueStatus::as_str);
@@ -195,10 +201,7 @@ pub fn list(
         bytes += text_bytes(&cue);
         cues.push(cue);
     }
-    let total = read
-        .prepare_cached(&format!("SELECT count(*) FROM cues WHERE {filter}"))?
-        .query_row(params![user_key, status], |row| row.get(0))?;
-    Ok((cues, total))
+    Ok((cues, users::stored_cue_counts(read, user_key)?.of(by_status)))
 }
 
 /// Records a run: sets `last_run` to `now` and adds one to `run_count`.
@@ -217,7 +220,7 @@ pub struct OnceCue {
     pub at: Timestamp,
     /// True if that run has not been fired yet.
     pub is_due: bool,
-    is_active: bool,
+    status: CueStatus,
     user_key: i64,
 }
 
@@ -225,14 +228,14 @@ pub struct OnceCue {
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
     let mut once = read.prepare_cached(
-        "SELECT at, next_run, user_key, status = 'active' FROM cues WHERE key = ?1 AND at IS NOT NULL",
+        "SELECT at, next_run, user_key, status FROM cues WHERE key = ?1 AND at IS NOT NULL",
     )?;
     let once = once.query_row([cue_key], |row| {
         Ok(OnceCue {
             at: read_instant(row.get(0)?)?,
             is_due: row.get::<_, Option<i64>>(1)?.is_some(),
             user_key: row.get(2)?,
-            is_active: row.get(3)?,
+            status: parse_word(row, "status", CueStatus::parse)?,
         })
     });
     Ok(once.optional()?)
@@ -246,7 +249,7 @@ pub fn end_once(
     status: CueStatus,
     now: Timestamp,
 ) -> Result<()> {
-    tx.counters().add_active_cues(cue.user_key, -i64::from(cue.is_active));
+    tx.counters().move_cues(cue.user_key, cue.status, status, 1);
     tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
         cue_key,
         status.as_str(),

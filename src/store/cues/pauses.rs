@@ -14,7 +14,7 @@ const ABOVE_LIMIT: &str =
 
 /// Pauses `cue`, which holds its state before the pause.
 pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
-    tx.counters().add_active_cues(cue.user_key, -i64::from(cue.status == CueStatus::Active));
+    tx.counters().move_cues(cue.user_key, cue.status, CueStatus::Paused, 1);
     tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
         .execute(params![cue.key, millis(now)])?;
     Ok(())
@@ -40,7 +40,8 @@ pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Times
               WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL)"
         ))?
         .execute(params![user_key, limit, millis(now)])?;
-    tx.counters().add_active_cues(user_key, -i64::try_from(paused).unwrap_or(i64::MAX));
+    let count = i64::try_from(paused).unwrap_or(i64::MAX);
+    tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Paused, count);
     Ok(paused)
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
+use crate::domain::cue::CueStatus;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 
@@ -31,12 +32,8 @@ pub struct CounterDeltas {
     cues: RefCell<BTreeMap<i64, CueDelta>>,
 }
 
-/// The change of a user's number of cues.
-#[derive(Debug, Clone, Copy, Default)]
-struct CueDelta {
-    active: i64,
-    all: i64,
-}
+/// The changes of a user's numbers of cues, one for each of [`CueStatus::ALL`].
+type CueDelta = [i64; CueStatus::ALL.len()];
 
 impl CounterDeltas {
     /// Changes the number of executions in `queue` by `delta`.
@@ -44,14 +41,17 @@ impl CounterDeltas {
         *self.queued.borrow_mut().entry(queue).or_default() += delta;
     }
 
-    /// Changes the number of active cues of a user by `delta`.
-    pub fn add_active_cues(&self, user_key: i64, delta: i64) {
-        self.cues.borrow_mut().entry(user_key).or_default().active += delta;
+    /// Counts a new cue of a user.
+    pub fn add_cue(&self, user_key: i64, status: CueStatus) {
+        self.cues.borrow_mut().entry(user_key).or_default()[status as usize] += 1;
     }
 
-    /// Counts a new cue of a user.
-    pub fn add_cue(&self, user_key: i64) {
-        self.cues.borrow_mut().entry(user_key).or_default().all += 1;
+    /// Counts that `count` cues of a user went from one status to another.
+    pub fn move_cues(&self, user_key: i64, from: CueStatus, to: CueStatus, count: i64) {
+        let mut cues = self.cues.borrow_mut();
+        let delta = cues.entry(user_key).or_default();
+        delta[from as usize] -= count;
+        delta[to as usize] += count;
     }
 
     /// Stores the deltas and resets them. `file` is in the transaction of the write that they belong to.
@@ -62,12 +62,17 @@ impl CounterDeltas {
                     .execute(params![queue.as_str(), delta])?;
             }
         }
-        for (user_key, CueDelta { active, all }) in self.cues.take() {
-            if (active, all) != (0, 0) {
+        for (user_key, delta) in self.cues.take() {
+            if delta != CueDelta::default() {
+                let [active, paused, completed, failed] = delta;
+                let all = active + paused + completed + failed;
                 file.prepare_cached(
-                    "UPDATE users SET active_cues = active_cues + ?2, cue_count = cue_count + ?3 WHERE key = ?1",
+                    "UPDATE users SET active_cues = active_cues + ?2, paused_cues = paused_cues + ?3,
+                            completed_cues = completed_cues + ?4, failed_cues = failed_cues + ?5,
+                            cue_count = cue_count + ?6
+                      WHERE key = ?1",
                 )?
-                .execute([user_key, active, all])?;
+                .execute([user_key, active, paused, completed, failed, all])?;
             }
         }
         Ok(())
@@ -102,6 +107,15 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
            FROM (SELECT email, 'active_cues' AS name, active_cues AS stored,
                         (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
                    FROM users
+                 UNION ALL
+                 SELECT email, 'paused_cues', paused_cues,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'paused') FROM users
+                 UNION ALL
+                 SELECT email, 'completed_cues', completed_cues,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'completed') FROM users
+                 UNION ALL
+                 SELECT email, 'failed_cues', failed_cues,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'failed') FROM users
                  UNION ALL
                  SELECT email, 'cue_count', cue_count, (SELECT count(*) FROM cues WHERE user_key = users.key)
                    FROM users

@@ -59,11 +59,16 @@ fn the_queue_counters_follow_every_transition_of_an_execution() {
 }
 
 #[test]
-fn the_active_cue_counter_follows_every_change_of_a_cue() {
+fn the_cue_counters_follow_every_change_of_a_cue() {
     let server = Server::with_test_clock(BEGIN);
     let user = server.user();
-    let is = |active: i64| {
-        assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(active));
+    let is = |counts: [i64; 4]| {
+        assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(counts[0]));
+        for (status, count) in ["active", "paused", "completed", "failed"].iter().zip(counts) {
+            let list = user.get(&format!("/v1/cues?limit=1&status={status}")).expect(200);
+            assert_eq!(list["total"], json!(count), "{status}");
+        }
+        assert_eq!(user.get("/v1/cues?limit=1").expect(200)["total"], json!(counts.iter().sum::<i64>()));
         assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
     };
     let path = |cue: &Value| format!("/v1/cues/{}", cue["id"].as_str().unwrap());
@@ -74,18 +79,33 @@ fn the_active_cue_counter_follows_every_change_of_a_cue() {
     let pausing = user.create(&pausing);
     let once = user.create(&hook(&json!({"type": "once", "at": "2026-01-01T10:45:00Z"})));
     let other = user.create(&hook(&hourly));
-    is(3);
+    is([3, 0, 0, 0]);
     user.patch(&path(&other), &json!({"status": "paused"})).expect(200);
-    is(2);
+    is([2, 1, 0, 0]);
+    user.patch(&path(&other), &json!({"name": "still paused"})).expect(200);
+    is([2, 1, 0, 0]);
     user.patch(&path(&other), &json!({"status": "active"})).expect(200);
-    is(3);
+    is([3, 0, 0, 0]);
+    let mut work = hook(&json!({"type": "once", "at": "2026-01-01T10:45:00Z"}));
+    work["transport"] = "worker".into();
+    work.as_object_mut().unwrap().remove("callback");
+    let work = user.create(&work);
     user.advance("PT40M"); // the once cue fails, the other is paused by its failure
-    is(1);
+    is([2, 1, 0, 1]);
+    let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+    user.post(&outcome, &json!({"success": true})).expect(200);
+    is([1, 1, 1, 1]);
     user.patch(&path(&once), &json!({"schedule": {"at": "2026-02-01T00:00:00Z"}})).expect(200);
     user.patch(&path(&pausing), &json!({"status": "active"})).expect(200);
-    is(3);
-    assert_eq!(user.delete(&path(&once)).status, 204);
-    is(2);
+    is([3, 0, 1, 0]);
+    for (cue, counts) in [(&once, [2, 0, 1, 0]), (&work, [2, 0, 0, 0])] {
+        assert_eq!(user.delete(&path(cue)).status, 204);
+        is(counts);
+    }
+    user.patch(&path(&other), &json!({"status": "paused"})).expect(200);
+    assert_eq!(user.delete(&path(&other)).status, 204);
+    is([1, 0, 0, 0]);
 }
 
 #[test]
@@ -118,4 +138,12 @@ fn a_wrong_counter_is_found_and_named() {
     assert!(found.contains("backlog claim is 7 but should be 0"), "{found}");
     assert!(found.contains(" is 5 but should be 1"), "{found}");
     file.execute_batch("UPDATE backlog SET count = 0; UPDATE users SET active_cues = 1").unwrap();
+    for name in ["paused_cues", "completed_cues", "failed_cues", "cue_count"] {
+        let (right, wrong) = (i64::from(name == "cue_count"), 4);
+        file.execute_batch(&format!("UPDATE users SET {name} = {wrong}")).unwrap();
+        let found = counters::discrepancies(&file).unwrap().join("\n");
+        assert!(found.starts_with(&format!("{name} of user")), "{found}");
+        assert!(found.ends_with(&format!(" is {wrong} but should be {right}")), "{found}");
+        file.execute_batch(&format!("UPDATE users SET {name} = {right}")).unwrap();
+    }
 }

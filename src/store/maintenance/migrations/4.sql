@@ -1,4 +1,22 @@
--- Version 3 to 4: every attempt, figures per hour, alerts about executions that no worker claims.
+-- Version 3 to 4: every attempt, figures per hour, alerts about executions that no worker claims, cues per status.
+
+ALTER TABLE users ADD COLUMN paused_cues INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE users ADD COLUMN completed_cues INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE users ADD COLUMN failed_cues INTEGER NOT NULL DEFAULT 0;
+UPDATE users
+   SET paused_cues = (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'paused'),
+       completed_cues = (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'completed'),
+       failed_cues = (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'failed');
+DROP TRIGGER uncount_cue;
+CREATE TRIGGER uncount_cue AFTER DELETE ON cues
+BEGIN
+    UPDATE users
+       SET active_cues = active_cues - (old.status = 'active'), paused_cues = paused_cues - (old.status = 'paused'),
+           completed_cues = completed_cues - (old.status = 'completed'),
+           failed_cues = failed_cues - (old.status = 'failed'), cue_count = cue_count - 1,
+           stored_bytes = stored_bytes - (octet_length(old.callback_headers) - 2)
+     WHERE key = old.user_key;
+END;
 
 ALTER TABLE cues ADD COLUMN claim_within_minutes INTEGER;
 ALTER TABLE cues ADD COLUMN outcome_from_response INTEGER NOT NULL DEFAULT 0;

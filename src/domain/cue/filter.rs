@@ -1,0 +1,129 @@
+//! The filter of the lists of cues and of actions on many cues (contract §4.15).
+
+use crate::domain::cue::{CueStatus, Transport};
+use crate::domain::webhook::callback_url::host_of;
+
+/// Most characters of `q`.
+pub const MAX_SEARCH: usize = 100;
+
+/// The text of `q`, folded once. Two texts match if they differ in case alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchText(String);
+
+impl SearchText {
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(fold(text))
+    }
+
+    #[must_use]
+    pub fn is_in(&self, text: &str) -> bool {
+        fold(text).contains(&self.0)
+    }
+
+    #[must_use]
+    pub fn begins(&self, text: &str) -> bool {
+        fold(text).starts_with(&self.0)
+    }
+
+    /// The folded text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The text without distinction of case, character by character, so that a part of a text folds to a part of the folded
+/// text. Upper case first: `ß` and `ss` fold to the same text, and so do the two lower-case forms of `Σ`.
+#[must_use]
+pub fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// The conditions that a cue must meet. `None` is no condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CueFilter {
+    pub q: Option<SearchText>,
+    pub status: Option<CueStatus>,
+    pub transport: Option<Transport>,
+    /// True if its latest executions failed, that is if it has a failure streak.
+    pub failing: Option<bool>,
+}
+
+/// The properties of a cue that a filter looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CueFacts<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub description: Option<&'a str>,
+    pub callback_url: Option<&'a str>,
+    pub status: CueStatus,
+    pub transport: Transport,
+    pub is_failing: bool,
+}
+
+impl CueFilter {
+    /// `q` is a part of the name, of the description or of the host of the callback, or the beginning of the id.
+    #[must_use]
+    pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
+        self.status.is_none_or(|status| status == cue.status)
+            && self.transport.is_none_or(|transport| transport == cue.transport)
+            && self.failing.is_none_or(|failing| failing == cue.is_failing)
+            && self.q.as_ref().is_none_or(|q| {
+                q.is_in(cue.name)
+                    || q.begins(cue.id)
+                    || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url)))
+                    || cue.description.is_some_and(|description| q.is_in(description))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CUE: CueFacts<'_> = CueFacts {
+        id: "cue_abcdefghijkl",
+        name: "Nightly Straße",
+        description: Some("Sends the ΟΔΟΣ report"),
+        callback_url: Some("https://Hooks.Example.com:8443/secret/path?token=t"),
+        status: CueStatus::Active,
+        transport: Transport::Webhook,
+        is_failing: false,
+    };
+
+    #[test]
+    fn q_is_found_in_name_description_host_and_the_beginning_of_the_id() {
+        let matches =
+            |q: &str| CueFilter { q: Some(SearchText::new(q)), ..CueFilter::default() }.matches(&CUE);
+        for q in ["nightly", "STRASSE", "straße", "οδος", "the", "hooks.example", "CUE_ABC", "cue_", "y S"]
+        {
+            assert!(matches(q), "{q}");
+        }
+        for q in ["daily", "abcdefghijkl", "secret", "token", "8443", "https", "nightly "] {
+            assert_eq!(matches(q), q == "nightly ", "{q}");
+        }
+    }
+
+    #[test]
+    fn every_condition_must_hold() {
+        let all = CueFilter {
+            q: Some(SearchText::new("nightly")),
+            status: Some(CueStatus::Active),
+            transport: Some(Transport::Webhook),
+            failing: Some(false),
+        };
+        assert!(all.matches(&CUE) && CueFilter::default().matches(&CUE));
+        for filter in [
+            CueFilter { status: Some(CueStatus::Paused), ..all.clone() },
+            CueFilter { transport: Some(Transport::Worker), ..all.clone() },
+            CueFilter { failing: Some(true), ..all.clone() },
+            CueFilter { q: Some(SearchText::new("other")), ..all },
+        ] {
+            assert!(!filter.matches(&CUE), "{filter:?}");
+        }
+    }
+}
