@@ -30,6 +30,8 @@ use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use crate::error::Error;
 use crate::random;
+use crate::store::cues::cue_list;
+use crate::store::cues::cue_list::CueList;
 use crate::store::maintenance::bench;
 use crate::store::{Store, cues};
 
@@ -184,10 +186,10 @@ async fn read(baseline: &Baseline) -> crate::error::Result<String> {
 
 async fn list(baseline: &Baseline, user_key: &str) -> crate::error::Result<String> {
     let user_key = user_key.parse().map_err(|_| Error::fault("the path has no user: use /list/USER"))?;
-    let (cues, total) =
-        baseline.store.read(move |read| cues::list(read, user_key, None, LIST_LIMIT, 0)).await?;
-    let names: Vec<_> = cues.into_iter().map(|cue| cue.name).collect();
-    Ok(format!(r#"{{"names":{names:?},"total":{total}}}"#))
+    let list = CueList::newest(LIST_LIMIT);
+    let page = baseline.store.read(move |read| cue_list::read(read, user_key, &list)).await?;
+    let names: Vec<_> = page.cues.into_iter().map(|(cue, _)| cue.name).collect();
+    Ok(format!(r#"{{"names":{names:?},"total":{}}}"#, page.total))
 }
 
 /// Measures how many POST requests per second the webhook client alone sends from `threads` threads.

@@ -58,6 +58,11 @@ impl ListBody {
         Ok(list)
     }
 
+    /// The number of entries that fit.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// Adds a field whose value is JSON text.
     #[must_use]
     pub fn with(mut self, name: &str, json: &str) -> Self {

@@ -49,6 +49,18 @@ pub fn with_payload(mut object: String, payload: Option<String>) -> String {
     enclosed(object, payload.unwrap_or_else(|| "null".to_owned()), "}")
 }
 
+/// Adds the field `payload_text`, the stored payload as a string, to a serialized object. No reader of JSON changes the
+/// numbers in it.
+///
+/// # Errors
+/// [`Error::Fault`] if the text has no JSON form.
+pub fn with_payload_text(mut object: String, payload: Option<&str>) -> Result<String> {
+    let text = to_json(&payload)?;
+    object.pop();
+    object.push_str(",\"payload_text\":");
+    Ok(enclosed(object, text, "}"))
+}
+
 /// `text` between `before` and `after`. The longer one of the first two gets the other one, so that no third text of
 /// their size is made.
 pub fn enclosed(mut before: String, mut text: String, after: &str) -> String {

@@ -41,7 +41,7 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/auth/verify"                          Page      device_login::confirm; FORM_LIMIT,
 
     POST   "/v1/cues"                                 ApiKey    cues::create,
-    GET    "/v1/cues"                                 ApiKey    cues::list,
+    GET    "/v1/cues"                                 ApiKey    cues::cue_list::list,
     GET    "/v1/cues/{cue_id}"                        ApiKey    cues::show,
     PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
     DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,

@@ -1,4 +1,4 @@
-//! The filter of the lists of cues and of actions on many cues (contract §4.15).
+//! The filter of the lists of cues and of actions on many cues (contract §4.8).
 
 use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::webhook::callback_url::host_of;

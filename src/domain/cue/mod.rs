@@ -2,9 +2,11 @@
 
 pub mod expiry;
 pub mod filter;
+pub mod list_order;
 pub mod on_failure;
 pub mod patch;
 pub mod payload;
+pub mod recent_runs;
 pub mod retention;
 pub mod retention_clock;
 pub mod stored_schedule;
@@ -73,6 +75,8 @@ pub struct Cue {
     pub warning: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The number of executions that failed since its last success.
+    pub failing: i64,
 }
 
 #[derive(Debug, Clone)]
@@ -122,6 +126,7 @@ impl NewCue {
             warning: self.warning,
             created_at: now,
             updated_at: now,
+            failing: 0,
         };
         Ok((cue, self.payload))
     }

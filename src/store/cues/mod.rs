@@ -1,10 +1,13 @@
-//! Cues: inserted, read and updated. `payloads` holds their payloads, `matching` finds those that a filter matches,
-//! `pauses` pauses them, `due_cues` finds due cues and records missed runs.
+//! Cues: inserted, read and updated. `cue_list` lists them, `matching` finds those that a filter matches, `recent_runs`
+//! their latest runs; `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues and records missed
+//! runs.
 
+pub mod cue_list;
 pub mod due_cues;
 pub mod matching;
 pub mod pauses;
 pub mod payloads;
+pub mod recent_runs;
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -17,19 +20,19 @@ use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
-use crate::store::accounts::users;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
     RowReader, invalid_column, millis, parse_callback, parse_retry_policy, parse_word, read_instant,
     read_schedule,
 };
-use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
+use crate::store::{ReadTx, WriteTx};
 
 macro_rules! columns {
     () => {
         "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
     cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
-    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at"
+    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at,
+    (SELECT failures FROM consecutive_failures WHERE cue_key = cues.key)"
     };
 }
 
@@ -178,32 +181,6 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
 }
 
-/// A page of the user's cues, newest first, and their total number. Fewer if they exceed [`MAX_LIST_BYTES`].
-pub fn list(
-    read: &ReadTx<'_>,
-    user_key: i64,
-    status: Option<CueStatus>,
-    limit: u32,
-    offset: u64,
-) -> Result<(Vec<Cue>, i64)> {
-    let by_status = status;
-    let filter =
-        if status.is_some() { "user_key = ?1 AND status = ?2" } else { "user_key = ?1 AND ?2 IS NULL" };
-    let status = status.map(CueStatus::as_str);
-    let page = format!("SELECT {COLUMNS} FROM cues WHERE {filter} ORDER BY key DESC LIMIT ?3 + 0 OFFSET ?4");
-    let mut page = read.prepare_cached(&page)?;
-    let mut rows = page.query(params![user_key, status, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
-    let (mut cues, mut bytes) = (Vec::new(), 0);
-    while bytes < MAX_LIST_BYTES
-        && let Some(row) = rows.next()?
-    {
-        let cue = read_cue(row)?;
-        bytes += text_bytes(&cue);
-        cues.push(cue);
-    }
-    Ok((cues, users::stored_cue_counts(read, user_key)?.of(by_status)))
-}
-
 /// Records a run: sets `last_run` to `now` and adds one to `run_count`.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     tx.prepare_cached(
@@ -283,6 +260,7 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
         warning: columns.get()?,
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
+        failing: columns.get::<Option<i64>>()?.unwrap_or(0),
     })
 }
 
@@ -297,7 +275,8 @@ fn text_bytes(cue: &Cue) -> usize {
         let headers: usize = callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         callback.url.len() + headers
     });
-    cue.name.len() + cue.description.as_ref().map_or(0, String::len) + callback
+    let description = cue.description.as_ref().map_or(0, String::len);
+    cue.name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
 }
 
 fn cron(cue: &Cue) -> Option<&str> {

@@ -90,6 +90,29 @@ pub const ROWS: &[Row] = &[
     ("§4.8", "the list has cues, total, limit and offset", &["a_new_cue_has_every_field_with_its_default"]),
     (
         "§4.8",
+        "filters, sorts and cursors",
+        &[
+            "every_sort_and_filter_pages_by_cursor_and_by_offset_alike",
+            "a_text_is_searched_in_name_description_host_and_the_beginning_of_the_id",
+            "query_parameters_are_validated",
+        ],
+    ),
+    (
+        "§4.8",
+        "a cursor belongs to one list and outlives changes of the cues",
+        &[
+            "a_cursor_goes_on_after_the_page_before_it_while_cues_come_and_go",
+            "a_cursor_is_refused_with_another_list_and_when_it_is_none",
+        ],
+    ),
+    (
+        "§4.8",
+        "recent has a letter for each run and the newest execution",
+        &["recent_runs_are_letters_newest_last", "the_last_run_has_its_latest_attempt"],
+    ),
+    ("§4.8", "payload=text returns the text that is sent", &["the_payload_of_a_cue_can_be_read_as_text"]),
+    (
+        "§4.8",
         "a single cue has last_run, payload and executions",
         &["one_cue_shows_its_last_run_and_its_executions"],
     ),

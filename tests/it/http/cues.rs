@@ -46,14 +46,16 @@ fn a_new_cue_has_every_field_with_its_default() {
         "transport": "webhook", "payload": null,
         "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
         "on_failure": created["on_failure"], "verification": created["verification"],
-        "run_count": 0, "fired_count": 0, "missed_count": 0, "warning": null,
+        "run_count": 0, "fired_count": 0, "missed_count": 0, "failing": 0, "warning": null,
         "created_at": START, "updated_at": START,
     });
     assert_eq!(created, expected);
     let (listed, _) = without(&created, "payload");
     assert_eq!(
         user.get("/v1/cues").expect(200),
-        json!({"cues": [listed], "total": 1, "limit": 20, "offset": 0, "has_more": false})
+        json!({
+            "cues": [listed], "total": 1, "limit": 20, "offset": 0, "has_more": false, "next_cursor": null,
+        })
     );
     let (shown, executions) = without(&user.get(&path(&created)).expect(200), "executions");
     assert_eq!(executions, json!([]));

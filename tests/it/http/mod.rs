@@ -7,6 +7,7 @@ mod billing;
 mod browsers;
 mod claims;
 mod conventions;
+mod cue_list;
 mod cues;
 pub mod device_login;
 mod echo;

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use crate::domain::cue::{Cue, OnFailure, ScheduleSpec, StoredSchedule};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::http::response::{JsonTimestamp, instant_with_offset};
+use crate::store::cues::recent_runs::RecentRuns;
 
 /// The fields of a cue (contract §4.1) without its payload, whose stored text is added to the serialized view.
 /// Serialized directly, without building a `serde_json::Value` first, because every create and every read returns it.
@@ -26,9 +27,28 @@ pub struct CueView<'a> {
     run_count: i64,
     fired_count: i64,
     missed_count: i64,
+    failing: i64,
     warning: Option<&'a str>,
     created_at: JsonTimestamp,
     updated_at: JsonTimestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recent: Option<RecentView<'a>>,
+}
+
+/// The latest runs of a cue, in lists that ask for them.
+#[derive(Debug, Serialize)]
+struct RecentView<'a> {
+    statuses: &'a str,
+    last: Option<LastRunView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct LastRunView<'a> {
+    execution_id: String,
+    status: &'static str,
+    at: JsonTimestamp,
+    cause: Option<&'a str>,
+    duration_ms: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,10 +101,30 @@ impl<'a> From<&'a Cue> for CueView<'a> {
             run_count: cue.run_count,
             fired_count: cue.run_count,
             missed_count: cue.missed_count,
+            failing: cue.failing,
             warning: cue.warning.as_deref(),
             created_at: JsonTimestamp(cue.created_at),
             updated_at: JsonTimestamp(cue.updated_at),
+            recent: None,
         }
+    }
+}
+
+impl<'a> CueView<'a> {
+    /// The view with the latest runs of the cue, if they were read.
+    #[must_use]
+    pub fn with_recent(mut self, runs: Option<&'a RecentRuns>) -> Self {
+        self.recent = runs.map(|runs| RecentView {
+            statuses: &runs.letters,
+            last: runs.last.as_ref().map(|last| LastRunView {
+                execution_id: last.execution_id.to_string(),
+                status: last.status.as_str(),
+                at: JsonTimestamp(last.at),
+                cause: last.cause.as_deref(),
+                duration_ms: last.duration_ms,
+            }),
+        });
+        self
     }
 }
 

@@ -1,7 +1,9 @@
-//! `/v1/cues` and `/v1/schedule/preview`.
+//! `/v1/cues` and `/v1/schedule/preview`. `cue_list` has the list.
 
+pub mod cue_list;
 pub(in crate::http) mod cue_request;
 pub(in crate::http) mod cue_response;
+mod cursor;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
@@ -13,8 +15,8 @@ use crate::actions::manual_runs;
 use crate::actions::manual_runs::{FirePayload, FireRequest, ManualRun};
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::cue::Cue;
 use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, CueStatus};
 use crate::domain::json::JsonStr;
 use crate::error::Result;
 use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
@@ -23,7 +25,7 @@ use crate::http::api::executions::execution_response::{ExecutionView, render_run
 use crate::http::input::query::Pagination;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, to_json, with_payload};
+use crate::http::response::{Response, instant, to_json, with_payload, with_payload_text};
 use crate::store::cues::{due_cues, payloads};
 use crate::store::executions::execution_list;
 use crate::store::{ReadTx, cues};
@@ -52,25 +54,11 @@ pub async fn create(mut request: Request) -> Result<Response> {
     Ok(from_stored(StoredResponse { status, body }))
 }
 
-/// `GET /v1/cues?status&limit&offset`
-pub async fn list(request: Request) -> Result<Response> {
-    let (caller, query) = (request.caller()?, request.query());
-    let status = query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse);
-    let pagination = query.pagination(20);
-    query.finish()?;
-    let turn = request.list_turn().await?;
-    let list = move |read: &ReadTx<'_>| {
-        Ok((cues::list(read, caller.user_key, status, pagination.limit, pagination.offset)?, turn))
-    };
-    let ((page, total), _turn) = request.app.store.read(list).await?;
-    let list = ListBody::new("cues", page.iter().map(CueView::from))?;
-    Ok(list.with_page("", total, pagination).into_response())
-}
-
-/// `GET /v1/cues/{cue_id}?execution_limit&execution_offset`
+/// `GET /v1/cues/{cue_id}?execution_limit&execution_offset&payload`
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
+    let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
@@ -94,7 +82,12 @@ pub async fn show(request: Request) -> Result<Response> {
     };
     let cue = to_json(&CueView::from(&cue))?;
     let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView::from))?;
-    let body = with_payload(history.with_page("execution_", total, pagination).into_text(), payload);
+    let history = history.with_page("execution_", total, pagination).into_text();
+    let body = if is_text {
+        with_payload_text(history, payload.as_deref())?
+    } else {
+        with_payload(history, payload)
+    };
     Ok(Response::json(StatusCode::OK, body))
 }
 

@@ -194,6 +194,17 @@ fn query_parameters_are_validated() {
         ]);
     }
     rows.extend([
+        get("/v1/cues", "q=").invalid("string_too_short", "query.q"),
+        get("/v1/cues", &format!("q={}", "ä".repeat(101))).invalid("string_too_long", "query.q"),
+        get("/v1/cues", &format!("q={}", "x".repeat(100))).accepted(200),
+        get("/v1/cues", "transport=pigeon").invalid("literal_error", "query.transport"),
+        get("/v1/cues", "failing=maybe").invalid("bool_parsing", "query.failing"),
+        get("/v1/cues", "sort=-id").invalid("literal_error", "query.sort"),
+        get("/v1/cues", "runs=61").invalid("less_than_equal", "query.runs"),
+        get("/v1/cues", "runs=-1").invalid("greater_than_equal", "query.runs"),
+        get("/v1/cues", "runs=all").invalid("int_parsing", "query.runs"),
+        get("/v1/cues", "cursor=x").invalid("value_error", "query.cursor"),
+        get(&one, "payload=xml").invalid("literal_error", "query.payload"),
         get("/v1/executions", "status=success&status__in=pending").invalid("value_error", "query.status"),
         get("/v1/executions", "status__in=pending,gone").invalid("literal_error", "query.status__in"),
         get("/v1/executions", "triggered_by=moon").invalid("literal_error", "query.triggered_by"),

@@ -1,0 +1,301 @@
+//! The lists of a user's cues.
+//!
+//! A list by creation, of all cues or of one status, is read along an index, and its total is a stored count: a page costs
+//! the same whatever the user has. A page at an offset is found through the nearer end of the index. For other lists the
+//! rows of the user are read once, of which only the places of the asked page are kept.
+
+use std::cmp::Ordering;
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::domain::cue::filter::CueFilter;
+use crate::domain::cue::list_order::{CueSort, ListPosition, SortValue};
+use crate::domain::cue::{Cue, CueStatus};
+use crate::error::Result;
+use crate::store::accounts::users;
+use crate::store::cues::matching::scan;
+use crate::store::cues::recent_runs::RecentRuns;
+use crate::store::cues::{COLUMNS, find_by_key, read_cue, recent_runs, text_bytes};
+use crate::store::{MAX_LIST_BYTES, ReadTx};
+
+/// Bytes of texts in a list that is read on the calling thread: with more of them, reading and writing it takes longer than
+/// a short read may. Twenty cues with all texts of usual length have a tenth of it.
+const MAX_INLINE_BYTES: usize = 64 << 10;
+
+/// Entries of an index that are passed on the calling thread to reach an offset: about 30 µs.
+const MAX_INLINE_OFFSET: u64 = 1_000;
+
+/// What to list.
+#[derive(Debug, Clone)]
+pub struct CueList {
+    pub filter: CueFilter,
+    pub sort: CueSort,
+    pub start: ListStart,
+    pub limit: u32,
+    /// How many runs of each cue to read.
+    pub runs: Option<u32>,
+}
+
+/// Where a page of a list begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListStart {
+    /// After so many entries.
+    Offset(u64),
+    /// After this position, which the last entry of another page had.
+    After(ListPosition),
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub struct CuePage {
+    /// The cues, and their runs if the list asks for them.
+    pub cues: Vec<(Cue, Option<RecentRuns>)>,
+    /// The number of cues in the whole list.
+    pub total: i64,
+    /// True if the list goes on after the page.
+    pub has_more: bool,
+}
+
+impl CueList {
+    /// The first page of all cues, newest first.
+    #[must_use]
+    pub fn newest(limit: u32) -> Self {
+        let (filter, start) = (CueFilter::default(), ListStart::Offset(0));
+        Self { filter, sort: CueSort::Newest, start, limit, runs: None }
+    }
+
+    /// True if the list is read along an index.
+    #[must_use]
+    pub fn is_indexed(&self) -> bool {
+        let CueFilter { q, status: _, transport, failing } = &self.filter;
+        self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
+    }
+
+    /// True if [`read_short`] may read the list.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        let is_near = match self.start {
+            ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,
+            ListStart::After(_) => true,
+        };
+        self.is_indexed() && is_near && self.runs.is_none()
+    }
+}
+
+/// A page of the user's cues. Fewer than asked for if their texts exceed [`MAX_LIST_BYTES`].
+pub fn read(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
+    if list.is_indexed() {
+        let (page, _) = read_indexed(read, user_key, list, MAX_LIST_BYTES)?;
+        return Ok(page);
+    }
+    read_scanned(read, user_key, list)
+}
+
+/// As [`read`], for a list that is short; `None` if its texts are too long for the calling thread.
+pub fn read_short(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<Option<CuePage>> {
+    let (page, is_cut) = read_indexed(read, user_key, list, MAX_INLINE_BYTES)?;
+    Ok((!is_cut).then_some(page))
+}
+
+macro_rules! of_user {
+    ($columns:expr, $status:ident, $condition:literal, $order:literal) => {
+        format!(
+            concat!("SELECT {} FROM cues WHERE user_key = ?1 AND {} ", $condition, " ORDER BY key ", $order),
+            $columns, $status
+        )
+    };
+}
+
+/// The rows of a page: those after key ?3, or from it on.
+fn page_sql(has_status: bool, is_descending: bool) -> String {
+    let status = status_condition(has_status);
+    if is_descending {
+        of_user!(COLUMNS, status, "AND key <= ?3", "DESC LIMIT ?4 + 0")
+    } else {
+        of_user!(COLUMNS, status, "AND key >= ?3", "LIMIT ?4 + 0")
+    }
+}
+
+/// The key of number ?3 of the list, from 0.
+fn skip_sql(has_status: bool, is_descending: bool) -> String {
+    let status = status_condition(has_status);
+    if is_descending {
+        of_user!("key", status, "", "DESC LIMIT 1 OFFSET ?3")
+    } else {
+        of_user!("key", status, "", "LIMIT 1 OFFSET ?3")
+    }
+}
+
+fn status_condition(has_status: bool) -> &'static str {
+    if has_status { "status = ?2" } else { "?2 IS NULL" }
+}
+
+/// Reads a page along the index. Returns whether it is cut because of `max_bytes`.
+fn read_indexed(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    list: &CueList,
+    max_bytes: usize,
+) -> Result<(CuePage, bool)> {
+    let status = list.filter.status;
+    let total = users::stored_cue_counts(read, user_key)?.of(status);
+    let is_descending = list.sort.is_descending();
+    let first = match &list.start {
+        ListStart::Offset(0) => Some(if is_descending { i64::MAX } else { i64::MIN }),
+        ListStart::Offset(offset) => key_at(read, user_key, list, *offset, total)?,
+        ListStart::After(last) => last.key.checked_add(if is_descending { -1 } else { 1 }),
+    };
+    let mut page = CuePage { cues: Vec::new(), total, has_more: false };
+    let Some(first) = first else { return Ok((page, false)) };
+    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
+    let mut rows = read.prepare_cached(&page_sql(status.is_some(), is_descending))?;
+    // One more than asked for tells whether the list goes on.
+    let mut rows =
+        rows.query(params![user_key, status.map(CueStatus::as_str), first, i64::from(list.limit) + 1])?;
+    let mut bytes = 0;
+    page.cues.reserve(limit);
+    while let Some(row) = rows.next()? {
+        if page.cues.len() == limit || bytes >= max_bytes {
+            page.has_more = true;
+            break;
+        }
+        let cue = read_cue(row)?;
+        bytes += text_bytes(&cue);
+        let runs = list.runs.map(|count| recent_runs::find(read, &cue, count)).transpose()?;
+        page.cues.push((cue, runs));
+    }
+    let is_cut = page.has_more && page.cues.len() < limit;
+    Ok((page, is_cut || bytes > 2 * max_bytes))
+}
+
+/// The key of the cue at `offset` of the list, found from the nearer end.
+fn key_at(read: &ReadTx<'_>, user_key: i64, list: &CueList, offset: u64, total: i64) -> Result<Option<i64>> {
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let after = total.saturating_sub(offset) - 1;
+    if after < 0 {
+        return Ok(None);
+    }
+    let is_descending = list.sort.is_descending();
+    let (is_descending, skipped) =
+        if offset <= after { (is_descending, offset) } else { (!is_descending, after) };
+    let status = list.filter.status;
+    Ok(read
+        .prepare_cached(&skip_sql(status.is_some(), is_descending))?
+        .query_row(params![user_key, status.map(CueStatus::as_str), skipped], |row| row.get(0))
+        .optional()?)
+}
+
+/// Reads a page of a list that no index has.
+fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
+    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
+    let (skipped, after) = match &list.start {
+        ListStart::Offset(offset) => (usize::try_from(*offset).unwrap_or(usize::MAX), None),
+        ListStart::After(position) => (0, Some(position)),
+    };
+    let mut places = FirstPlaces::new(list.sort, skipped.saturating_add(limit).saturating_add(1));
+    let mut total = 0;
+    let columns = match list.sort {
+        CueSort::Oldest | CueSort::Newest => "key",
+        CueSort::Name | CueSort::NameDescending => "key, name AS value",
+        CueSort::NextRun | CueSort::NextRunDescending => "key, next_run AS value",
+        CueSort::LastRun | CueSort::LastRunDescending => "key, last_run AS value",
+    };
+    scan(read, user_key, &list.filter, columns, 0, |row| {
+        total += 1;
+        let value = match list.sort {
+            CueSort::Oldest | CueSort::Newest => SortValue::None,
+            CueSort::Name | CueSort::NameDescending => SortValue::name(row.get_ref("value")?.as_str()?),
+            _ => SortValue::instant(row.get("value")?),
+        };
+        let position = ListPosition { value, key: row.get("key")? };
+        if after.is_none_or(|after| list.sort.compare(after, &position) == Ordering::Less) {
+            places.add(position);
+        }
+        Ok(true)
+    })?;
+    let places = places.sorted();
+    let places = places.get(skipped..).unwrap_or_default();
+    let mut page = CuePage { cues: Vec::new(), total, has_more: places.len() > limit };
+    let mut bytes = 0;
+    for place in places.iter().take(limit) {
+        if bytes >= MAX_LIST_BYTES {
+            page.has_more = true;
+            break;
+        }
+        let Some(cue) = find_by_key(read, place.key)? else { continue };
+        bytes += text_bytes(&cue);
+        let runs = list.runs.map(|count| recent_runs::find(read, &cue, count)).transpose()?;
+        page.cues.push((cue, runs));
+    }
+    Ok(page)
+}
+
+/// The first places of a list, of which no more are kept than are asked for.
+struct FirstPlaces {
+    sort: CueSort,
+    count: usize,
+    places: Vec<ListPosition>,
+}
+
+impl FirstPlaces {
+    fn new(sort: CueSort, count: usize) -> Self {
+        Self { sort, count, places: Vec::new() }
+    }
+
+    fn add(&mut self, place: ListPosition) {
+        self.places.push(place);
+        // Sorting only when twice as many have come costs less than to keep them sorted.
+        if self.places.len() >= self.count.saturating_mul(2) {
+            self.keep_first();
+        }
+    }
+
+    fn keep_first(&mut self) {
+        self.places.sort_unstable_by(|one, other| self.sort.compare(one, other));
+        self.places.truncate(self.count);
+    }
+
+    fn sorted(mut self) -> Vec<ListPosition> {
+        self.keep_first();
+        self.places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn pages_are_read_along_an_index_that_begins_with_the_user() {
+        for is_descending in [false, true] {
+            let key = if is_descending { "key<?" } else { "key>?" };
+            let streak = "SEARCH consecutive_failures USING INTEGER PRIMARY KEY (rowid=?)";
+            for (has_status, index) in [
+                (false, "cues_by_user (user_key=?"),
+                (true, "cues_by_user_and_status (user_key=? AND status=?"),
+            ] {
+                let steps = plan(&page_sql(has_status, is_descending));
+                assert_eq!(steps[0], format!("SEARCH cues USING INDEX {index} AND {key})"));
+                assert!(
+                    steps[1..].iter().all(|step| step == streak || step.contains("SUBQUERY")),
+                    "{steps:?}"
+                );
+                let skip = plan(&skip_sql(has_status, is_descending));
+                assert_eq!(skip, [format!("SEARCH cues USING COVERING INDEX {index})")]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_places_are_kept_whatever_their_order() {
+        let sort = CueSort::Newest;
+        let mut places = FirstPlaces::new(sort, 3);
+        for key in [5, 1, 9, 7, 2, 8, 4, 3, 6] {
+            places.add(ListPosition { value: SortValue::None, key });
+            assert!(places.places.len() < 6);
+        }
+        let keys: Vec<i64> = places.sorted().iter().map(|place| place.key).collect();
+        assert_eq!(keys, [9, 8, 7]);
+    }
+}

@@ -1,0 +1,361 @@
+//! The list of cues (contract §4.8): filters, sorts, pages and recent runs.
+
+use serde_json::{Value, json};
+
+use crate::http::cues::{START, worker_cue};
+use crate::support::client::Client;
+use crate::support::random::Random;
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::Server;
+
+const SORTS: [&str; 8] =
+    ["created", "-created", "name", "-name", "next_run", "-next_run", "last_run", "-last_run"];
+
+fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+fn path(cue: &Value) -> String {
+    format!("/v1/cues/{}", id(cue))
+}
+
+fn ids(list: &Value) -> Vec<String> {
+    list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list["cues"].as_array().unwrap().iter().map(|cue| cue["name"].as_str().unwrap()).collect()
+}
+
+fn list(user: &Client, query: &str) -> Value {
+    user.get(&format!("/v1/cues?{query}")).expect(200)
+}
+
+/// A cue that calls `url` every hour and does not retry.
+fn hook(name: &str, url: &str) -> Value {
+    json!({"name": name, "schedule": {"type": "recurring", "cron": "0 * * * *"}, "callback": {"url": url},
+           "retry": {"max_attempts": 1}})
+}
+
+/// All pages of the list, by cursor.
+fn pages(user: &Client, query: &str, limit: usize) -> Vec<String> {
+    let (mut all, mut next) = (Vec::new(), String::new());
+    loop {
+        let page = list(user, &format!("{query}&limit={limit}{next}"));
+        all.extend(ids(&page));
+        assert_eq!(page["has_more"], json!(!page["next_cursor"].is_null()), "{page}");
+        match page["next_cursor"].as_str() {
+            Some(cursor) => {
+                assert_eq!(ids(&page).len(), limit, "a page before the last is full");
+                next = format!("&cursor={cursor}");
+            }
+            None => return all,
+        }
+    }
+}
+
+/// A user with 40 cues of many names, states and times.
+fn forty() -> (Server, Client, Vec<Value>) {
+    let server = Server::with_test_clock(START);
+    let (user, other) = (server.user(), server.user());
+    let mut random = Random::new(7);
+    let words = ["alpha", "Beta", "beta", "Ärger", "ärger", "Zeta", "straße", "STRASSE"];
+    let make = |user: &Client, random: &mut Random, hour: u64| {
+        let name = words[random.index(words.len())];
+        let mut cue = if random.below(2) == 0 { worker_cue(name) } else { hook(name, "http://127.0.0.1:9/") };
+        cue["schedule"] = json!({"type": "recurring", "cron": format!("0 {hour} * * *")});
+        if random.below(3) == 0 {
+            cue["description"] = json!("The Nightly Copy");
+        }
+        user.create(&cue)
+    };
+    for number in 0..40 {
+        let hour = 10 + random.below(4);
+        let cue = make(&user, &mut random, hour);
+        if number % 5 == 0 {
+            user.patch(&path(&cue), &json!({"status": "paused"})).expect(200);
+        }
+        if number % 10 == 0 {
+            make(&other, &mut random, 10);
+        }
+    }
+    // Some cues have run, and the calls of some have failed.
+    user.advance("PT2H30M");
+    let all = list(&user, "limit=100")["cues"].as_array().unwrap().clone();
+    (server, user, all)
+}
+
+/// The ids in the order of `sort`. `newest_first` is the whole list in its usual order.
+fn sorted(newest_first: &[Value], sort: &str) -> Vec<String> {
+    let field = sort.trim_start_matches('-');
+    let value = |cue: &Value| match field {
+        "created" => Some(String::new()),
+        "name" => Some(cue["name"].as_str().unwrap().to_uppercase().to_lowercase()),
+        _ => cue[field].as_str().map(|at| at.replace("+00:00", "Z")),
+    };
+    let mut cues: Vec<&Value> = newest_first.iter().rev().collect();
+    cues.sort_by_key(|cue| value(cue));
+    if sort.starts_with('-') {
+        cues.reverse();
+    }
+    let (with, without): (Vec<&Value>, Vec<&Value>) = cues.into_iter().partition(|cue| value(cue).is_some());
+    with.into_iter().chain(without).map(|cue| id(cue).to_owned()).collect()
+}
+
+#[test]
+fn every_sort_and_filter_pages_by_cursor_and_by_offset_alike() {
+    let (_server, user, all) = forty();
+    let is_failing = |cue: &Value| cue["failing"].as_i64().unwrap() > 0;
+    let has = |cue: &Value, text: &str| {
+        let text_of = |name: &str| cue[name].as_str().unwrap_or_default().to_uppercase();
+        text_of("name").contains(text) || text_of("description").contains(text)
+    };
+    type Filter<'a> = (&'a str, &'a dyn Fn(&Value) -> bool);
+    let filters: [Filter<'_>; 8] = [
+        ("", &|_| true),
+        ("status=paused", &|cue| cue["status"] == "paused"),
+        ("status=active&transport=webhook", &|cue| {
+            cue["status"] == "active" && cue["transport"] == "webhook"
+        }),
+        ("transport=worker", &|cue| cue["transport"] == "worker"),
+        ("failing=true", &is_failing),
+        ("failing=false", &|cue| !is_failing(cue)),
+        ("q=nightly", &|cue| has(cue, "NIGHTLY")),
+        ("q=strasse&status=active", &|cue| has(cue, "STRASSE") && cue["status"] == "active"),
+    ];
+    for (filter, matches) in filters {
+        let matching: Vec<Value> = all.iter().filter(|cue| matches(cue)).cloned().collect();
+        assert!(!matching.is_empty() && (filter.is_empty() || matching.len() < 40), "{filter}");
+        for sort in SORTS {
+            let (query, expected) = (format!("{filter}&sort={sort}"), sorted(&matching, sort));
+            let whole = list(&user, &format!("{query}&limit=100"));
+            assert_eq!((ids(&whole), &whole["total"]), (expected.clone(), &json!(expected.len())), "{query}");
+            assert_eq!((&whole["has_more"], &whole["next_cursor"]), (&json!(false), &Value::Null));
+            for limit in [1, 7] {
+                assert_eq!(pages(&user, &query, limit), expected, "{query} by cursor");
+            }
+            for offset in [1, 5, expected.len() - 1, expected.len(), 100] {
+                let page = list(&user, &format!("{query}&limit=3&offset={offset}"));
+                let end = (offset + 3).min(expected.len());
+                assert_eq!(ids(&page), expected[offset.min(end)..end], "{query} from {offset}");
+                assert_eq!(page["has_more"], json!(end < expected.len()), "{query} from {offset}");
+                assert_eq!((&page["offset"], &page["total"]), (&json!(offset), &json!(expected.len())));
+            }
+        }
+    }
+    assert_eq!(ids(&list(&user, "limit=100")), sorted(&all, "-created"), "the default");
+}
+
+#[test]
+fn a_cursor_goes_on_after_the_page_before_it_while_cues_come_and_go() {
+    let (_server, user, all) = forty();
+    let mut random = Random::new(11);
+    for sort in SORTS {
+        let begin = list(&user, "limit=100");
+        let (mut seen, mut gone, mut next) = (Vec::new(), Vec::new(), String::new());
+        let mut made = Vec::new();
+        loop {
+            let page = list(&user, &format!("sort={sort}&limit=6{next}"));
+            seen.extend(ids(&page));
+            let Some(cursor) = page["next_cursor"].as_str() else { break };
+            next = format!("&cursor={cursor}");
+            // The last one of the page, which the cursor stands for, and any other one are deleted.
+            let left = ids(&list(&user, "limit=100"));
+            let any = &left[random.index(left.len())];
+            for id in [seen.last().unwrap(), any] {
+                if !gone.contains(id) {
+                    assert_eq!(user.delete(&format!("/v1/cues/{id}")).status, 204);
+                    gone.push(id.clone());
+                }
+            }
+            made.push(user.create(&worker_cue(random.pick(&["Aaa", "Mmm", "Zzz"]))));
+        }
+        let mut once = seen.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), seen.len(), "{sort}: nothing twice");
+        for id in ids(&begin).iter().filter(|id| !gone.contains(id)) {
+            assert!(seen.contains(id), "{sort}: {id} is lost");
+        }
+        for cue in made.iter().filter(|cue| !gone.contains(&id(cue).to_owned())) {
+            assert_eq!(user.delete(&path(cue)).status, 204);
+        }
+        while list(&user, "limit=1")["total"].as_u64().unwrap() < all.len() as u64 {
+            user.create(&worker_cue("again"));
+        }
+    }
+}
+
+#[test]
+fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
+    let (server, user, _) = forty();
+    let cursor = |query: &str| {
+        list(&user, &format!("{query}&limit=2"))["next_cursor"].as_str().expect("more pages").to_owned()
+    };
+    let (newest, named) = (cursor(""), cursor("sort=name&q=a"));
+    let refused = |query: &str, reason: &str| {
+        let refusal = user.get(&format!("/v1/cues?{query}")).expect(422);
+        let detail = &refusal["detail"][0];
+        assert_eq!((&detail["type"], &detail["loc"]), (&json!("value_error"), &json!(["query", "cursor"])));
+        assert!(detail["msg"].as_str().unwrap().contains(reason), "{query}: {detail}");
+    };
+    for garbage in ["", "x", "AAAA", "%C3%A4", "0%00", &"A".repeat(5_000), &newest[1..]] {
+        refused(&format!("cursor={garbage}"), "start again without one");
+    }
+    for query in ["status=active", "sort=created", "transport=worker", "failing=true", "q=a"] {
+        refused(&format!("{query}&cursor={newest}"), "another filter or sort; start again without one");
+    }
+    refused(&format!("sort=name&q=b&cursor={named}"), "another filter or sort");
+    refused(&format!("cursor={newest}&offset=0"), "send one of the two");
+    // The case of the text, the number of cues and their runs do not change the list.
+    list(&user, &format!("sort=name&q=A&limit=100&runs=1&cursor={named}"));
+    // The cursor of one user shows another one nothing but cues of its own.
+    let other = server.user();
+    let own = other.create(&worker_cue("own"));
+    for page in [list(&other, &format!("cursor={newest}")), list(&other, "q=a"), list(&other, "sort=name")] {
+        assert!(ids(&page).iter().all(|shown| shown == id(&own)), "{page}");
+    }
+}
+
+#[test]
+fn a_text_is_searched_in_name_description_host_and_the_beginning_of_the_id() {
+    let server = Server::with_test_clock(START);
+    let (user, other) = (server.user(), server.user());
+    let mut cue = hook("Invoice Mailer", "http://127.0.0.1:9/secret");
+    cue["description"] = json!("Sends what the Buchhaltung needs");
+    let cue = user.create(&cue);
+    user.create(&worker_cue("other"));
+    other.create(&worker_cue("invoice of another user"));
+    let found = |q: &str| names(&list(&user, &format!("q={q}"))) == ["Invoice Mailer"];
+    for q in ["invoice", "E%20MAIL", "BUCHHALTUNG", "127.0.0.1", &id(&cue)[..8], id(&cue)] {
+        assert!(found(q), "{q}");
+    }
+    for q in ["secret", "%25", "_", "invoices", &id(&cue)[4..], "http:"] {
+        assert!(!found(q), "{q}");
+    }
+    assert_eq!(
+        list(&user, "q=zzz"),
+        json!({
+            "cues": [], "total": 0, "limit": 20, "offset": 0, "has_more": false, "next_cursor": null,
+        })
+    );
+}
+
+#[test]
+fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(500)));
+    let user = server.user();
+    let cue = user.create(&hook("failing", &receiver.url()));
+    user.create(&worker_cue("work"));
+    assert_eq!(cue["failing"], 0);
+    for failing in [1, 2] {
+        user.advance("PT1H");
+        assert_eq!(user.get(&path(&cue)).expect(200)["failing"], failing);
+        assert_eq!(user.patch(&path(&cue), &json!({"name": "fails"})).expect(200)["failing"], failing);
+        let listed = list(&user, "failing=true");
+        assert_eq!((&listed["total"], &listed["cues"][0]["failing"]), (&json!(1), &json!(failing)));
+        assert_eq!(names(&list(&user, "failing=false")), ["work"]);
+    }
+    receiver.react(Reaction::Status(200));
+    user.advance("PT1H");
+    assert_eq!(user.get(&path(&cue)).expect(200)["failing"], 0);
+    assert_eq!(list(&user, "failing=true")["total"], 0);
+}
+
+#[test]
+fn recent_runs_are_letters_newest_last() {
+    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(500)));
+    let mut user = server.user();
+    let mut retrying = hook("hook", &receiver.url());
+    retrying["retry"] = json!({"max_attempts": 2, "backoff_minutes": [90]});
+    retrying["schedule"]["catch_up"] = json!("none");
+    let cue = user.create(&retrying);
+    let recent = |user: &Client, runs: u32| {
+        let shown = list(user, &format!("runs={runs}"));
+        assert_eq!(shown["cues"].as_array().unwrap().len(), 1);
+        shown["cues"][0]["recent"].clone()
+    };
+    assert_eq!(recent(&user, 60), json!({"statuses": "", "last": null}));
+    assert_eq!(list(&user, "")["cues"][0].get("recent"), None);
+    user.advance("PT1H");
+    receiver.react(Reaction::Status(200));
+    user.advance("PT1H");
+    assert_eq!(recent(&user, 60)["statuses"], "rs");
+    receiver.react(Reaction::Status(500));
+    user.advance("PT1H");
+    assert_eq!(recent(&user, 60)["statuses"], "fsr", "the first one was sent again");
+    // A run by request that waits, and an outage of five hours.
+    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"})).expect(200);
+    assert_eq!(recent(&user, 60)["statuses"], "fsrp");
+    server.stop();
+    server.restart_at("2026-01-05T17:30:00Z");
+    user = user.at(server.addr());
+    user.settle();
+    let shown = recent(&user, 60);
+    let statuses = shown["statuses"].as_str().unwrap();
+    assert_eq!(statuses, "fsfmp", "one letter for the outage, before the run that waits");
+    let newest = &user.executions_of(id(&cue))[0];
+    let last = &shown["last"];
+    assert_eq!((&last["execution_id"], &last["status"]), (&newest["id"], &newest["status"]));
+    assert_eq!(last["at"], newest["scheduled_for"], "there was no attempt");
+    for runs in 0..=5 {
+        let some = recent(&user, runs);
+        assert_eq!(some["statuses"], statuses[statuses.len() - runs as usize..], "{runs}");
+        assert_eq!(&some["last"], last);
+    }
+}
+
+#[test]
+fn the_last_run_has_its_latest_attempt() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(200)));
+    let user = server.user();
+    let cue = user.create(&hook("hook", &receiver.url()));
+    user.advance("PT1H");
+    let last = &list(&user, "runs=1")["cues"][0]["recent"]["last"];
+    let newest = &user.executions_of(id(&cue))[0];
+    assert_eq!((&last["execution_id"], &last["status"]), (&newest["id"], &json!("success")));
+    assert_eq!(last["at"], newest["last_attempt_at"]);
+    let mut fields: Vec<&String> = last.as_object().unwrap().keys().collect();
+    fields.sort();
+    assert_eq!(fields, ["at", "cause", "duration_ms", "execution_id", "status"]);
+}
+
+#[test]
+fn a_list_of_long_texts_is_complete() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let long = "ä".repeat(10_000);
+    let make = |number: i32| {
+        let mut cue = worker_cue(&format!("{number}"));
+        cue["description"] = json!(long);
+        id(&user.create(&cue)).to_owned()
+    };
+    let mut made: Vec<String> = (0..12).map(make).collect();
+    made.reverse();
+    let whole = list(&user, "limit=12");
+    assert_eq!((ids(&whole), &whole["has_more"]), (made.clone(), &json!(false)));
+    assert_eq!(whole["cues"][3]["description"], json!(long));
+    assert_eq!(pages(&user, "", 5), made);
+}
+
+#[test]
+fn the_payload_of_a_cue_can_be_read_as_text() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let body = r#"{"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"},
+        "payload": {"task": "t", "quote": "\"ä\n", "big": 12345678901234567890123, "exact": 1.10}}"#;
+    let made = user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().expect(201);
+    let none = user.create(&worker_cue("without"));
+    let shown = user.get(&format!("{}?payload=text", path(&made))).expect(200);
+    assert_eq!(shown.get("payload"), None, "{shown}");
+    let text = shown["payload_text"].as_str().unwrap();
+    let plain = user.get(&path(&made));
+    let plain = String::from_utf8(plain.body).unwrap();
+    assert!(
+        text.contains("12345678901234567890123") && plain.contains(&format!("\"payload\":{text}}}")),
+        "{text}"
+    );
+    let shown = user.get(&format!("{}?payload=text", path(&none))).expect(200);
+    assert_eq!((shown.get("payload"), &shown["payload_text"]), (None, &Value::Null));
+    assert_eq!(user.get(&format!("{}?payload=json", path(&none))).expect(200)["payload"], Value::Null);
+}
