@@ -4,6 +4,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use jiff::tz::Offset;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -203,11 +204,40 @@ pub fn instant_without_zone(at: Timestamp) -> String {
 
 fn format_instant(at: Timestamp, zone: &str) -> String {
     // Rounded down, also before 1970: the rest of the program counts in whole milliseconds.
-    let milliseconds = at.as_millisecond();
-    let precision = if milliseconds.rem_euclid(1000) == 0 { 0 } else { 3 };
-    let mut text = format!("{at:.precision$}");
-    text.truncate(text.len() - 1);
-    text + zone
+    let has_fraction = at.as_millisecond().rem_euclid(1000) != 0;
+    let local = Offset::UTC.to_datetime(at);
+    let Some(year) = u32::try_from(local.year()).ok() else {
+        let mut text = if has_fraction { format!("{at:.3}") } else { format!("{at:.0}") };
+        text.truncate(text.len() - 1);
+        return text + zone;
+    };
+    // Written digit by digit: a list has hundreds of instants, and the formatter takes several times as long.
+    let mut text = String::with_capacity("2026-01-01T09:00:00.000+00:00".len());
+    push_digits(&mut text, year, 4);
+    for (separator, number) in [
+        ('-', local.month()),
+        ('-', local.day()),
+        ('T', local.hour()),
+        (':', local.minute()),
+        (':', local.second()),
+    ] {
+        text.push(separator);
+        push_digits(&mut text, u32::from(number.unsigned_abs()), 2);
+    }
+    if has_fraction {
+        text.push('.');
+        push_digits(&mut text, u32::from(local.millisecond().unsigned_abs()), 3);
+    }
+    text.push_str(zone);
+    text
+}
+
+/// Appends the last `count` decimal digits of a number.
+fn push_digits(text: &mut String, number: u32, count: u32) {
+    for place in (0..count).rev() {
+        let digit = number / 10_u32.pow(place) % 10;
+        text.push(char::from_digit(digit, 10).unwrap_or('0'));
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +254,23 @@ mod tests {
         assert_eq!(instant(at("2026-01-01T10:00:00.25+01:00")), "2026-01-01T09:00:00.250Z");
         assert_eq!(instant(at("2026-01-01T09:00:00.007Z")), "2026-01-01T09:00:00.007Z");
         assert_eq!(instant(at("1969-12-31T23:59:59.5Z")), "1969-12-31T23:59:59.500Z");
+    }
+
+    #[test]
+    fn instants_are_written_as_the_library_writes_them() {
+        let (first, last) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
+        let step = (last - first) / 20_011;
+        for number in 0..20_011 {
+            let at = Timestamp::from_millisecond(first + number * step).unwrap();
+            let whole = Timestamp::from_second(at.as_second()).unwrap();
+            assert_eq!(instant(whole), format!("{whole:.0}"));
+            if at.as_millisecond().rem_euclid(1000) != 0 {
+                assert_eq!(instant(at), format!("{at:.3}"));
+            }
+        }
+        for text in ["0000-01-01T00:00:00Z", "-000001-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"] {
+            assert_eq!(instant(at(text)), text);
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!   [`Store::write_with_priority`].
 //! - [`Store::read_inline_single`], for one statement that reads a few rows by key: runs on the calling thread, without
 //!   a transaction.
-//! - [`Store::read_inline`], for several such statements: the same, in a transaction.
+//! - [`Store::read_inline`], for several such statements: the same, in a transaction. A page of a list may be one of
+//!   them if its bytes and the entries before it are bounded.
 //! - [`Store::read`], for the other reads of a request, such as a page of a list: runs on one of two reader threads.
 //! - [`Store::read_slow`], for a read that may scan a long history: runs on a thread of its own, so that short reads
 //!   never wait for it.

@@ -165,7 +165,7 @@ fn read_indexed(
         page.cues.push((cue, runs));
     }
     let is_cut = page.has_more && page.cues.len() < limit;
-    Ok((page, is_cut || bytes > 2 * max_bytes))
+    Ok((page, is_cut))
 }
 
 /// The key of the cue at `offset` of the list, found from the nearer end.
