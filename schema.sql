@@ -243,7 +243,8 @@ CREATE TABLE executions (
     status            TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
                                            OR status = 'success' OR status = 'failed'),
     queue_name        TEXT    CHECK (queue_name = 'waiting' OR queue_name = 'send' OR queue_name = 'claim'),
-    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt.
+    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt. When
+    -- an execution in queue 'claim' is looked at next, because nobody claims it.
     due_at            INTEGER,
     destination_hash  INTEGER,
     task              TEXT,
@@ -268,6 +269,7 @@ CREATE TABLE executions (
                                   OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
                                   OR outcome_state = 'verification_failed'),
     created_at        INTEGER NOT NULL,
+    -- The last change of state. In queue 'claim', the time since which the execution is claimable.
     updated_at        INTEGER NOT NULL,
     -- 1: a run of an outage. Runs that fall due now are sent and claimed before it.
     is_catch_up       INTEGER NOT NULL DEFAULT 0,
@@ -301,6 +303,9 @@ CREATE INDEX executions_to_send ON executions (user_key, is_catch_up, destinatio
 CREATE INDEX executions_to_claim ON executions (user_key, is_catch_up, key) WHERE queue_name = 'claim';
 CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch_up, key)
     WHERE queue_name = 'claim' AND task IS NOT NULL;
+-- For executions that no worker claims: the longest wait, and the next look at one (`due_at`; null is at once).
+CREATE INDEX executions_claimable_since ON executions (updated_at) WHERE queue_name = 'claim';
+CREATE INDEX executions_unclaimed ON executions (due_at) WHERE queue_name = 'claim';
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 

@@ -1,5 +1,7 @@
 //! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
 
+use jiff::Timestamp;
+
 use crate::actions::accounts::disabled;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
@@ -17,6 +19,7 @@ use crate::random;
 use crate::store::accounts::users;
 use crate::store::accounts::users::CueCounts;
 use crate::store::cues::payloads;
+use crate::store::executions::unclaimed;
 use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
@@ -35,7 +38,7 @@ pub struct UpdatedCue {
 }
 
 /// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
-/// `Idempotency-Key`.
+/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about the present.
 ///
 /// Refused with `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 ///
@@ -45,6 +48,7 @@ pub fn create(
     app: &App,
     caller: &Caller,
     mut new: NewCue,
+    hint: Option<&str>,
     call: Option<IdempotencyRequest>,
     render: fn(&Cue) -> Result<StoredResponse>,
 ) -> Result<Pending<CreatedCue>> {
@@ -55,7 +59,13 @@ pub fn create(
     let payload = new.payload.take();
     // A repetition is answered even if the schedule has no later run by now.
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
-    let prepared = prepared.and_then(|(cue, _)| Ok((render(&cue)?, cue)));
+    let prepared = prepared.and_then(|(mut cue, _)| {
+        let stored = cue.warning.clone();
+        cue.warning = joined(stored.as_deref(), hint);
+        let response = render(&cue)?;
+        cue.warning = stored;
+        Ok((response, cue))
+    });
     Ok(app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
             if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
@@ -69,6 +79,12 @@ pub fn create(
             Ok(CreatedCue { response, payload })
         })
     }))
+}
+
+/// Both texts, as sentences.
+fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
+    let texts: Vec<&str> = warning.into_iter().chain(hint).collect();
+    (!texts.is_empty()).then(|| texts.join(". "))
 }
 
 /// Updates the caller's cue.
@@ -96,6 +112,10 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
                 cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
             }
             cues::save(tx, &cue)?;
+            if cue.claim_within_minutes != before.claim_within_minutes {
+                unclaimed::look_again(tx, cue.key)?;
+                tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
+            }
             if let Some(payload) = &change.payload {
                 cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
             }

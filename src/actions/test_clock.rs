@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 
 use crate::app::App;
+use crate::domain::execution::unclaimed::workers_return_by;
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
 use crate::store::cues::due_cues;
 use crate::store::db::hold;
-use crate::store::executions::{claims, delivery_queue};
+use crate::store::executions::{claims, delivery_queue, unclaimed};
 use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::{queue_stats, retention};
 use crate::store::notifications::outbox;
@@ -81,8 +82,9 @@ fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
 
 fn is_idle(app: &App) -> Result<bool> {
     let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
+    let looks_from = workers_return_by(app.outage());
     let idle = app.store.read(move |read| {
-        let waits = deadline(read, seen)?.is_some_and(|deadline| deadline <= now);
+        let waits = deadline(read, seen, looks_from)?.is_some_and(|deadline| deadline <= now);
         if waits || hold::is_held(read)? {
             return Ok(!waits);
         }
@@ -99,16 +101,18 @@ fn server_stopping() -> Error {
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     let seen = app.engine_stats.last_seen();
-    app.store.read(move |read| deadline(read, seen)).wait()
+    let looks_from = workers_return_by(app.outage());
+    app.store.read(move |read| deadline(read, seen, looks_from)).wait()
 }
 
 /// The earliest instant at which the engine has work; `None` while the file is on hold. Nothing fires by schedule before
-/// `seen`.
-fn deadline(read: &ReadTx<'_>, seen: Timestamp) -> Result<Option<Timestamp>> {
+/// `seen`, and unclaimed executions are not looked at before `looks_from`.
+fn deadline(read: &ReadTx<'_>, seen: Timestamp, looks_from: Timestamp) -> Result<Option<Timestamp>> {
     if hold::is_held(read)? {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
     let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
-    Ok(others.into_iter().chain([cue]).flatten().min())
+    let look = unclaimed::next_look(read)?.map(|look| look.max(looks_from));
+    Ok(others.into_iter().chain([cue, look]).flatten().min())
 }

@@ -209,6 +209,7 @@ fn sample(clock: &Clock, url: &str) -> Result<(Cue, Payload)> {
     let json = cue(url, &Value::Null);
     let invalid = |error: &dyn std::fmt::Display| BenchError::Failed(error.to_string());
     let new = NewCue {
+        claim_within_minutes: None,
         name: json["name"].as_str().unwrap_or_default().to_owned(),
         description: None,
         schedule: Schedule::recurring("0 3 1 1 *", "UTC", CatchUp::default())

@@ -1,10 +1,10 @@
-//! Raises alerts, in the transaction of the event that they report. A cue gets at most one alert of a type in five
-//! minutes, and an account one alert about each outage.
+//! Raises alerts, in the transaction of the event that they report. A cue gets at most one alert of a type in its
+//! window, and an account one alert about each outage.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::json::JsonText;
-use crate::domain::notification::alert::{Alert, AlertType, DEDUP_WINDOW, MAX_KEPT, NewAlert};
+use crate::domain::notification::alert::{Alert, AlertType, MAX_KEPT, NewAlert};
 use crate::domain::notification::{NotificationKind, account_notification_id, notification_id};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
@@ -38,7 +38,7 @@ pub(super) fn raise_for(
     now: Timestamp,
 ) -> Result<bool> {
     let alert_type = alert.alert_type();
-    let since = saturating_sub(now, DEDUP_WINDOW);
+    let since = saturating_sub(now, alert_type.dedup_window());
     if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
         return Ok(false);
     }

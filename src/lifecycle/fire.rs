@@ -24,6 +24,7 @@ use crate::store::cues::due_cues::DueCue;
 use crate::store::cues::{due_cues, payloads};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
+use crate::store::executions::unclaimed;
 use crate::store::{ReadTx, WakeSet, WriteTx, executions};
 
 /// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
@@ -271,10 +272,15 @@ impl CueFirer {
 /// Inserts an execution and notifies the component that handles it: the delivery threads, waiting claims of workers, or
 /// the scheduler if the execution is due later.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
-    executions::insert(tx, new)?;
+    let key = executions::insert(tx, new)?;
     let is_ready = new.scheduled_for <= new.now;
+    let schedule = match (is_ready, new.is_worker) {
+        (true, true) => unclaimed::look_at(tx, key)?,
+        (true, false) => None,
+        (false, _) => Some(new.scheduled_for),
+    };
     tx.wake(WakeSet {
-        schedule: (!is_ready).then_some(new.scheduled_for),
+        schedule,
         send: is_ready && !new.is_worker,
         claim: is_ready && new.is_worker,
         ..WakeSet::default()

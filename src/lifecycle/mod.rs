@@ -7,6 +7,7 @@
 //!   pause.
 //! - `alerts`, `notify`, `once`, `pause`: the single consequences.
 //! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
+//! - `unclaimed`: alerts about executions that no worker claims, and fails them in the end.
 //! - `plan_limits`: pauses cues above the limit of a lower plan.
 //!
 //! Every function takes an open transaction and `now`; nothing here reads the clock. A transaction may still roll back,
@@ -19,4 +20,5 @@ pub mod notify;
 mod once;
 pub mod pause;
 pub mod plan_limits;
+pub mod unclaimed;
 pub mod verification;

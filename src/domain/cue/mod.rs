@@ -13,7 +13,7 @@ pub mod stored_schedule;
 
 use jiff::Timestamp;
 
-use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::cue::payload::Payload;
 use crate::domain::execution::RetryPolicy;
@@ -71,6 +71,8 @@ pub struct Cue {
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
+    /// How long an execution of a worker cue may wait for a claim; `None` is for ever.
+    pub claim_within_minutes: Option<u32>,
     /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,
     pub created_at: Timestamp,
@@ -90,6 +92,7 @@ pub struct NewCue {
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
+    pub claim_within_minutes: Option<u32>,
     pub warning: Option<String>,
 }
 
@@ -123,6 +126,7 @@ impl NewCue {
             retry: self.retry,
             on_failure: self.on_failure,
             verification: self.verification,
+            claim_within_minutes: self.claim_within_minutes,
             warning: self.warning,
             created_at: now,
             updated_at: now,
@@ -137,7 +141,7 @@ impl Cue {
     ///
     /// # Errors
     /// `invalid_schedule` when the cue would be active without a next run, `invalid_state` for pausing an ended cue,
-    /// `invalid_callback` for a callback of a worker cue.
+    /// `invalid_callback` for a callback of a worker cue, `validation_error` for a limit on claims of a webhook cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         if let Some(name) = &change.name {
             self.name.clone_from(name);
@@ -147,6 +151,12 @@ impl Cue {
         }
         if let Some(verification) = change.verification {
             self.verification = verification;
+        }
+        if let Some(minutes) = change.claim_within_minutes {
+            if let (Transport::Webhook, Some(minutes)) = (self.transport, minutes) {
+                return Err(no_claims(minutes));
+            }
+            self.claim_within_minutes = minutes;
         }
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {
@@ -199,6 +209,19 @@ impl Cue {
         self.status = CueStatus::Active;
         Ok(())
     }
+}
+
+/// Why a webhook cue has no limit on claims.
+pub const NO_CLAIMS: &str =
+    "only executions of a worker cue wait for a claim: leave claim_within_minutes out, or null";
+
+fn no_claims(minutes: u32) -> Refusal {
+    Refusal::invalid(vec![FieldError {
+        kind: "value_error",
+        loc: vec!["body".into(), "claim_within_minutes".into()],
+        msg: format!("Value error, {NO_CLAIMS}"),
+        input: minutes.into(),
+    }])
 }
 
 /// The status of a `once` cue at `at` after its scheduled execution of `scheduled_for` has ended. `None` if that

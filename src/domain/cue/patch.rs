@@ -32,6 +32,8 @@ pub struct CuePatch {
     pub retry: RetryPatch,
     pub on_failure: OnFailurePatch,
     pub verification: Option<VerificationMode>,
+    /// `Some(None)` removes the limit.
+    pub claim_within_minutes: Option<Option<u32>>,
 }
 
 word_enum! {

@@ -6,6 +6,7 @@ pub mod failure_cause;
 pub mod outcome;
 pub mod retry;
 pub mod retry_after;
+pub mod unclaimed;
 pub mod verification;
 pub mod worker;
 

@@ -1,10 +1,11 @@
 //! Alerts: a cue is in trouble beyond one failed execution, or runs of an account were late.
 //!
-//! Alerts of one type and cue are deduplicated for five minutes.
+//! Alerts of one type and cue are deduplicated for five minutes, those about unclaimed executions for an hour.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::domain::execution::unclaimed::ALERT_INTERVAL;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::catch_up::CaughtUp;
 use crate::domain::text::one_line;
@@ -15,7 +16,11 @@ use crate::domain::time::rfc3339;
 pub const ALERT_THRESHOLD: i64 = 3;
 
 /// The window in which an alert suppresses others of its type and cue.
-pub const DEDUP_WINDOW: SignedDuration = SignedDuration::from_mins(5);
+const DEDUP_WINDOW: SignedDuration = SignedDuration::from_mins(5);
+
+/// Executions that wait for a claim are counted among so many of the newest of their cue: the count is for a person, and
+/// one write may raise 200 alerts.
+pub const MAX_COUNTED_WAITING: u32 = 100;
 
 /// Alerts kept per user; older ones are deleted. It bounds the table for a user whose cues all fail.
 pub const MAX_KEPT: u32 = 1_000;
@@ -34,6 +39,8 @@ word_enum! {
         ClaimLost = "claim_lost",
         /// Runs of the account that an outage has missed became executions after it.
         CatchUp = "catch_up",
+        /// No worker claims an execution.
+        Unclaimed = "unclaimed",
     }
 }
 
@@ -43,8 +50,14 @@ impl AlertType {
     pub fn severity(self) -> &'static str {
         match self {
             Self::ConsecutiveFailures => "critical",
-            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp => "warning",
+            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp | Self::Unclaimed => "warning",
         }
+    }
+
+    /// The window in which an alert suppresses others of its type and cue.
+    #[must_use]
+    pub fn dedup_window(self) -> SignedDuration {
+        if self == Self::Unclaimed { ALERT_INTERVAL } else { DEDUP_WINDOW }
     }
 }
 
@@ -64,6 +77,12 @@ pub enum NewAlert {
         /// The attempt number, from 1.
         attempt: u32,
     },
+    Unclaimed {
+        pending_minutes: i64,
+        /// Executions of the cue that wait, of the newest [`MAX_COUNTED_WAITING`].
+        waiting: u32,
+        task: Option<String>,
+    },
 }
 
 impl NewAlert {
@@ -73,6 +92,7 @@ impl NewAlert {
             Self::ConsecutiveFailures { .. } => AlertType::ConsecutiveFailures,
             Self::VerificationFailed { .. } => AlertType::VerificationFailed,
             Self::ClaimLost { .. } => AlertType::ClaimLost,
+            Self::Unclaimed { .. } => AlertType::Unclaimed,
         }
     }
 
@@ -92,6 +112,16 @@ impl NewAlert {
                  of life",
                 one_line(worker_id, MAX_QUOTED_CHARS)
             ),
+            Self::Unclaimed { pending_minutes, waiting, .. } => {
+                let rest = match waiting {
+                    0 | 1 => String::new(),
+                    &(MAX_COUNTED_WAITING..) => format!("; {MAX_COUNTED_WAITING} or more wait"),
+                    _ => format!("; {waiting} wait"),
+                };
+                format!(
+                    "No worker has claimed an execution of {cue_name} for {pending_minutes} minutes{rest}"
+                )
+            }
         }
     }
 
@@ -102,6 +132,9 @@ impl NewAlert {
             Self::ConsecutiveFailures { failures } => json!({"failure_count": failures}),
             Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MAX_QUOTED_CHARS)}),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
+            Self::Unclaimed { pending_minutes, waiting, task } => {
+                json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task})
+            }
         }
     }
 }

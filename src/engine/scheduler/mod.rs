@@ -1,4 +1,4 @@
-//! Fires due cues, releases expired claims, removes old history.
+//! Fires due cues, releases expired claims, reports unclaimed executions, removes old history.
 
 pub mod pass;
 pub mod reaper;

@@ -1,4 +1,4 @@
-//! Clean-up that falls due as time passes: expired claims, stored idempotent responses, device logins, silent workers.
+//! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device logins, silent workers.
 //!
 //! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
 //! due cues between two batches.
@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
+use crate::domain::execution::unclaimed::workers_return_by;
 use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
@@ -15,15 +16,17 @@ use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
 use crate::lifecycle::fire::CueFirer;
+use crate::lifecycle::unclaimed::look_at_due;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
 use crate::store::executions::claims;
 use crate::store::executions::claims::EndedLease;
+use crate::store::executions::unclaimed;
 use crate::store::executions::workers;
 use crate::store::{Store, WakeSet, WriteTx};
 
-/// Ended leases handled in one transaction. Each takes several statements, and other writes wait for the batch.
+/// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
 
 /// Time between two looks for silent workers. A month makes an hour irrelevant.
@@ -45,9 +48,10 @@ pub struct ReapedClaims {
 /// jumps deletes none. Returns whether more may be due.
 pub fn run_once(app: &App, now: Timestamp, trusted: Timestamp) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
+    let unclaimed = look_for_unclaimed(app, now)?;
     let responses = delete_expired_responses(&app.store, trusted)?;
     let logins = delete_expired_logins(&app.store, trusted)?;
-    Ok(claims.has_more || responses || logins)
+    Ok(claims.has_more || unclaimed || responses || logins)
 }
 
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
@@ -58,6 +62,22 @@ pub fn release_expired_claims(app: &App, now: Timestamp) -> Result<ReapedClaims>
     }
     let firer = app.cue_firer(now);
     app.store.write_with_priority(move |tx| release_batch(tx, &firer)).wait()
+}
+
+/// Looks at one batch of executions that no worker has claimed: alerts their users, and fails those whose time is over.
+/// Returns whether more may be due.
+pub fn look_for_unclaimed(app: &App, now: Timestamp) -> Result<bool> {
+    if next_look(app)?.is_none_or(|next| next > now) {
+        return Ok(false);
+    }
+    let firer = app.cue_firer(now);
+    app.store.write_with_priority(move |tx| look_at_due(tx, &firer, BATCH)).wait()
+}
+
+/// The time of the next look at an unclaimed execution.
+pub fn next_look(app: &App) -> Result<Option<Timestamp>> {
+    let next = app.store.read_blocking(unclaimed::next_look)?;
+    Ok(next.map(|next| next.max(workers_return_by(app.outage()))))
 }
 
 /// Deletes stored responses of idempotent requests that have expired at `now`. Returns whether more may have.

@@ -125,6 +125,6 @@ fn run_once(
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);
-    let deadlines = [scheduler.deadline(app)?, waiting, claim_end, expiry, sweep];
+    let deadlines = [scheduler.deadline(app)?, waiting, claim_end, reaper::next_look(app)?, expiry, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }

@@ -31,7 +31,7 @@ macro_rules! columns {
     () => {
         "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
     cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
-    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at,
+    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at, claim_within_minutes,
     (SELECT failures FROM consecutive_failures WHERE cue_key = cues.key)"
     };
 }
@@ -52,9 +52,9 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
                            destination_hash, cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure,
                            verification, callback_url, callback_method, callback_headers, name, description, warning,
-                           created_at, updated_at)
+                           created_at, updated_at, claim_within_minutes)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25)",
+                 ?22, ?23, ?24, ?25, ?26)",
     )?
     .execute(params![
         cue.id,
@@ -82,6 +82,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         cue.warning,
         millis(cue.created_at),
         millis(cue.updated_at),
+        cue.claim_within_minutes,
     ])?;
     cue.key = tx.last_insert_rowid();
     tx.counters().add_cue(cue.user_key, cue.status);
@@ -104,7 +105,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
                 catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
                 callback_url = ?13, callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17,
-                warning = ?18, updated_at = ?19
+                warning = ?18, updated_at = ?19, claim_within_minutes = ?20
           WHERE key = ?1",
     )?
     .execute(params![
@@ -127,6 +128,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         cue.description,
         cue.warning,
         millis(cue.updated_at),
+        cue.claim_within_minutes,
     ])?;
     Ok(())
 }
@@ -260,6 +262,7 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
         warning: columns.get()?,
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
+        claim_within_minutes: columns.get()?,
         failing: columns.get::<Option<i64>>()?.unwrap_or(0),
     })
 }

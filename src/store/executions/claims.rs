@@ -10,6 +10,7 @@ use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
+use crate::store::executions::unclaimed::first_look;
 use crate::store::executions::{COLUMNS, attempts, read_execution, read_id};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
@@ -124,7 +125,7 @@ pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result
 
 const CLAIM: &str = "
     UPDATE executions
-       SET status = 'delivering', queue_name = NULL, attempts = attempts + 1, claimed_by_worker = ?2, claimed_at = ?3,
+       SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1, claimed_by_worker = ?2, claimed_at = ?3,
            started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
@@ -219,14 +220,16 @@ pub fn release(
     now: Timestamp,
 ) -> Result<bool> {
     let released = tx
-        .prepare_cached(
+        .prepare_cached(concat!(
             "UPDATE executions
-                SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), lease_expires_at = NULL,
+                SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), due_at = iif(?2 = 'pending', ",
+            first_look!("?4", "executions.cue_key"),
+            ", NULL), lease_expires_at = NULL,
                     claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
                     claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
                     duration_ms = max(?4 - last_attempt_at, 0)
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
-        )?
+        ))?
         .execute(params![execution.key, status.as_str(), reason, millis(now)])?;
     if released == 1 {
         let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();

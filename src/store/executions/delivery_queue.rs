@@ -19,6 +19,7 @@ use crate::store::db::columns::{millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::executions::attempts;
+use crate::store::executions::unclaimed::first_look;
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
@@ -80,13 +81,18 @@ macro_rules! fail_all {
 const NEXT_DUE: &str = "SELECT due_at FROM executions WHERE queue_name = 'waiting' ORDER BY due_at LIMIT 1";
 
 // Reads the destination again, because the callback of the cue may have changed since.
-const PROMOTE: &str = "UPDATE executions
+const PROMOTE: &str = concat!(
+    "UPDATE executions
     SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
+        due_at = CASE transport WHEN 'worker' THEN ",
+    first_look!("?1", "executions.cue_key"),
+    " ELSE due_at END,
         destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
                                     destination_hash),
         updated_at = ?1
   WHERE key IN (SELECT key FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)
-  RETURNING transport = 'worker', status = 'retrying'";
+  RETURNING transport = 'worker', status = 'retrying'"
+);
 
 const NEXT_USER: &str = "SELECT user_key FROM executions
     WHERE queue_name = 'send' AND user_key >= ?1 ORDER BY user_key LIMIT 1";

@@ -1,6 +1,7 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
-//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `attempts` earlier attempts, `outcomes` the reports, `execution_list` the filtered
-//! lists, `created_range` their bounds in time.
+//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `unclaimed` finds those that
+//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists,
+//! `created_range` their bounds in time.
 
 pub mod attempts;
 pub mod claims;
@@ -10,6 +11,7 @@ pub mod delivery_request;
 pub mod execution_list;
 mod index_scan;
 pub mod outcomes;
+pub mod unclaimed;
 pub mod workers;
 
 use jiff::SignedDuration;
@@ -24,6 +26,7 @@ use crate::error::Result;
 use crate::store::db::columns::{instant, maybe_instant, millis, parse_maybe_word, parse_word};
 use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
+use crate::store::executions::unclaimed::first_look;
 use crate::store::{ReadTx, WriteTx};
 
 /// An execution with its outcome and the columns of its cue that the API shows.
@@ -72,12 +75,14 @@ fn insert_row(
     error_message: Option<&str>,
 ) -> Result<i64> {
     let due_at = (queue_name == Some("waiting")).then(|| millis(new.scheduled_for));
-    tx.prepare_cached(
+    tx.prepare_cached(concat!(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
                                  created_at, updated_at, is_catch_up, replayed_from)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17)",
-    )?
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?6 = 'claim', ",
+        first_look!("?15", "?2"),
+        ", ?7), ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17)"
+    ))?
     .execute(params![
         new.id.bytes(),
         new.cue_key,

@@ -23,6 +23,16 @@ const SILENT: &str = "SELECT user_key, worker_id FROM workers
          WHERE lease_expires_at IS NOT NULL AND claimed_by_worker IS NOT NULL)
     ORDER BY last_heartbeat LIMIT ?2 + 0";
 
+// The second part reads deliveries of the user that began lately, which the delivery threads bound, and its claims.
+const ANY_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = ?1 AND last_heartbeat > ?2)
+    OR EXISTS (SELECT 1 FROM executions
+                WHERE status = 'delivering' AND user_key = ?1 AND last_attempt_at > ?2 AND claimed_by_worker IS NOT NULL)";
+
+/// Returns whether a worker of the user has sent a heartbeat after `since`, or claimed an execution that it still holds.
+pub fn is_any_seen(read: &ReadTx<'_>, user_key: i64, since: Timestamp) -> Result<bool> {
+    Ok(read.prepare_cached(ANY_SEEN)?.query_row([user_key, millis(since)], |row| row.get(0))?)
+}
+
 /// Records a heartbeat of a known worker with its `handlers`, a JSON array. Returns `false` if the worker is unknown.
 pub fn record_heartbeat(
     tx: &WriteTx<'_>,
@@ -143,6 +153,13 @@ mod tests {
 
     #[test]
     fn workers_are_counted_by_user_and_forgotten_by_age() {
+        let steps = plan(ANY_SEEN);
+        for index in [
+            "workers USING PRIMARY KEY (user_key=?)",
+            "executions_in_flight (user_key=? AND last_attempt_at>?)",
+        ] {
+            assert!(steps.iter().any(|step| step.starts_with("SEARCH") && step.contains(index)), "{steps:?}");
+        }
         assert_eq!(plan(NTH_WORKER), ["SEARCH workers USING PRIMARY KEY (user_key=?)"]);
         let steps = plan(SILENT);
         assert_eq!(steps[0], "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat<?)");

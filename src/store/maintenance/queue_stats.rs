@@ -7,7 +7,7 @@ use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::millis;
+use crate::store::db::columns::{millis, read_instant};
 
 /// Age of an attempt from which health reports the execution as stale (contract §8).
 const STALE_AFTER: SignedDuration = SignedDuration::from_secs(300);
@@ -23,6 +23,8 @@ pub struct QueueStats {
     pub pending_retries: i64,
     /// Executions that a worker can claim.
     pub pending_worker_claims: i64,
+    /// The time since which the first of them is claimable.
+    pub claimable_since: Option<Timestamp>,
     /// Workers with a recent heartbeat.
     pub active_workers: i64,
     /// True if any worker has ever sent a heartbeat.
@@ -36,7 +38,16 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
         (SELECT count FROM backlog WHERE name = 'retry'),
         (SELECT count FROM backlog WHERE name = 'claim'),
         (SELECT count(*) FROM workers WHERE last_heartbeat > ?2),
-        EXISTS (SELECT 1 FROM workers)";
+        EXISTS (SELECT 1 FROM workers),
+        (SELECT updated_at FROM executions WHERE queue_name = 'claim' ORDER BY updated_at LIMIT 1)";
+
+impl QueueStats {
+    /// How long the execution that is claimable for the longest time has waited.
+    #[must_use]
+    pub fn oldest_claim(&self, now: Timestamp) -> Option<SignedDuration> {
+        Some(now.duration_since(self.claimable_since?).max(SignedDuration::ZERO))
+    }
+}
 
 pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
     let before = |age| millis(saturating_sub(now, age));
@@ -48,6 +59,7 @@ pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
             pending_worker_claims: row.get(3)?,
             active_workers: row.get(4)?,
             any_workers: row.get(5)?,
+            claimable_since: row.get::<_, Option<i64>>(6)?.map(read_instant).transpose()?,
         })
     })?)
 }
@@ -81,6 +93,8 @@ mod tests {
                 "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat>?)",
                 // EXISTS ends the scan at the first row.
                 "SCAN workers USING COVERING INDEX workers_by_heartbeat",
+                // The first entry of an index of claimable executions.
+                "SCAN executions USING COVERING INDEX executions_claimable_since",
             ]
         );
     }

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::error::Result;
-use crate::store::db::columns::{instant, json, millis, parse_word};
+use crate::store::db::columns::{instant, json, millis, parse_word, read_instant};
 use crate::store::{ReadTx, WriteTx};
 
 /// The user, cue and execution that an alert is about.
@@ -45,6 +45,10 @@ const SUBJECT: &str = concat!(
      WHERE e.key = ?1"
 );
 const EXISTS_SINCE: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const NEWEST_OF_CUE: &str =
+    "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
+const HAS_MORE_SINCE: &str =
+    "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
 const INSERT: &str =
     "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -102,6 +106,24 @@ pub fn exists_since(
     since: Timestamp,
 ) -> Result<bool> {
     Ok(read.prepare_cached(EXISTS_SINCE)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
+}
+
+/// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
+pub fn newest_of_cue(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    alert_type: AlertType,
+    until: Timestamp,
+) -> Result<Option<Timestamp>> {
+    let mut newest = read.prepare_cached(NEWEST_OF_CUE)?;
+    let newest: Option<i64> =
+        newest.query_row(params![cue_key, alert_type.as_str(), millis(until)], |row| row.get(0))?;
+    Ok(newest.map(read_instant).transpose()?)
+}
+
+/// Returns whether the user has more than `count` alerts that were raised after `since`.
+pub fn has_more_since(read: &ReadTx<'_>, user_key: i64, since: Timestamp, count: u32) -> Result<bool> {
+    Ok(read.prepare_cached(HAS_MORE_SINCE)?.exists(params![user_key, millis(since), count])?)
 }
 
 /// Inserts an alert of the user about a cue, or about the account.
@@ -185,6 +207,14 @@ mod tests {
             (
                 EXISTS_SINCE,
                 "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
+            ),
+            (
+                NEWEST_OF_CUE,
+                "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at<?)",
+            ),
+            (
+                HAS_MORE_SINCE,
+                "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=? AND created_at>?)",
             ),
             (FIND_CATCH_UP, of_outage),
             (UPDATE_CATCH_UP, of_outage),

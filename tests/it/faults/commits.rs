@@ -109,6 +109,7 @@ impl Trial {
             let (now, change) = (trial.fixture.now(), change.clone());
             let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
+                    claim_within_minutes: None,
                     name: "n".to_owned(),
                     description: None,
                     schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),

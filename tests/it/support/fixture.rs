@@ -136,6 +136,7 @@ impl Fixture {
             retry: RetryPolicy::default(),
             on_failure: OnFailure::default(),
             verification: VerificationMode::None,
+            claim_within_minutes: None,
             warning: None,
         };
         change(&mut new);

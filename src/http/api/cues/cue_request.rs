@@ -5,7 +5,8 @@ use crate::domain::cue::patch::{
     CallbackPatch, CuePatch, OnFailurePatch, RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch,
 };
 use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{NewCue, Transport};
+use crate::domain::cue::{NO_CLAIMS, NewCue, Transport};
+use crate::domain::execution::unclaimed::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::address_policy::AddressPolicy;
@@ -52,6 +53,10 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     let retry = parse_retry(&mut fields, Some(&mut unknown));
     let on_failure = parse_on_failure(&mut fields, policy, Some(&mut unknown));
     let verification = parse_verification(&mut fields, Some(&mut unknown));
+    let claim_within_minutes = parse_claim_within(&mut fields);
+    if is_webhook && claim_within_minutes.is_some() {
+        fields.reject("claim_within_minutes", NO_CLAIMS);
+    }
     unknown.splice(0..0, fields.unknown());
     fields.finish()?;
     // `finish` has returned an error if one of them is missing.
@@ -68,6 +73,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         retry: crate::domain::execution::RetryPolicy::default(),
         on_failure: crate::domain::cue::OnFailure::default(),
         verification: verification.unwrap_or_default(),
+        claim_within_minutes,
         warning: ignored_fields_warning(&unknown),
     };
     retry.apply_to(&mut new.retry);
@@ -105,6 +111,10 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     let retry = parse_retry(&mut fields, None);
     let on_failure = parse_on_failure(&mut fields, policy, None);
     let verification = parse_verification(&mut fields, None);
+    let claim_within_minutes = match fields.presence("claim_within_minutes") {
+        Presence::Absent => None,
+        _ => Some(parse_claim_within(&mut fields)),
+    };
     fields.forbid_unknown();
     fields.finish()?;
     let mut patch = CuePatch {
@@ -118,6 +128,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
         retry,
         on_failure: on_failure?,
         verification,
+        claim_within_minutes,
     };
     patch.payload = payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
     Ok(patch)
@@ -251,6 +262,11 @@ fn parse_verification(
         verification.required_one_of("mode", &VerificationMode::WORDS).and_then(VerificationMode::parse);
     add_or_forbid_unknown(&verification, "verification", unknown);
     mode
+}
+
+fn parse_claim_within(fields: &mut JsonFields<'_>) -> Option<u32> {
+    let minutes = fields.integer("claim_within_minutes", MIN_CLAIM_WITHIN..=MAX_CLAIM_WITHIN)?;
+    u32::try_from(minutes).ok()
 }
 
 fn add_or_forbid_unknown(fields: &JsonFields<'_>, parent: &str, unknown: Option<&mut Vec<String>>) {

@@ -15,9 +15,11 @@ use crate::actions::manual_runs;
 use crate::actions::manual_runs::{FirePayload, FireRequest, ManualRun};
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
-use crate::domain::cue::Cue;
 use crate::domain::cue::payload::Payload;
+use crate::domain::cue::{Cue, Transport};
+use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
 use crate::http::api::cues::cue_response::CueView;
@@ -27,7 +29,7 @@ use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant, to_json, with_payload, with_payload_text};
 use crate::store::cues::{due_cues, payloads};
-use crate::store::executions::execution_list;
+use crate::store::executions::{execution_list, workers};
 use crate::store::{ReadTx, cues};
 
 /// A cue with more runs is read on the thread for slow reads: counting its executions takes longer than a short read
@@ -42,13 +44,18 @@ const MAX_MERGES: usize = 8;
 /// are possible, but the memory for them is not reserved.
 const MAX_OTHER_FIELDS: usize = 128 << 10;
 
+/// The warning of a new worker cue.
+const NO_WORKER: &str = "No worker of this account was seen in the last 15 minutes: executions wait until a worker \
+                         claims them";
+
 /// `POST /v1/cues`
 pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = idempotency_request(&request, "POST /v1/cues")?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
-    let created = actions::create(&request.app, &caller, new, call, render_created)?.await?;
+    let hint = worker_hint(&request, caller.user_key, new.transport).await?;
+    let created = actions::create(&request.app, &caller, new, hint, call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(from_stored(StoredResponse { status, body }))
@@ -206,6 +213,17 @@ pub async fn missed(request: Request) -> Result<Response> {
 /// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the request.
 fn render_created(cue: &Cue) -> Result<StoredResponse> {
     Ok(StoredResponse { status: 201, body: to_json(&CueView::from(cue))? })
+}
+
+/// A warning for the creator of a worker cue if no worker of the account was seen lately.
+async fn worker_hint(request: &Request, user_key: i64, transport: Transport) -> Result<Option<&'static str>> {
+    if transport == Transport::Webhook {
+        return Ok(None);
+    }
+    let since = saturating_sub(request.now, DEAD_AFTER);
+    let seen = move |read: &ReadTx<'_>| workers::is_any_seen(read, user_key, since);
+    let is_any_seen = request.app.store.read_inline(seen).await?;
+    Ok((!is_any_seen).then_some(NO_WORKER))
 }
 
 /// Reserves the memory for a changed cue with a payload of this size, and drops the body, of which all is read.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
 use crate::error::Result;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant, instant_without_zone};
@@ -30,14 +31,18 @@ pub async fn health(request: Request) -> Result<Response> {
     let database = database_status(app, found.is_ok());
     let (queue, held_since) = found.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
     let poller = poller_status(app, &pass, held_since.is_some());
+    // On hold nothing can be claimed, whatever the workers do.
+    let is_unclaimed = held_since.is_none()
+        && queue.and_then(|queue| queue.oldest_claim(now)).is_some_and(|waited| waited >= UNCLAIMED_AFTER);
+    let worker = if is_unclaimed { "waiting" } else { worker_status(queue.as_ref()) };
     let mut body = json!({
         "status": if database == "ok" && poller == "ok" { "healthy" } else { "degraded" },
         "version": env!("CARGO_PKG_VERSION"),
         "timestamp": instant_without_zone(now),
-        "services": {"database": database, "cache": "ok", "poller": poller, "worker": worker_status(queue.as_ref())},
+        "services": {"database": database, "cache": "ok", "poller": poller, "worker": worker},
         "poller": render_pass(&pass, now),
         "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
-        "queue": queue.map(render_queue),
+        "queue": queue.map(|queue| render_queue(queue, now)),
     });
     if let Some(since) = held_since {
         body["held_since"] = instant(since).into();
@@ -109,12 +114,13 @@ fn render_pass(pass: &SchedulerPass, now: Timestamp) -> Value {
     })
 }
 
-fn render_queue(queue: QueueStats) -> Value {
+fn render_queue(queue: QueueStats, now: Timestamp) -> Value {
     json!({
         "pending_outbox": queue.pending_outbox,
         "stale_executions": queue.stale_executions,
         "pending_retries": queue.pending_retries,
         "pending_worker_claims": queue.pending_worker_claims,
+        "oldest_pending_claim_seconds": queue.oldest_claim(now).map(|waited| waited.as_secs()),
     })
 }
 

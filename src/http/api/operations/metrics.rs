@@ -28,7 +28,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
         tracing::error!(request_id = request.id, %error, "cannot read the database");
     }
     let closed = || Error::storage("the store is closed");
-    let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?);
+    let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?, now);
     Ok(Response::text(StatusCode::OK, CONTENT_TYPE, encoder.into_text()))
 }
 
@@ -37,12 +37,13 @@ fn encode(
     read: Option<(QueueStats, bool)>,
     sizes: &Sizes,
     write_stats: &WriteStats,
+    now: Timestamp,
 ) -> TextEncoder {
     let mut page = TextEncoder::default();
     encode_process(&mut page, app);
     encode_deliveries(&mut page, app);
     encode_executions(&mut page, write_stats);
-    encode_queue(&mut page, read.map(|(queue, _)| queue));
+    encode_queue(&mut page, read.map(|(queue, _)| queue), now);
     encode_scheduler(&mut page, app);
     page.gauge(
         "cued_database_on_hold",
@@ -117,7 +118,7 @@ fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
     );
 }
 
-fn encode_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
+fn encode_queue(page: &mut TextEncoder, queue: Option<QueueStats>, now: Timestamp) {
     let Some(queue) = queue else { return };
     let depths = [
         ("send", queue.pending_outbox),
@@ -129,6 +130,11 @@ fn encode_queue(page: &mut TextEncoder, queue: Option<QueueStats>) {
         "Pending executions: to be sent, to be claimed by a worker, to be retried.",
         "queue",
         &depths,
+    );
+    page.gauge(
+        "cued_oldest_pending_claim_seconds",
+        "How long the execution that waits longest for the claim of a worker has waited; 0 without one.",
+        Some(queue.oldest_claim(now).map_or(0, |waited| waited.as_secs())),
     );
     page.gauge(
         "cued_stale_executions",

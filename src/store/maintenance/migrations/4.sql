@@ -101,3 +101,7 @@ CREATE INDEX outbox_posts ON outbox (user_key, destination_hash, key)
     WHERE due_at IS NULL AND destination_hash IS NOT NULL;
 CREATE INDEX outbox_mails ON outbox (key) WHERE due_at IS NULL AND destination_hash IS NULL;
 CREATE INDEX outbox_by_user ON outbox (user_key, kind);
+
+-- The longest wait for a claim, and the next look at an execution that nobody claims: at once for those that wait already.
+CREATE INDEX executions_claimable_since ON executions (updated_at) WHERE queue_name = 'claim';
+CREATE INDEX executions_unclaimed ON executions (due_at) WHERE queue_name = 'claim';

@@ -1,0 +1,172 @@
+//! Claimable executions that no worker claims. `due_at` of an execution in queue 'claim' is the time of the next look at
+//! it: null is at once, [`NEVER`] is not again. `updated_at` is the time since which it is claimable.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, params};
+
+use crate::domain::execution::unclaimed::NOT_CLAIMED;
+use crate::error::Result;
+use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
+use crate::store::db::counters::QueueName;
+use crate::store::{ReadTx, WriteTx};
+
+/// In `due_at`: nobody looks again.
+const NEVER: Timestamp = Timestamp::MAX;
+
+/// Executions of a cue that are counted for an alert, and that a new limit of a cue applies to: its newest. More would hold
+/// up other writes, and tell a person no more.
+pub const NEWEST_OF_CUE: u32 = 1_000;
+
+/// The first look at an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its cue.
+macro_rules! first_look {
+    ($now:literal, $cue_key:literal) => {
+        concat!(
+            "(",
+            $now,
+            " + 60000 * min(15, coalesce((SELECT cues.claim_within_minutes FROM cues WHERE cues.key = ",
+            $cue_key,
+            "), 15)))"
+        )
+    };
+}
+pub(in crate::store) use first_look;
+
+const NEXT_LOOK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
+
+// Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row. A deleted
+// cue is missing.
+const DUE: &str =
+    "SELECT e.key, e.cue_key, e.user_key, e.scheduled_for, e.triggered_by = 'schedule' AS by_schedule,
+        e.task, e.updated_at, e.due_at, c.key IS NULL AS is_deleted, c.claim_within_minutes
+   FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
+
+const LOOK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
+
+const SET_LOOK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
+
+const LOOK_AGAIN: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
+    SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0)";
+
+const WAITING: &str = "SELECT count(*) FROM (
+    SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
+
+const FAIL: &str = "UPDATE executions
+    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
+  WHERE key = ?1 AND queue_name = 'claim'";
+
+/// A claimable execution that is due for a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnclaimedExecution {
+    pub key: i64,
+    pub cue_key: i64,
+    pub user_key: i64,
+    pub scheduled_for: Timestamp,
+    pub by_schedule: bool,
+    pub task: Option<String>,
+    pub claimable_since: Timestamp,
+    /// True if its cue has been deleted: its row is about to be.
+    pub is_deleted: bool,
+    pub claim_within_minutes: Option<u32>,
+}
+
+/// The time of the next look; `None` if there is none to come.
+pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    let first = read.prepare_cached(NEXT_LOOK)?.query_row([], |row| row.get(0)).optional()?;
+    let Some(due_at) = first else { return Ok(None) };
+    let due_at: Option<i64> = due_at;
+    let due_at = due_at.map(read_instant).transpose()?.unwrap_or(Timestamp::MIN);
+    Ok((millis(due_at) < millis(NEVER)).then_some(due_at))
+}
+
+/// The time of the next look at the execution in row `key`.
+pub fn look_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
+    let due_at: Option<i64> = read.prepare_cached(LOOK_AT)?.query_row([key], |row| row.get(0))?;
+    Ok(due_at.map(read_instant).transpose()?)
+}
+
+/// The executions that are due for a look at `now`, at most `limit`. The caller fails each, or sets the next look.
+pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
+    let mut statement = read.prepare_cached(DUE)?;
+    let mut rows = statement.query([i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        if maybe_instant(row, "due_at")?.is_some_and(|due_at| due_at > now) {
+            break;
+        }
+        due.push(UnclaimedExecution {
+            key: row.get("key")?,
+            cue_key: row.get("cue_key")?,
+            user_key: row.get("user_key")?,
+            scheduled_for: instant(row, "scheduled_for")?,
+            by_schedule: row.get("by_schedule")?,
+            task: row.get("task")?,
+            claimable_since: instant(row, "updated_at")?,
+            is_deleted: row.get("is_deleted")?,
+            claim_within_minutes: row.get("claim_within_minutes")?,
+        });
+    }
+    Ok(due)
+}
+
+/// Sets the time of the next look; `None` is never. `updated_at` stays: the execution waits as before.
+pub fn set_look(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
+    tx.prepare_cached(SET_LOOK)?.execute([key, millis(at.unwrap_or(NEVER))])?;
+    Ok(())
+}
+
+/// Lets the newest waiting executions of a cue be looked at now, because its limit has changed.
+pub fn look_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.prepare_cached(LOOK_AGAIN)?.execute(params![cue_key, NEWEST_OF_CUE])?;
+    Ok(())
+}
+
+/// The number of claimable executions among the newest `limit` of a cue.
+pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
+    Ok(read.prepare_cached(WAITING)?.query_row(params![cue_key, limit], |row| row.get(0))?)
+}
+
+/// Fails an execution that was not claimed in time. Returns `false` if it is no longer claimable.
+pub fn fail(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+    let failed = tx.prepare_cached(FAIL)?.execute(params![key, NOT_CLAIMED, millis(now)])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::from(failed == 1));
+    Ok(failed == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
+    use crate::store::test_support::{memory_database, plan};
+
+    #[test]
+    fn looks_are_found_by_index_and_never_sorted() {
+        let by_look = "executions USING INDEX executions_unclaimed";
+        let of_cue = "executions USING COVERING INDEX executions_by_cue (cue_key=?)";
+        for (sql, expected) in [
+            (NEXT_LOOK, "SCAN executions USING COVERING INDEX executions_unclaimed".to_owned()),
+            (DUE, format!("SCAN e{}", by_look.trim_start_matches("executions"))),
+            (LOOK_AGAIN, format!("SEARCH {of_cue}")),
+            (WAITING, "SEARCH executions USING INDEX executions_by_cue (cue_key=?)".to_owned()),
+            (SET_LOOK, "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)".to_owned()),
+            (FAIL, "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)".to_owned()),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.contains(&expected), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_look_is_at_the_earlier_of_alert_and_limit() {
+        let file = memory_database();
+        assert_eq!(UNCLAIMED_AFTER.as_millis(), 15 * 60_000);
+        let sql = first_look!("?1", "?2");
+        for (minutes, expected) in [(None, 900_001), (Some(5), 300_001), (Some(10_080), 900_001)] {
+            let sql = sql.replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
+            let found: i64 =
+                file.query_row(&format!("SELECT {sql}"), params![1, 7, minutes], |row| row.get(0)).unwrap();
+            assert_eq!(found, expected, "{minutes:?}");
+        }
+    }
+}
