@@ -10,8 +10,8 @@ use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
 use crate::store::db::counters::QueueName;
 use crate::store::{ReadTx, WriteTx};
 
-/// In `due_at`: nobody looks again.
-const NEVER: Timestamp = Timestamp::MAX;
+/// In `due_at`: nobody looks again. The year 9999, because every reader of an execution reads the column as an instant.
+const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
 
 /// Executions of a cue that are counted for an alert, and that a new limit of a cue applies to: its newest. More would hold
 /// up other writes, and tell a person no more.
@@ -76,7 +76,7 @@ pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let Some(due_at) = first else { return Ok(None) };
     let due_at: Option<i64> = due_at;
     let due_at = due_at.map(read_instant).transpose()?.unwrap_or(Timestamp::MIN);
-    Ok((millis(due_at) < millis(NEVER)).then_some(due_at))
+    Ok((due_at < NEVER).then_some(due_at))
 }
 
 /// The time of the next look at the execution in row `key`.

@@ -181,4 +181,54 @@ pub const ROWS: &[Row] = &[
             "a_worker_is_active_then_stale_then_dead",
         ],
     ),
+    (
+        "§7.6",
+        "an execution that nobody claims for 15 minutes raises an alert, one a cue and hour",
+        &[
+            "an_alert_follows_exactly_fifteen_minutes_without_a_claim",
+            "the_owner_is_told_of_an_execution_that_nobody_claims",
+            "a_cue_gets_one_alert_an_hour_about_later_executions",
+            "an_hourly_cue_without_a_worker_raises_an_alert_an_hour",
+            "an_account_with_a_thousand_alerts_within_the_hour_gets_no_further_ones",
+        ],
+    ),
+    (
+        "§7.6",
+        "claim_within_minutes is validated",
+        &["the_time_for_a_claim_is_a_field_of_worker_cues", "a_webhook_cue_has_no_time_for_a_claim"],
+    ),
+    (
+        "§7.6",
+        "an execution that is not claimed in time fails",
+        &[
+            "an_execution_fails_exactly_when_its_time_for_a_claim_is_over",
+            "an_execution_that_is_not_claimed_in_time_fails_and_ends_its_cue",
+            "a_failure_for_want_of_a_claim_has_the_consequences_of_any_other",
+            "the_time_runs_from_send_at",
+            "ten_thousand_unclaimed_executions_are_handled_in_bounded_batches",
+        ],
+    ),
+    ("§7.6", "a lost claim begins the time anew", &["a_claim_ends_the_wait_and_a_lost_claim_begins_another"]),
+    (
+        "§7.6",
+        "a changed time applies to executions that wait",
+        &[
+            "a_changed_time_for_claims_applies_to_executions_that_wait",
+            "a_change_of_the_time_wakes_the_scheduler_for_executions_that_wait",
+        ],
+    ),
+    (
+        "§7.6",
+        "nothing is told or fails on hold, or for a minute after an outage",
+        &[
+            "nobody_is_told_of_unclaimed_executions_during_a_hold",
+            "workers_have_a_minute_to_come_back_after_an_outage",
+            "a_restart_does_not_begin_the_wait_anew",
+        ],
+    ),
+    (
+        "§7.6",
+        "a new worker cue warns of missing workers",
+        &["a_new_worker_cue_warns_if_no_worker_was_seen_lately"],
+    ),
 ];

@@ -11,4 +11,5 @@ mod leases;
 mod notifications;
 mod scheduler;
 mod tls;
+mod unclaimed;
 mod webhook_client;

@@ -46,6 +46,7 @@ fn a_new_cue_has_every_field_with_its_default() {
         "transport": "webhook", "payload": null,
         "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
         "on_failure": created["on_failure"], "verification": created["verification"],
+        "claim_within_minutes": null,
         "run_count": 0, "fired_count": 0, "missed_count": 0, "failing": 0, "warning": null,
         "created_at": START, "updated_at": START,
     });

@@ -19,24 +19,33 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     user.advance("PT1H");
     let health = || server.client().get("/health").expect(200);
     let (rest, poller) = without(&health(), "poller");
-    let expected = |worker: &str, active: u32, now: &str| {
+    let expected = |worker: &str, active: u32, now: &str, waited: u32| {
         json!({
             "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
             "services": {"database": "ok", "cache": "ok", "poller": "ok", "worker": worker},
             "workers": {"active_count": active},
-            "queue": {"pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1},
+            "queue": {
+                "pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1,
+                "oldest_pending_claim_seconds": waited,
+            },
         })
     };
-    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00"));
+    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00", 0));
     assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
     assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
     assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
 
     let beat = json!({"worker_id": "w", "handlers": ["greet"]});
     assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
-    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00"));
-    user.advance("PT20M");
-    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:20:00"));
+    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00", 0));
+    user.advance("PT14M59S");
+    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:14:59", 899));
+    user.advance("PT5M1S");
+    assert_eq!(without(&health(), "poller").0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
+    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    let rest = health();
+    assert_eq!((&rest["services"]["worker"], &rest["status"]), (&json!("stale"), &json!("healthy")));
+    assert_eq!(rest["queue"]["oldest_pending_claim_seconds"], Value::Null);
     assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
 }
 

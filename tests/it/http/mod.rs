@@ -16,5 +16,6 @@ mod health;
 mod limits;
 mod long_polls;
 mod memory;
+mod unclaimed;
 mod verification;
 mod wire;

@@ -131,8 +131,9 @@ impl Simulation {
                 true => ("pending", Queue::Ready),
             };
             let (worker, lease) = (None, None);
-            let (attempts, kept) = (0, BTreeMap::new());
-            let run = Run { cue, status, queue, attempts, kept, worker, lease, payload, ..row.run.clone() };
+            let (attempts, kept, since) = (0, BTreeMap::new(), model.now);
+            let run =
+                Run { cue, status, queue, attempts, kept, worker, lease, since, payload, ..row.run.clone() };
             model.runs.insert(row.key, run);
             if !is_allowed {
                 model.end_once(cue, at, false);
@@ -333,6 +334,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             kept: kept(row.get_ref(14)?.as_str_or_null()?),
             worker: row.get(9)?,
             lease: row.get(10)?,
+            since: 0,
             outcome: None,
             payload: Value::Null,
             is_catch_up: row.get(13)?,

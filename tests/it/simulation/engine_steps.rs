@@ -13,7 +13,7 @@ use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
 
 use crate::simulation::machine::Machine;
-use crate::simulation::model::{Checked, MINUTE, Queue, SECOND, ensure};
+use crate::simulation::model::{Checked, MINUTE, Model, Queue, SECOND, ensure};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
 use crate::simulation::runner::Simulation;
 use crate::support::delivery_fixture::RecordingClient;
@@ -32,6 +32,21 @@ const MAX_FAILURES: usize = 2;
 
 /// Passes of the scheduler in which all due cues must fire.
 const MAX_PASSES: usize = 50;
+
+impl Model {
+    /// Fails the runs that no worker has claimed in time (contract §7.6).
+    fn fail_unclaimed(&mut self) {
+        if self.now < self.looks_from {
+            return;
+        }
+        for key in self.runs.keys().copied().collect::<Vec<_>>() {
+            if self.claim_deadline(&self.runs[&key]).is_some_and(|deadline| deadline <= self.now) {
+                self.change(key, |run| (run.status, run.queue) = ("failed", Queue::None));
+                self.finish(key, false);
+            }
+        }
+    }
+}
 
 impl Simulation {
     /// Everything that a turn of the scheduler's thread does, then deliveries and notifications.
@@ -78,9 +93,11 @@ impl Simulation {
         self.insist(|machine| {
             let (store, now) = (&machine.app().store, machine.app().clock.now());
             while reaper::release_expired_claims(machine.app(), now)?.has_more {}
+            while reaper::look_for_unclaimed(machine.app(), now)? {}
             reaper::delete_expired_responses(store, now)
         })?;
         self.model.reap();
+        self.model.fail_unclaimed();
         Ok(())
     }
 

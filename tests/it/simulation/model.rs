@@ -59,6 +59,8 @@ pub struct Cue {
     pub max_attempts: u32,
     pub backoff_minutes: Vec<i64>,
     pub pauses: bool,
+    /// How long a run of a worker cue may wait for a claim.
+    pub claim_within: Option<Ms>,
     pub mode: &'static str,
     pub payload: Value,
     pub is_deleted: bool,
@@ -85,6 +87,8 @@ pub struct Run {
     pub kept: BTreeMap<(u32, bool), &'static str>,
     pub worker: Option<String>,
     pub lease: Option<Ms>,
+    /// Since when it is ready, for the last time.
+    pub since: Ms,
     pub outcome: Option<Outcome>,
     pub payload: Value,
     /// As the file has it: it decides the order of claims only.
@@ -160,6 +164,8 @@ pub struct Model {
     /// The newest instant of the clock.
     pub newest: Ms,
     pub outage_until: Ms,
+    /// No run fails for want of a claim before.
+    pub looks_from: Ms,
 }
 
 impl Rule {
@@ -256,6 +262,7 @@ impl Model {
         }
         // A period without runs does not reach into the future, wherever the clock stood at its end.
         self.outage_until = self.outage_until.min(self.now - 1);
+        self.looks_from = self.outage_until + MINUTE;
         self.wall = self.now;
     }
 
@@ -311,7 +318,7 @@ impl Model {
     pub fn promote(&mut self) {
         for run in self.runs.values_mut() {
             if matches!(run.queue, Queue::Waiting(at) if at <= self.now) {
-                run.queue = Queue::Ready;
+                (run.queue, run.since) = (Queue::Ready, self.now);
             }
         }
     }
@@ -343,7 +350,7 @@ impl Model {
                 if is_last {
                     (run.status, run.queue) = ("failed", Queue::None);
                 } else {
-                    (run.status, run.queue, run.worker) = ("pending", Queue::Ready, None);
+                    (run.status, run.queue, run.worker, run.since) = ("pending", Queue::Ready, None, now);
                 }
             });
             if is_last {
@@ -353,6 +360,13 @@ impl Model {
         for account in &mut self.accounts {
             account.answers.retain(|_, answer| answer.at > now - DAY);
         }
+    }
+
+    /// The end of the time in which a worker must claim the run (contract §7.6).
+    pub fn claim_deadline(&self, run: &Run) -> Option<Ms> {
+        let cue = &self.cues[run.cue];
+        let waits = run.queue == Queue::Ready && cue.is_worker && !cue.is_deleted;
+        cue.claim_within.filter(|_| waits).map(|within| run.since + within)
     }
 
     pub fn change(&mut self, key: i64, change: impl FnOnce(&mut Run)) {

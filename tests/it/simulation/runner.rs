@@ -72,6 +72,7 @@ impl Simulation {
             fired_at: 0,
             newest: now,
             outage_until: now - 1,
+            looks_from: Ms::MIN,
         };
         let mut machine = Machine::start(&model);
         for (user, is_slow) in [true, false, false].into_iter().enumerate() {
@@ -159,7 +160,7 @@ impl Simulation {
         let runs = model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
         let waits = model.runs.values().filter_map(|run| match run.queue {
             Queue::Waiting(at) => Some(at),
-            _ => run.lease,
+            _ => run.lease.or_else(|| model.claim_deadline(run)),
         });
         let near = model.now + 2 * HOUR;
         let mut instants: Vec<Ms> = runs.chain(waits).filter(|at| *at > model.now && *at < near).collect();
@@ -196,6 +197,7 @@ impl Simulation {
         );
         let model = &mut self.model;
         (model.now, model.wall, model.last_seen, model.outage_until) = (now, now, seen, now - 1);
+        model.looks_from = Ms::MIN;
         self.quick_check()
     }
 

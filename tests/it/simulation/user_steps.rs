@@ -85,6 +85,7 @@ impl Simulation {
         let max_attempts = 1 + u32::try_from(self.random.below(3)).unwrap();
         let backoff_minutes = [vec![1], vec![1, 5]][self.random.index(2)].clone();
         let (pauses, mode) = (self.random.below(3) == 0, MODES[self.random.index(3)]);
+        let claim_within = [None, Some(1), Some(20)][self.random.index(3)].filter(|_| is_worker);
         let (name, payload) = (format!("cue {}", self.model.cues.len()), self.payload());
         let room = self.room_for(user, &payload)?;
         if room == Room::Unknown {
@@ -97,7 +98,9 @@ impl Simulation {
             "payload": payload,
         });
         match is_worker {
-            true => body["transport"] = "worker".into(),
+            true => {
+                (body["transport"], body["claim_within_minutes"]) = ("worker".into(), claim_within.into())
+            }
             false => body["callback"] = json!({"url": url(receiver)}),
         }
         let next_run = rule.next_after(self.model.now);
@@ -128,6 +131,7 @@ impl Simulation {
             max_attempts,
             backoff_minutes,
             pauses,
+            claim_within: claim_within.map(|minutes: Ms| minutes * MINUTE),
             mode,
             payload,
             is_deleted: false,
@@ -208,6 +212,11 @@ impl Simulation {
                 // The payload before it is deleted unless runs have it.
                 room = self.room_for(it.user, &changed.payload)?;
                 body["payload"] = changed.payload.clone();
+            }
+            (Action::Patch, 0) if it.is_worker => {
+                let minutes = [None, Some(1), Some(30)][self.random.index(3)];
+                changed.claim_within = minutes.map(|minutes: Ms| minutes * MINUTE);
+                body["claim_within_minutes"] = minutes.into();
             }
             (Action::Patch, 0) => {
                 changed.name = format!("renamed in step {}", self.step.map_or(0, |step| step.number));

@@ -189,6 +189,32 @@ fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
 }
 
 #[test]
+fn nobody_is_told_of_unclaimed_executions_during_a_hold() {
+    let mut server = Server::with_test_clock(BEGIN);
+    let user = server.user();
+    let job = work(&user);
+    user.patch(&format!("/v1/cues/{job}"), &json!({"claim_within_minutes": 20})).expect(200);
+    let waiting = fire(&user, &job);
+    let user = held(&mut server, &user, "2026-01-01T10:35:00Z");
+    let state = || {
+        let execution = user.get(&format!("/v1/executions/{waiting}")).expect(200);
+        (user.get("/v1/alerts").expect(200)["total"].clone(), execution["status"].clone())
+    };
+    user.advance("PT20M");
+    assert_eq!(state(), (json!(0), json!("pending")));
+    let health = user.get("/health").expect(200);
+    assert_eq!(
+        (&health["services"]["worker"], &health["services"]["poller"]),
+        (&json!("none"), &json!("held"))
+    );
+    ok(&server.db(), &["promote"]);
+    user.advance("PT59S");
+    assert_eq!(state(), (json!(0), json!("pending")), "workers have a minute to come back");
+    user.advance("PT1S");
+    assert_eq!(state(), (json!(0), json!("failed")));
+}
+
+#[test]
 fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();

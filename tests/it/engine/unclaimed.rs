@@ -1,0 +1,297 @@
+//! Executions that no worker claims: alerts about them, and their end after the time of their cue.
+
+use cued::clock::Clock;
+use cued::domain::cue::patch::CuePatch;
+use cued::domain::cue::{Cue, CueStatus};
+use cued::domain::execution::ExecutionStatus;
+use cued::domain::ids::ExecutionId;
+use cued::domain::notification::alert::{Alert, AlertType};
+use cued::domain::schedule::Schedule;
+use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::reaper::{look_for_unclaimed, next_look, release_expired_claims};
+use cued::store::cues;
+use cued::store::executions::unclaimed;
+use cued::store::notifications::alerts;
+use cued::store::notifications::alerts::AlertFilter;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::support::fixture::{BEGIN, Fixture, after_begin};
+
+/// Looks at everything that is due; returns the number of batches.
+fn look(fixture: &Fixture) -> usize {
+    let mut batches = 1;
+    while look_for_unclaimed(&fixture.app, fixture.now()).unwrap() {
+        batches += 1;
+    }
+    batches
+}
+
+fn look_after(fixture: &Fixture, seconds: i64) {
+    fixture.app.clock.set(after_begin(seconds));
+    look(fixture);
+}
+
+/// The alerts of the user about unclaimed executions, newest first.
+fn told(fixture: &Fixture, user: i64) -> Vec<Alert> {
+    let is_one = |alert: &Alert| alert.alert_type == AlertType::Unclaimed;
+    alerts(fixture, user).into_iter().filter(is_one).collect()
+}
+
+/// The alerts of the user, newest first.
+fn alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
+    let list = fixture.app.store.read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
+    list.wait().unwrap().0
+}
+
+fn raised(fixture: &Fixture, user: i64) -> Vec<Timestamp> {
+    alerts(fixture, user).iter().rev().map(|alert| alert.created_at).collect()
+}
+
+fn state(fixture: &Fixture, user: i64, id: ExecutionId) -> (ExecutionStatus, Option<String>) {
+    let execution = fixture.execution(user, id).execution;
+    (execution.status, execution.error_message)
+}
+
+const FAILED: ExecutionStatus = ExecutionStatus::Failed;
+
+fn not_in_time() -> (ExecutionStatus, Option<String>) {
+    (FAILED, Some("not claimed in time".to_owned()))
+}
+
+fn within(fixture: &Fixture, user: i64, minutes: u32) -> Cue {
+    fixture.worker_cue(user, |new| new.claim_within_minutes = Some(minutes))
+}
+
+#[test]
+fn an_alert_follows_exactly_fifteen_minutes_without_a_claim() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    let id = fixture.run(&cue, json!({"task": "resize"}));
+    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(900)));
+    fixture.app.clock.set(after_begin(900) - SignedDuration::from_millis(1));
+    look(&fixture);
+    assert_eq!(alerts(&fixture, user), []);
+    look_after(&fixture, 900);
+    let found = alerts(&fixture, user);
+    let [alert] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((alert.cue_id.as_ref(), alert.execution_id), (Some(&cue.id), Some(id)));
+    assert_eq!(alert.message, "No worker has claimed an execution of resize images for 15 minutes");
+    let metadata = json!({"pending_minutes": 15, "waiting_executions": 1, "task": "resize"});
+    assert_eq!((&alert.metadata, alert.created_at), (&metadata, after_begin(900)));
+    assert_eq!(next_look(&fixture.app).unwrap(), None, "nobody looks at it again");
+    look_after(&fixture, 1_000_000);
+    assert_eq!(alerts(&fixture, user).len(), 1);
+    assert_eq!(state(&fixture, user, id).0, ExecutionStatus::Pending);
+    assert_eq!(fixture.claim(user, id, "late"), 1);
+}
+
+#[test]
+fn an_execution_fails_exactly_when_its_time_for_a_claim_is_over() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let (short, long) = (within(&fixture, user, 5), within(&fixture, user, 60));
+    let (first, second) = (fixture.run(&short, json!({})), fixture.run(&long, json!({})));
+    fixture.app.clock.set(after_begin(300) - SignedDuration::from_millis(1));
+    look(&fixture);
+    assert_eq!(state(&fixture, user, first), (ExecutionStatus::Pending, None));
+    look_after(&fixture, 300);
+    assert_eq!(state(&fixture, user, first), not_in_time());
+    assert!(fixture.claimable(user, None, None, 10).iter().all(|it| it.id == second));
+    look_after(&fixture, 900);
+    assert_eq!(raised(&fixture, user), [after_begin(900)], "the other one waits on");
+    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(3_600)));
+    look_after(&fixture, 3_600);
+    assert_eq!(state(&fixture, user, second), not_in_time());
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+}
+
+#[test]
+fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let once = fixture.worker_cue(user, |new| {
+        new.schedule = Schedule::once("2026-01-01T10:00:01Z", "UTC").unwrap();
+        new.claim_within_minutes = Some(15);
+    });
+    let pausing = fixture.worker_cue(user, |new| {
+        new.claim_within_minutes = Some(15);
+        new.on_failure.pause = true;
+        new.schedule = Schedule::recurring("0 0 1 1 *", "UTC", Default::default()).unwrap();
+    });
+    fixture.runs(&pausing, (0..3).map(|_| json!({})));
+    fixture.app.clock.set(after_begin(1));
+    Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
+    look_after(&fixture, 901);
+    assert_eq!(fixture.cue(once.key).status, CueStatus::Failed);
+    assert_eq!(fixture.cue(pausing.key).status, CueStatus::Paused);
+    let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
+    assert_eq!(kinds, ["consecutive_failures"], "three in a row, and none about the wait that has ended");
+}
+
+#[test]
+fn a_claim_ends_the_wait_and_a_lost_claim_begins_another() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = within(&fixture, user, 20);
+    let id = fixture.run(&cue, json!({}));
+    fixture.advance(600);
+    fixture.claim(user, id, "w1");
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    look_after(&fixture, 1_200);
+    assert_eq!(alerts(&fixture, user), []);
+    fixture.app.clock.set(after_begin(1_500));
+    assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 1);
+    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(2_400)));
+    look_after(&fixture, 2_699);
+    let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
+    assert_eq!(kinds, ["unclaimed", "claim_lost"]);
+    assert_eq!(state(&fixture, user, id).0, ExecutionStatus::Pending);
+    look_after(&fixture, 2_700);
+    assert_eq!(state(&fixture, user, id), not_in_time());
+}
+
+#[test]
+fn a_cue_gets_one_alert_an_hour_about_later_executions() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let (cue, other) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
+    for minute in 0..180 {
+        fixture.app.clock.set(after_begin(minute * 60));
+        look(&fixture);
+        fixture.run(&cue, json!({}));
+    }
+    let at = |minutes: i64| after_begin(minutes * 60);
+    assert_eq!(raised(&fixture, user), [at(15), at(75), at(135)]);
+    assert!(alerts(&fixture, user)[2].message.ends_with("; 15 wait"), "{:?}", alerts(&fixture, user)[2]);
+    assert!(alerts(&fixture, user)[0].message.ends_with("; 100 or more wait"));
+    fixture.run(&other, json!({}));
+    look_after(&fixture, 194 * 60);
+    assert_eq!(raised(&fixture, user).last(), Some(&at(194)), "of another cue");
+    look_after(&fixture, 1_000 * 60);
+    assert_eq!(raised(&fixture, user)[4..], [at(1_000)], "those that came after the third");
+}
+
+#[test]
+fn hourly_executions_get_an_alert_each_whatever_the_delay_of_the_scheduler() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    let late = |hour: i64, millis: i64| after_begin(hour * 3_600) + SignedDuration::from_millis(millis);
+    for (hour, millis) in [(0, 40), (1, 5), (2, 60), (3, 0)] {
+        fixture.app.clock.set(late(hour, millis));
+        fixture.run(&cue, json!({}));
+        while let Some(next) = next_look(&fixture.app).unwrap() {
+            fixture.app.clock.set(next);
+            look(&fixture);
+        }
+    }
+    assert_eq!(alerts(&fixture, user).len(), 4);
+}
+
+#[test]
+fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let (cue, failing) = (fixture.worker_cue(user, |_| ()), within(&fixture, user, 15));
+    for cue in [&cue, &failing] {
+        fixture.runs(cue, (0..5_000).map(|_| json!({})));
+    }
+    fixture.app.clock.set(after_begin(900));
+    assert_eq!(look(&fixture), 51, "200 in a write");
+    let unclaimed = alerts(&fixture, user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
+    assert_eq!(unclaimed, 1, "for the cue that lets its executions wait");
+    let waiting = fixture.app.store.read(move |read| unclaimed::count_waiting(read, cue.key, 10_000));
+    let left = fixture.app.store.read(move |read| unclaimed::count_waiting(read, failing.key, 10_000));
+    assert_eq!((waiting.wait().unwrap(), left.wait().unwrap()), (5_000, 0));
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+}
+
+#[test]
+fn a_changed_time_for_claims_applies_to_executions_that_wait() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let cue = fixture.worker_cue(user, |_| ());
+    let ids = fixture.runs(&cue, [json!({}), json!({})]);
+    look_after(&fixture, 1_000);
+    let change = |minutes: Option<u32>| {
+        let mut changed = fixture.cue(cue.key);
+        let patch = CuePatch { claim_within_minutes: Some(minutes), ..CuePatch::default() };
+        changed.apply(&patch, fixture.now()).unwrap();
+        let saved = fixture.app.store.write(move |tx| {
+            cues::save(tx, &changed)?;
+            unclaimed::look_again(tx, changed.key)
+        });
+        saved.wait().unwrap();
+        look(&fixture);
+    };
+    change(Some(30));
+    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(1_800)));
+    change(None);
+    look_after(&fixture, 2_000);
+    assert_eq!(state(&fixture, user, ids[0]).0, ExecutionStatus::Pending);
+    change(Some(30));
+    for id in ids {
+        assert_eq!(state(&fixture, user, id), not_in_time());
+    }
+}
+
+#[test]
+fn workers_have_a_minute_to_come_back_after_an_outage() {
+    let fixture = Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap()));
+    let user = fixture.user("ada");
+    let (cue, failing) = (fixture.worker_cue(user, |_| ()), within(&fixture, user, 5));
+    let (alerted, failed) = (fixture.run(&cue, json!({})), fixture.run(&failing, json!({})));
+    // The process was away for two days.
+    fixture.app.clock.set(after_begin(200_000));
+    Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
+    let from = next_look(&fixture.app).unwrap().unwrap();
+    assert_eq!(from, after_begin(200_060) - SignedDuration::from_millis(1));
+    look_after(&fixture, 200_059);
+    assert_eq!((told(&fixture, user).len(), state(&fixture, user, failed).0), (0, ExecutionStatus::Pending));
+    look_after(&fixture, 200_060);
+    let about: Vec<_> = told(&fixture, user).iter().map(|it| it.execution_id).collect();
+    assert_eq!((about, state(&fixture, user, failed)), (vec![Some(alerted)], not_in_time()));
+}
+
+#[test]
+fn an_account_with_a_thousand_alerts_within_the_hour_gets_no_further_ones() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    for _ in 0..1_005 {
+        fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
+    }
+    let raised = || -> i64 {
+        let count = "SELECT count(*) FROM alerts";
+        fixture.app.store.read(move |read| Ok(read.query_row(count, [], |row| row.get(0))?)).wait().unwrap()
+    };
+    look_after(&fixture, 900);
+    assert_eq!(
+        raised(),
+        1_000,
+        "older ones are deleted, and with them the memory of when their cues had one"
+    );
+    look_after(&fixture, 4_499);
+    assert_eq!(alerts(&fixture, user)[0].created_at, after_begin(900));
+    look_after(&fixture, 4_500);
+    let newest = alerts(&fixture, user);
+    assert_eq!(newest.iter().filter(|it| it.created_at == after_begin(4_500)).count(), 5);
+}
+
+#[test]
+fn executions_of_a_deleted_cue_and_of_a_disabled_account_are_left_alone() {
+    let fixture = Fixture::new();
+    let (ada, bob) = (fixture.user("ada"), fixture.user("bob"));
+    let gone = within(&fixture, ada, 5);
+    fixture.run(&gone, json!({}));
+    fixture.run(&fixture.worker_cue(bob, |_| ()), json!({}));
+    fixture.sql("UPDATE users SET disabled_at = 1 WHERE id = 'bob'");
+    let key = gone.key;
+    fixture.sql(&format!(
+        "INSERT INTO deleted_cues SELECT key, user_key FROM cues WHERE key = {key}; DELETE FROM cues WHERE key = {key}"
+    ));
+    look_after(&fixture, 900);
+    assert_eq!((alerts(&fixture, ada).len(), alerts(&fixture, bob).len()), (0, 0));
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+}
