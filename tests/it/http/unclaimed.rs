@@ -126,7 +126,7 @@ fn the_owner_is_told_of_an_execution_that_nobody_claims() {
         "metadata": {"pending_minutes": 15, "waiting_executions": 2, "task": "resize"},
         "created_at": "2026-01-05T09:15:00Z",
     });
-    assert_eq!(found, [expected.clone()]);
+    assert_eq!(found, std::slice::from_ref(&expected));
     let sent = receiver.deliveries();
     assert_eq!((sent.len(), sent[0].json()), (1, expected));
     assert_eq!(sent[0].header("x-cueapi-alert-type"), Some("unclaimed"));
