@@ -1,5 +1,5 @@
 //! Claimable executions that no worker claims. `due_at` of an execution in queue 'claim' is the time of the next look at
-//! it: null is at once, [`NEVER`] is not again. `updated_at` is the time since which it is claimable.
+//! it: null is at once, the year 9999 is not again. `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
@@ -13,9 +13,8 @@ use crate::store::{ReadTx, WriteTx};
 /// In `due_at`: nobody looks again. The year 9999, because every reader of an execution reads the column as an instant.
 const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
 
-/// Executions of a cue that are counted for an alert, and that a new limit of a cue applies to: its newest. More would hold
-/// up other writes, and tell a person no more.
-pub const NEWEST_OF_CUE: u32 = 1_000;
+/// A new limit of a cue applies to so many of its newest executions. More would hold up other writes.
+const NEWEST_OF_CUE: u32 = 1_000;
 
 /// The first look at an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its cue.
 macro_rules! first_look {
