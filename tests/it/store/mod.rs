@@ -1,6 +1,7 @@
 //! The database: writes and reads, counters, retention.
 
 mod accounts;
+mod attempts;
 mod counters;
 mod cue_deletion;
 mod execution_list;

@@ -39,7 +39,7 @@ pub async fn show(request: Request) -> Result<Response> {
     Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 
-/// `GET /v1/executions`, with the filters of [`list_filter`], `limit` and `offset`.
+/// `GET /v1/executions`, with its filters, `limit` and `offset`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let pagination = query.pagination(20);
