@@ -27,6 +27,10 @@ impl<'a> ReadTx<'a> {
     pub(in crate::store) fn new(connection: &'a Connection) -> Self {
         Self(connection)
     }
+
+    pub(in crate::store) fn connection(&self) -> &'a Connection {
+        self.0
+    }
 }
 
 impl Deref for ReadTx<'_> {

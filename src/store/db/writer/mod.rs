@@ -4,6 +4,7 @@
 //! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. An idle writer commits
 //! a single job at once, and while it commits, the jobs of the next batch queue up.
 
+mod part;
 pub(in crate::store) mod write_queue;
 
 use std::cell::{Cell, RefCell};
