@@ -13,6 +13,7 @@ use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
 use crate::error::{Error, Result};
+use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::lifecycle::plan_limits::within_storage;
 use crate::random;
@@ -87,39 +88,63 @@ fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(". "))
 }
 
+/// The circumstances of a change to a cue.
+pub(super) struct ChangeContext {
+    user_key: i64,
+    limits: CueLimits,
+    firer: CueFirer,
+}
+
+impl ChangeContext {
+    pub(super) fn new(app: &App, caller: &Caller, now: Timestamp) -> Self {
+        let limits = CueLimits::of(&app.config.plans, caller);
+        Self { user_key: caller.user_key, limits, firer: app.cue_firer(now) }
+    }
+
+    /// Changes the cue, except for its payload, and wakes the scheduler. Returns the cue, and the number of runs that were
+    /// overdue and fired before the change.
+    pub(super) fn change(&self, tx: &WriteTx<'_>, id: &str, change: &CuePatch) -> Result<(Cue, usize)> {
+        let (user_key, now) = (self.user_key, self.firer.now());
+        let mut before = find(tx, user_key, id)?;
+        let mut cue = before.clone();
+        cue.apply(change, now)?;
+        let mut fired = 0;
+        if cue.next_run != before.next_run {
+            fired = self.firer.fire_overdue(tx, &before)?;
+        }
+        if fired > 0 {
+            before = find(tx, user_key, id)?;
+            cue = before.clone();
+            cue.apply(change, now)?;
+        }
+        if cue.status == CueStatus::Active && before.status != CueStatus::Active {
+            self.limits.check_active(tx, user_key)?;
+        }
+        if cue.next_run != before.next_run {
+            cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
+        }
+        cues::save(tx, &cue)?;
+        if cue.claim_within_minutes != before.claim_within_minutes {
+            unclaimed::look_again(tx, cue.key)?;
+            tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
+        }
+        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+        Ok((cue, fired))
+    }
+}
+
 /// Updates the caller's cue.
 ///
 /// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
-    let (now, user_key) = (app.clock.now(), caller.user_key);
-    let plans = app.config.plans.clone();
-    let limits = CueLimits::of(&plans, caller);
-    let firer = app.cue_firer(now);
+    let user_key = caller.user_key;
+    let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
-            let mut before = find(tx, user_key, &id)?;
-            let mut cue = before.clone();
-            cue.apply(&change, now)?;
-            if cue.next_run != before.next_run && firer.fire_overdue(tx, &before)? > 0 {
-                before = find(tx, user_key, &id)?;
-                cue = before.clone();
-                cue.apply(&change, now)?;
-            }
-            if cue.status == CueStatus::Active && before.status != CueStatus::Active {
-                limits.check_active(tx, user_key)?;
-            }
-            if cue.next_run != before.next_run {
-                cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
-            }
-            cues::save(tx, &cue)?;
-            if cue.claim_within_minutes != before.claim_within_minutes {
-                unclaimed::look_again(tx, cue.key)?;
-                tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
-            }
+            let (mut cue, _) = context.change(tx, &id, &change)?;
             if let Some(payload) = &change.payload {
                 cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
             }
-            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
             Ok(UpdatedCue { cue, payload: change.payload })
         })
     })

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
-use crate::store::WriteTx;
 use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, save};
 use crate::store::maintenance::trusted_time;
+use crate::store::{ReadTx, WriteTx};
 
 /// The `Idempotency-Key` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,16 +31,16 @@ pub struct StoredResponse {
 /// # Errors
 /// `idempotency_conflict` when the key was used for a different request.
 pub fn repeated(
-    tx: &WriteTx<'_>,
+    read: &ReadTx<'_>,
     user_key: i64,
     request: Option<&IdempotencyRequest>,
     now: Timestamp,
 ) -> Result<Option<StoredResponse>> {
     let Some(request) = request else { return Ok(None) };
     // A clock that jumps ahead must not make a repetition run.
-    let present = trusted_time::find(tx)?.map_or(now, |time| time.limit(now));
+    let present = trusted_time::find(read)?.map_or(now, |time| time.limit(now));
     let oldest = saturating_sub(present, RETENTION_TIME);
-    let Some(record) = find(tx, user_key, &request.key, oldest)? else { return Ok(None) };
+    let Some(record) = find(read, user_key, &request.key, oldest)? else { return Ok(None) };
     if record.fingerprint != request.fingerprint {
         let message = "This Idempotency-Key was used for a different request: use a new key";
         return Err(Error::refused(ErrorCode::IdempotencyConflict, message));

@@ -1,4 +1,5 @@
-//! Runs on request: `fire` and `replay`.
+//! Runs on request: `fire` and `replay`, and what a user may do with a run that waits: `retry` sends it now, `cancel` ends
+//! it.
 
 use std::sync::Arc;
 
@@ -13,17 +14,22 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::payload::Payload;
+use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, Transport};
-use crate::domain::execution::{NewExecution, Trigger};
+use crate::domain::execution::queue_change::{may_cancel, may_retry};
+use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
+use crate::lifecycle::cancel::cancel_queued;
 use crate::lifecycle::fire::{enqueue, queue_retention_if_due};
 use crate::lifecycle::plan_limits::within_storage;
+use crate::random::ExecutionIdSource;
 use crate::store::accounts::usage;
 use crate::store::cues::payloads;
+use crate::store::executions::{ExecutionDetails, queue_changes};
 use crate::store::{Pending, WriteTx, cues, executions};
 
 /// An execution created by `fire` or `replay`.
@@ -66,22 +72,15 @@ pub fn fire(
     call: Option<IdempotencyRequest>,
     render: fn(&ManualRun) -> StoredResponse,
 ) -> Pending<Option<StoredResponse>> {
-    let (now, user_key, ids) = (app.clock.now(), caller.user_key, Arc::clone(&app.ids));
-    let (plans, retention) = (app.config.plans.clone(), app.config.retention);
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &plans, user_key, || {
+        within_storage(tx, &context.plans, user_key, || {
             if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
                 return Ok(Some(response));
             }
-            let cue = find(tx, user_key, &id)?;
-            if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
-                return Ok(None);
-            }
-            consume_quota(tx, &plans, user_key, now)?;
-            let run = new_run(tx, &cue, request, ids.next(now)?, now)?;
-            cues::record_run(tx, cue.key, now)?;
-            queue_retention_if_due(tx, &retention, cue.key, cue.run_count, 1)?;
-            let response = render(&insert_run(tx, &cue, &run)?);
+            let Some(run) = context.fire(tx, &id, request)? else { return Ok(None) };
+            let response = render(&run);
             keep(tx, user_key, call.as_ref(), &response, now)?;
             Ok(Some(response))
         })
@@ -93,28 +92,96 @@ pub fn fire(
 /// Refused with `execution_not_found`, with `execution_in_flight` until the execution has finished, and with
 /// `execution_limit_exceeded` and `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
-    let (now, ids, plans) = (app.clock.now(), Arc::clone(&app.ids), app.config.plans.clone());
+    let context = RunContext::new(app, user_key, app.clock.now());
+    app.store.write_for(user_key, move |tx| context.replay(tx, id))
+}
+
+/// Sends an execution now that waits for its next attempt or for its `send_at`. Its attempts and the rest of its retry
+/// policy stay as they are. Returns the run and its status.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt, and with `invalid_state` unless it
+/// waits.
+pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, ExecutionStatus)> {
+    let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
+        let ExecutionDetails { execution, cue_id, .. } =
+            executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
+        let is_waiting = queue_changes::release(tx, execution.key, now)?;
+        may_retry(execution.status, is_waiting)?;
+        let is_early = execution.status == ExecutionStatus::Pending;
+        let scheduled_for = if is_early { now } else { execution.scheduled_for };
+        let triggered_by = execution.triggered_by;
+        Ok((ManualRun { execution_id: id, cue_id, scheduled_for, triggered_by }, execution.status))
+    })
+}
+
+/// Ends an execution that has not begun its next attempt, as failed and without the consequences of a failure: it was
+/// wanted. The `once` cue whose run it is ends.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt or a claim, and with `invalid_state`
+/// after its end.
+pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDetails> {
+    let now = app.clock.now();
+    app.store.write_for(user_key, move |tx| {
+        let execution = executions::find(tx, user_key, id)?.ok_or_else(not_found)?.execution;
+        may_cancel(execution.status)?;
+        cancel_queued(tx, &execution, now)?;
+        executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
+    })
+}
+
+/// The circumstances of a run on request.
+pub(super) struct RunContext {
+    user_key: i64,
+    ids: Arc<ExecutionIdSource>,
+    plans: Plans,
+    retention: Retention,
+    now: Timestamp,
+}
+
+impl RunContext {
+    pub(super) fn new(app: &App, user_key: i64, now: Timestamp) -> Self {
+        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
+        Self { user_key, ids, plans, retention: app.config.retention, now }
+    }
+
+    /// As [`fire`].
+    pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<Option<ManualRun>> {
+        let (user_key, now) = (self.user_key, self.now);
+        let cue = find(tx, user_key, id)?;
+        if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
+            return Ok(None);
+        }
+        consume_quota(tx, &self.plans, user_key, now)?;
+        let run = new_run(tx, &cue, request, self.ids.next(now)?, now)?;
+        cues::record_run(tx, cue.key, now)?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, 1)?;
+        Ok(Some(insert_run(tx, &cue, &run)?))
+    }
+
+    /// As [`replay`].
+    pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<ManualRun> {
+        let (user_key, now) = (self.user_key, self.now);
         let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
         if !old.status.is_over() {
             let message = "The execution has not finished: wait for it before you replay it";
             return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
         }
-        consume_quota(tx, &plans, user_key, now)?;
+        consume_quota(tx, &self.plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
         let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
         let run = NewExecution {
-            payload_key: within_storage(tx, &plans, user_key, copy)?,
+            payload_key: within_storage(tx, &self.plans, user_key, copy)?,
             task: old.task,
             agent: old.agent,
             replayed_from: Some(old.id),
-            ..run_of(&cue, ids.next(now)?, Trigger::Replay, now)
+            ..run_of(&cue, self.ids.next(now)?, Trigger::Replay, now)
         };
         insert_run(tx, &cue, &run)
-    })
+    }
 }
 
 /// Counts one execution against the user's quota (contract §8.2).

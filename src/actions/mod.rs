@@ -3,6 +3,7 @@
 
 pub mod accounts;
 pub mod billing;
+pub mod bulk;
 pub mod cues;
 pub mod device_login;
 pub mod executions;

@@ -2,7 +2,8 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::account::{auth, device_login};
-use crate::http::api::executions::{attempts, claims, verification};
+use crate::http::api::cues::bulk;
+use crate::http::api::executions::{attempts, claims, queue_changes, verification};
 use crate::http::api::operations::{health, info, metrics, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
 use crate::http::pages::manual_billing;
@@ -42,6 +43,8 @@ pub static ROUTES: &[Route] = routes! {
 
     POST   "/v1/cues"                                 ApiKey    cues::create,
     GET    "/v1/cues"                                 ApiKey    cues::cue_list::list,
+    POST   "/v1/cues/bulk"                            ApiKey    bulk::apply,
+    POST   "/v1/cues/bulk-delete"                     ApiKey    bulk::delete,
     GET    "/v1/cues/{cue_id}"                        ApiKey    cues::show,
     PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
     DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,
@@ -53,10 +56,13 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/executions"                           ApiKey    executions::list,
     GET    "/v1/executions/claimable"                 ApiKey    claims::list,
     POST   "/v1/executions/claim"                     ApiKey    claims::claim_next,
+    POST   "/v1/executions/replay"                    ApiKey    queue_changes::replay_all,
     GET    "/v1/executions/{execution_id}"            ApiKey    executions::show,
     GET    "/v1/executions/{execution_id}/attempts"   ApiKey    attempts::list,
     GET    "/v1/executions/{execution_id}/request"    ApiKey    attempts::show_request,
     POST   "/v1/executions/{execution_id}/replay"     ApiKey    executions::replay,
+    POST   "/v1/executions/{execution_id}/retry"      ApiKey    queue_changes::retry,
+    POST   "/v1/executions/{execution_id}/cancel"     ApiKey    queue_changes::cancel,
     POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,
     PATCH  "/v1/executions/{execution_id}/evidence"   ApiKey    verification::append_evidence,

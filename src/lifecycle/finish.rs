@@ -73,9 +73,9 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
 }
 
 /// Applies the consequences of a finished execution, which must be stored as finished. Every finished execution goes
-/// through this function, with two exceptions. When an account is disabled, its cues are paused as well, and the
+/// through this function, with three exceptions. When an account is disabled, its cues are paused as well, and the
 /// operator who does it needs no notification. An execution above the quota only ends a `once` cue, because the usage
-/// shows why it failed. `firer` fires a run that is due before the cue is paused.
+/// shows why it failed, and so does a cancelled one, because its user wanted it. `firer` fires a run that is due before the cue is paused.
 pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
     let success = finished.finish == Finish::Succeeded;
     if finished.by_schedule {

@@ -6,6 +6,7 @@
 //!   notifications,
 //!   pause.
 //! - `alerts`, `notify`, `once`, `pause`: the single consequences.
+//! - `cancel`: ends a queued execution by request.
 //! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
 //! - `unclaimed`: alerts about executions that no worker claims, and fails them in the end.
 //! - `plan_limits`: pauses cues above the limit of a lower plan.
@@ -14,6 +15,7 @@
 //! so log lines are written by [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
 
 pub mod alerts;
+pub mod cancel;
 pub mod finish;
 pub mod fire;
 pub mod notify;

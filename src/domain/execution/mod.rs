@@ -4,6 +4,7 @@ pub mod attempt;
 pub mod evidence;
 pub mod failure_cause;
 pub mod outcome;
+pub mod queue_change;
 pub mod retry;
 pub mod retry_after;
 pub mod unclaimed;

@@ -1,7 +1,8 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
 //! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `unclaimed` finds those that
 //! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists,
-//! `created_range` their bounds in time.
+//! `created_range` their bounds in time. `queue_changes` sends an execution early or cancels it, `replay_selection` finds
+//! those to replay.
 
 pub mod attempts;
 pub mod claims;
@@ -11,6 +12,8 @@ pub mod delivery_request;
 pub mod execution_list;
 mod index_scan;
 pub mod outcomes;
+pub mod queue_changes;
+pub mod replay_selection;
 pub mod unclaimed;
 pub mod workers;
 

@@ -18,19 +18,37 @@ const MISSED: &str = "SELECT key FROM missed_runs WHERE cue_key = ?1 LIMIT ?2 + 
 
 /// Deletes a cue of the user and the first batch of its rows. Returns false if there is no such cue.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let Some(cue_key) = delete_cue(tx, user_key, id)? else { return Ok(false) };
+    if !erase_batch(tx, cue_key)? {
+        wake_eraser(tx);
+    }
+    Ok(true)
+}
+
+/// As [`delete`], but leaves all rows of the cue to the background task. For many cues in one write.
+pub fn delete_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let is_deleted = delete_cue(tx, user_key, id)?.is_some();
+    if is_deleted {
+        wake_eraser(tx);
+    }
+    Ok(is_deleted)
+}
+
+fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let deleted: Option<i64> = tx
         .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key")?
         .query_row(params![user_key, id], |row| row.get(0))
         .optional()?;
-    let Some(cue_key) = deleted else { return Ok(false) };
+    let Some(cue_key) = deleted else { return Ok(None) };
     tx.prepare_cached("DELETE FROM retention_queue WHERE cue_key = ?1")?.execute([cue_key])?;
     // First: the trigger that subtracts the bytes of a payload finds the user by it.
     tx.prepare_cached("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)")?
         .execute([cue_key, user_key])?;
-    if !erase_batch(tx, cue_key)? {
-        tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
-    }
-    Ok(true)
+    Ok(Some(cue_key))
+}
+
+fn wake_eraser(tx: &WriteTx<'_>) {
+    tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
 }
 
 /// The first deleted cue that still has rows.

@@ -249,4 +249,38 @@ pub const ROWS: &[Row] = &[
         "an override is merged into the payload of that instant",
         &["an_override_is_merged_into_the_payload_of_its_instant"],
     ),
+    ("§4.14", "the key of a fire may be in the body", &["the_key_of_a_fire_is_taken_from_the_body_too"]),
+    (
+        "§4.15",
+        "many cues are changed by id",
+        &[
+            "cues_are_paused_resumed_fired_and_deleted_by_id",
+            "five_hundred_ids_are_taken_and_unknown_ones_answered",
+        ],
+    ),
+    (
+        "§4.15",
+        "a filter must match the expected number",
+        &[
+            "a_filter_takes_what_it_matches_if_the_number_is_the_expected_one",
+            "q_is_found_in_name_description_host_and_the_beginning_of_the_id",
+            "every_bad_body_names_its_field",
+        ],
+    ),
+    (
+        "§4.15",
+        "each cue has the rules of its own endpoint",
+        &[
+            "each_cue_has_the_rules_of_its_own_route",
+            "a_resume_above_the_limit_of_active_cues_leaves_the_rest_paused",
+            "a_part_that_fails_changes_nothing_and_the_others_stay",
+        ],
+    ),
+    ("§4.15", "many cues take several writes", &["more_cues_than_a_write_takes_are_changed_in_several"]),
+    (
+        "§4.15",
+        "a repetition with the key does nothing",
+        &["a_repeated_request_with_its_key_is_answered_and_does_nothing"],
+    ),
+    ("§4.15", "bulk-delete returns lists of ids", &["bulk_delete_answers_with_the_ids"]),
 ];

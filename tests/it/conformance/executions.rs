@@ -247,4 +247,34 @@ pub const ROWS: &[Row] = &[
             "every_event_in_every_state_has_the_specified_transition",
         ],
     ),
+    (
+        "§5.4",
+        "many executions are replayed, oldest first",
+        &[
+            "executions_are_replayed_by_id_oldest_first",
+            "a_filter_replays_what_failed_if_the_number_is_the_expected_one",
+            "more_executions_than_a_write_takes_are_replayed_in_several",
+            "a_limit_that_is_reached_in_the_middle_skips_the_rest",
+            "an_interrupted_replay_is_not_repeated_by_its_key",
+        ],
+    ),
+    (
+        "§5.4",
+        "a waiting execution is sent now",
+        &[
+            "a_retry_is_sent_now_and_the_retry_policy_goes_on",
+            "a_run_that_waits_for_its_send_at_is_sent_now",
+            "only_a_waiting_execution_may_be_sent_now_or_cancelled",
+        ],
+    ),
+    (
+        "§5.4",
+        "a waiting execution is cancelled",
+        &[
+            "a_cancelled_execution_fails_without_the_consequences_of_a_failure",
+            "a_once_cue_ends_with_its_cancelled_run",
+            "an_attempt_or_a_claim_cannot_be_cancelled",
+            "cancel_and_delivery_exclude_each_other",
+        ],
+    ),
 ];

@@ -15,6 +15,7 @@ mod executions;
 mod health;
 mod limits;
 mod long_polls;
+mod many;
 mod memory;
 mod unclaimed;
 mod verification;

@@ -13,6 +13,7 @@ mod engine_steps;
 mod machine;
 mod model;
 mod plan_steps;
+mod queue_steps;
 mod receivers;
 mod run_steps;
 mod runner;

@@ -24,6 +24,8 @@ impl Simulation {
             Action::Report => run.is_claimed() || (run.outcome.is_none() && run.is_over()),
             Action::Verify | Action::Reopen | Action::Evidence => run.outcome.is_some(),
             Action::Replay => run.is_over(),
+            Action::Retry => matches!(run.queue, Queue::Waiting(_)),
+            Action::Cancel => matches!(run.status, "pending" | "retrying"),
             _ => true,
         };
         let all: Vec<i64> = self.model.runs.keys().copied().collect();
@@ -42,6 +44,8 @@ impl Simulation {
             Action::Extend => self.extend(user, key, &run, &path),
             Action::Report => self.report(user, key, &run, &path),
             Action::Replay => self.replay(user, &run, &path),
+            Action::Retry => self.retry(user, key, &run, &path),
+            Action::Cancel => self.cancel(user, key, &run, &path),
             Action::Read => self.read_run(user, &run, &path),
             _ => self.judge(action, user, key, &run, &path),
         }

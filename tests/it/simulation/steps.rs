@@ -27,6 +27,10 @@ pub enum Action {
     Fire,
     FireLater,
     Replay,
+    Retry,
+    Cancel,
+    PauseAll,
+    ResumeAll,
     Repeat,
     RotateSecret,
     RotateKey,
@@ -62,7 +66,7 @@ pub enum Action {
 }
 
 /// The actions with the weights of their frequency.
-const WEIGHTS: [(Action, u64); 36] = [
+const WEIGHTS: [(Action, u64); 40] = [
     (Action::Create, 8),
     (Action::Patch, 5),
     (Action::Pause, 3),
@@ -71,6 +75,10 @@ const WEIGHTS: [(Action, u64); 36] = [
     (Action::Fire, 4),
     (Action::FireLater, 3),
     (Action::Replay, 3),
+    (Action::Retry, 2),
+    (Action::Cancel, 2),
+    (Action::PauseAll, 1),
+    (Action::ResumeAll, 1),
     (Action::Repeat, 3),
     (Action::RotateSecret, 1),
     (Action::RotateKey, 1),

@@ -34,6 +34,7 @@ impl Simulation {
             Action::RotateKey => self.rotate_key(),
             Action::AddKey => self.add_key(),
             Action::ClaimNext => self.claim_next(),
+            Action::PauseAll | Action::ResumeAll => self.change_all(action),
             Action::Heartbeat => self.heartbeat(),
             Action::RemoveWorker => self.remove_worker(),
             Action::Patch

@@ -1,20 +1,19 @@
 //! `/v1/cues` and `/v1/schedule/preview`. `cue_list` has the list.
 
+pub mod bulk;
 pub mod cue_list;
 pub(in crate::http) mod cue_request;
 pub(in crate::http) mod cue_response;
 mod cursor;
 
 use hyper::StatusCode;
-use hyper::header::HeaderName;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::actions::cues::{self as actions, not_found};
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse};
+use crate::actions::idempotency::StoredResponse;
 use crate::actions::manual_runs;
 use crate::actions::manual_runs::{FirePayload, FireRequest, ManualRun};
-use crate::domain::account::credentials::sha256;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
@@ -24,6 +23,7 @@ use crate::error::Result;
 use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
 use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
+use crate::http::api::idempotency::{from_stored, idempotency_request, read_key};
 use crate::http::input::query::Pagination;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
@@ -52,7 +52,7 @@ const NO_WORKER: &str = "No worker of this account was seen in the last 15 minut
 pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
-    let call = idempotency_request(&request, "POST /v1/cues")?;
+    let call = idempotency_request(&request, "POST /v1/cues", None)?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
     let hint = worker_hint(&request, caller.user_key, new.transport).await?;
     let created = actions::create(&request.app, &caller, new, hint, call, render_created)?.await?;
@@ -131,10 +131,11 @@ pub async fn fire(request: Request) -> Result<Response> {
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override");
     let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
+    let key = read_key(&mut fields);
     // Ignoring a misspelled `send_at` would run the cue immediately.
     fields.forbid_unknown();
     fields.finish()?;
-    let call = idempotency_request(&request, &format!("POST /v1/cues/{id}/fire"))?;
+    let call = idempotency_request(&request, &format!("POST /v1/cues/{id}/fire"), key)?;
     let render = |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
     for _ in 0..MAX_MERGES {
         let payload = match payload_override {
@@ -269,28 +270,4 @@ fn upcoming_limit(request: &Request) -> Result<usize> {
     let limit = query.integer("limit", 1..=100, 10);
     query.finish()?;
     Ok(usize::try_from(limit).unwrap_or(10))
-}
-
-/// Returns the `Idempotency-Key` of a request, with a fingerprint of its route and body: the same key on a different
-/// request is a conflict.
-fn idempotency_request(request: &Request, route: &str) -> Result<Option<IdempotencyRequest>> {
-    const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
-    let Some(value) = request.headers.get(HEADER) else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=255).contains(&key.len()) => {
-            let content = [route.as_bytes(), b"\n", request.body()].concat();
-            Ok(Some(IdempotencyRequest { key: key.to_owned(), fingerprint: sha256(&content) }))
-        }
-        _ => Err(Refusal::invalid(vec![FieldError {
-            kind: "value_error",
-            loc: vec!["header".into(), "Idempotency-Key".into()],
-            msg: "Value error, an Idempotency-Key has 1 to 255 visible ASCII characters".to_owned(),
-            input: Value::Null,
-        }])
-        .into()),
-    }
-}
-
-fn from_stored(stored: StoredResponse) -> Response {
-    Response::json(StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK), stored.body)
 }

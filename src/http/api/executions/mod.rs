@@ -1,9 +1,10 @@
 //! `/v1/executions`: reading, replay, outcome and lease. Claims are in `claims`, the attempts in `attempts`, the steps
-//! after a reported outcome in `verification`.
+//! after a reported outcome in `verification`, retry, cancel and the replay of many in `queue_changes`.
 
 pub mod attempts;
 pub mod claims;
 pub(in crate::http) mod execution_response;
+pub mod queue_changes;
 pub mod verification;
 
 use serde_json::json;

@@ -1,0 +1,141 @@
+//! `retry` and `cancel` of a waiting execution, and the replay of many.
+
+use serde::Serialize;
+
+use crate::actions::bulk::replays as actions;
+use crate::actions::bulk::replays::{ReplayRun, ReplaysDone};
+use crate::actions::bulk::{BulkRun, BulkStep, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::actions::idempotency::StoredResponse;
+use crate::actions::manual_runs;
+use crate::domain::execution::ExecutionStatus;
+use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::ids::ExecutionId;
+use crate::domain::schedule::parse_instant;
+use crate::domain::schedule::time_zone::Zone;
+use crate::error::{Error, Result};
+use crate::http::api::executions::execution_response::{ExecutionView, render_run};
+use crate::http::api::idempotency::{bulk_call, from_stored};
+use crate::http::input::json_fields::JsonFields;
+use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targets};
+use crate::http::request::Request;
+use crate::http::response::{Response, to_json};
+use crate::store::ReadTx;
+use crate::store::executions::replay_selection;
+use crate::store::executions::replay_selection::ReplayFilter;
+
+/// The answer to a replay of many. `matched` is the sum of `replayed` and the length of `skipped`.
+#[derive(Debug, Serialize)]
+struct ReplayView<'a> {
+    matched: usize,
+    replayed: usize,
+    skipped: Vec<SkippedView<'a>>,
+    execution_ids: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct SkippedView<'a> {
+    id: &'a str,
+    code: &'static str,
+}
+
+/// `POST /v1/executions/{execution_id}/retry`
+pub async fn retry(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    request.optional_fields()?;
+    let (run, status) = manual_runs::retry(&request.app, caller.user_key, id).await?;
+    let mut body = render_run(&run);
+    body["status"] = status.as_str().into();
+    Ok(Response::ok(&body))
+}
+
+/// `POST /v1/executions/{execution_id}/cancel`
+pub async fn cancel(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    request.optional_fields()?;
+    let cancelled = manual_runs::cancel(&request.app, caller.user_key, id).await?;
+    Response::from_body(&ExecutionView::from(&cancelled))
+}
+
+/// `POST /v1/executions/replay`
+pub async fn replay_all(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let targets = read_targets(&mut fields, read_filter);
+    fields.forbid_unknown();
+    fields.finish()?;
+    let targets =
+        targets.ok_or_else(|| Error::fault("the executions to replay are missing after validation"))?;
+    let call = bulk_call(&request, "POST /v1/executions/replay")?;
+    let ids = match targets {
+        Targets::Ids(ids) => oldest_first(ids),
+        Targets::Matching { filter, expected } => {
+            if let Some(call) = &call
+                && let Some(response) = find_repeated(&request.app, caller.user_key, call.clone()).await?
+            {
+                return Ok(from_stored(response));
+            }
+            let ids = select(&request, filter).await?;
+            check_bound(ids.len(), "narrow since and until, and replay one part after the other")?;
+            check_expected(ids.len(), expected)?;
+            ids
+        }
+    };
+    request.reserve_response(ids.len() * ANSWER_BYTES)?;
+    let mut run: ReplayRun = BulkRun::new(ids, ReplaysDone::default(), call);
+    loop {
+        match actions::apply(&request.app, &caller, run, render).await? {
+            BulkStep::More(rest) => run = rest,
+            BulkStep::Done(response) => return Ok(from_stored(response)),
+        }
+    }
+}
+
+/// Each id once and in its usual spelling. Ids sort by the time of creation.
+fn oldest_first(ids: Vec<String>) -> Vec<String> {
+    let usual = |id: String| ExecutionId::parse(&id).map_or(id, |id| id.to_string());
+    let mut ids = distinct(ids.into_iter().map(usual).collect());
+    ids.sort_unstable();
+    ids
+}
+
+/// The ids of the caller's executions that match, one more than there may be.
+async fn select(request: &Request, filter: ReplayFilter) -> Result<Vec<String>> {
+    let user_key = request.caller()?.user_key;
+    let turn = request.slow_list_turn().await?;
+    let select = move |read: &ReadTx<'_>| {
+        Ok((replay_selection::select(read, user_key, &filter, MAX_MATCHED + 1)?, turn))
+    };
+    let (ids, _turn) = request.app.store.read_slow(select).await?;
+    Ok(ids.iter().map(ToString::to_string).collect())
+}
+
+fn read_filter(fields: &mut JsonFields<'_>) -> ReplayFilter {
+    // The only status that is replayed by a filter, so it is the default too.
+    fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
+    ReplayFilter {
+        cue_id: fields.string("cue_id", 1..=255),
+        since: read_instant(fields, "since"),
+        until: read_instant(fields, "until"),
+        cause: fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+    }
+}
+
+fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff::Timestamp> {
+    let text = fields.string(name, 1..=64)?;
+    match parse_instant(&text, &Zone::UTC) {
+        Ok(instant) => Some(instant),
+        Err(error) => {
+            fields.reject(name, &error.to_string());
+            None
+        }
+    }
+}
+
+fn render(done: &ReplaysDone) -> Result<StoredResponse> {
+    let skipped: Vec<SkippedView<'_>> =
+        done.skipped.iter().map(|(id, code)| SkippedView { id, code: code.text_and_status().0 }).collect();
+    let replayed = done.execution_ids.len();
+    let execution_ids = done.execution_ids.iter().map(ToString::to_string).collect();
+    let body = to_json(&ReplayView { matched: replayed + skipped.len(), replayed, skipped, execution_ids })?;
+    Ok(StoredResponse { status: 200, body })
+}

@@ -1,0 +1,22 @@
+//! Cancels a queued execution by request (contract §5.4).
+
+use jiff::Timestamp;
+
+use crate::domain::execution::queue_change::CANCELLED;
+use crate::domain::execution::{Execution, Trigger};
+use crate::error::{Error, Result};
+use crate::lifecycle::once::end_once_cue;
+use crate::store::WriteTx;
+use crate::store::executions::queue_changes;
+
+/// Fails a queued execution as cancelled, and ends the `once` cue whose run it is. It is no failure of the cue: no streak
+/// grows, and nobody is notified.
+pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) -> Result<()> {
+    if !queue_changes::cancel(tx, execution.key, CANCELLED, now)? {
+        return Err(Error::fault(format!("the waiting execution {} is in no queue", execution.id)));
+    }
+    if execution.triggered_by == Trigger::Schedule {
+        end_once_cue(tx, execution.cue_key, execution.scheduled_for, false, now)?;
+    }
+    Ok(())
+}

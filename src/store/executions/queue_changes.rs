@@ -1,0 +1,92 @@
+//! Changes of a queued execution by request: it is sent early, or cancelled. Both change only a row that is in a queue, so
+//! an attempt that has begun, which is in none, is never changed.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Result;
+use crate::store::db::columns::millis;
+use crate::store::db::counters::QueueName;
+use crate::store::{ReadTx, WakeSet, WriteTx};
+
+/// The place of an execution that has not begun its next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuePlace {
+    /// Waits for its `send_at` or its next attempt.
+    Waiting { is_retry: bool },
+    /// Waits for a delivery thread.
+    Send,
+    /// Waits for a worker.
+    Claim,
+}
+
+const PLACE: &str = "SELECT queue_name, status = 'retrying' FROM executions WHERE key = ?1";
+
+// Reads the destination again, as a promotion does: the callback of the cue may have changed. A pending execution is due
+// now in place of its `send_at`.
+const RELEASE: &str = "UPDATE executions
+    SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END, due_at = ?2,
+        destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
+                                    destination_hash),
+        scheduled_for = CASE status WHEN 'pending' THEN min(scheduled_for, ?2) ELSE scheduled_for END, updated_at = ?2
+  WHERE key = ?1 AND queue_name = 'waiting'
+  RETURNING transport = 'worker', status = 'retrying'";
+
+const CANCEL: &str = "UPDATE executions
+    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
+  WHERE key = ?1 AND queue_name IS NOT NULL";
+
+/// The queue that holds the execution in row `key`, if one does.
+pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
+    let found = read.prepare_cached(PLACE)?.query_row([key], |row| {
+        let is_retry = row.get(1)?;
+        Ok(match row.get_ref(0)?.as_str_or_null()? {
+            Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
+            Some("send") => Some(QueuePlace::Send),
+            Some("claim") => Some(QueuePlace::Claim),
+            _ => None,
+        })
+    });
+    Ok(found.optional()?.flatten())
+}
+
+/// Moves a waiting execution to the queue of its transport at once. Returns false if it does not wait.
+pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+    let released: Option<(bool, bool)> = tx
+        .prepare_cached(RELEASE)?
+        .query_row(params![key, millis(now)], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((is_worker, is_retry)) = released else { return Ok(false) };
+    tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
+    tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
+    tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
+    Ok(true)
+}
+
+/// Fails a queued execution with `reason`. Returns false if it is in no queue.
+pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Result<bool> {
+    let Some(place) = find_place(tx, key)? else { return Ok(false) };
+    tx.prepare_cached(CANCEL)?.execute(params![key, reason, millis(now)])?;
+    match place {
+        QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
+        QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
+        QueuePlace::Waiting { is_retry } => tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry)),
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn an_execution_is_changed_by_its_row_key() {
+        for sql in [PLACE, RELEASE, CANCEL] {
+            for step in plan(sql) {
+                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
+                assert!(by_key || step.starts_with("CORRELATED SCALAR SUBQUERY"), "{step}\n{sql}");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The failed executions that a bulk replay selects.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::ids::ExecutionId;
+use crate::error::Result;
+use crate::store::db::columns::millis;
+use crate::store::executions::read_id;
+use crate::store::{ReadTx, cues};
+
+/// The conditions that an execution must meet beside having failed. `None` is no condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplayFilter {
+    pub cue_id: Option<String>,
+    /// Created at this instant or later.
+    pub since: Option<Timestamp>,
+    /// Created before this instant.
+    pub until: Option<Timestamp>,
+    /// The word for the failure of the latest attempt.
+    pub cause: Option<FailureCause>,
+}
+
+/// The index is named: without statistics SQLite would take the one of the primary key for its order. The cue is joined,
+/// because the rows of a deleted cue are deleted later.
+macro_rules! select {
+    ($index:literal, $filter:literal) => {
+        concat!(
+            "SELECT id FROM executions INDEXED BY ",
+            $index,
+            " WHERE ",
+            $filter,
+            " AND status = 'failed' AND (?3 IS NULL OR created_at >= ?3) AND (?4 IS NULL OR created_at < ?4)
+                AND (?5 IS NULL OR cause = ?5) AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
+              ORDER BY executions.key LIMIT ?6 + 0"
+        )
+    };
+}
+
+const OF_USER: &str = select!("executions_finished", "user_key = ?1 AND ?2 IS NULL");
+const OF_CUE: &str = select!("executions_by_cue", "user_key = ?1 AND cue_key = ?2");
+const OF_CAUSE: &str = select!("executions_by_cause", "user_key = ?1 AND ?2 IS NULL AND cause = ?5");
+
+/// The ids of the user's failed executions that match, oldest first, at most `limit`.
+pub fn select(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &ReplayFilter,
+    limit: usize,
+) -> Result<Vec<ExecutionId>> {
+    let (sql, cue_key) = match (&filter.cue_id, &filter.cause) {
+        (Some(id), _) => match cues::find_key(read, user_key, id)? {
+            None => return Ok(Vec::new()),
+            cue_key => (OF_CUE, cue_key),
+        },
+        (None, Some(_)) => (OF_CAUSE, None),
+        (None, None) => (OF_USER, None),
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let (since, until) = (filter.since.map(millis), filter.until.map(millis));
+    let mut ids = read.prepare_cached(sql)?;
+    let ids = ids.query_map(
+        params![user_key, cue_key, since, until, filter.cause.map(FailureCause::as_str), limit],
+        read_id,
+    )?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn failed_executions_are_found_by_index_in_order() {
+        for (sql, index) in [
+            (OF_USER, "executions_finished (user_key=? AND status=?)"),
+            (OF_CUE, "executions_by_cue (cue_key=?)"),
+            (OF_CAUSE, "executions_by_cause (user_key=? AND cause=?)"),
+        ] {
+            let steps = plan(sql);
+            assert!(steps[0].starts_with("SEARCH executions") && steps[0].contains(index), "{steps:?}");
+            assert!(steps.iter().all(|step| !step.contains("TEMP B-TREE")), "{steps:?}");
+            assert!(steps.iter().all(|step| !step.starts_with("SCAN")), "{steps:?}");
+        }
+    }
+}

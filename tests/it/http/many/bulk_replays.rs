@@ -1,0 +1,206 @@
+//! `POST /v1/executions/replay` (contract §5.4).
+
+use cued::store::db::counters;
+use serde_json::{Value, json};
+
+use super::{START, execution, failed_runs, fire, id, webhook_cue, worker_cue};
+use crate::support::client::{Client, Response};
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::Server;
+
+fn replay(user: &Client, body: &Value) -> Response {
+    user.post("/v1/executions/replay", body)
+}
+
+#[track_caller]
+fn check_counters(server: &Server) {
+    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn executions_are_replayed_by_id_oldest_first() {
+    let server = Server::with_test_clock(START);
+    let (user, other) = (server.user(), server.user());
+    let cue = user.create(&worker_cue("work"));
+    let failed = failed_runs(&user, &cue, 3);
+    let open = fire(&user, &cue);
+    let foreign = failed_runs(&other, &other.create(&worker_cue("foreign")), 1).remove(0);
+    let ids = [&failed[2], &open, &failed[0], &foreign, &failed[0].to_uppercase(), &failed[1], "no id"];
+    let done = replay(&user, &json!({"ids": ids})).expect(200);
+    assert_eq!((&done["matched"], &done["replayed"]), (&json!(6), &json!(3)));
+    let mut skipped = done["skipped"].as_array().unwrap().clone();
+    skipped.sort_by_key(|it| it["code"].to_string());
+    assert_eq!(skipped[0], json!({"id": open, "code": "execution_in_flight"}));
+    assert_eq!(
+        (&skipped[1]["code"], &skipped[2]["code"]),
+        (&json!("execution_not_found"), &json!("execution_not_found"))
+    );
+    let replays: Vec<Value> = user.get("/v1/executions?triggered_by=replay").expect(200)["executions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|it| it["id"].clone())
+        .collect();
+    assert_eq!(done["execution_ids"], json!(replays), "in the order of their creation");
+    assert_eq!(other.get("/v1/executions").expect(200)["total"], 1);
+    check_counters(&server);
+}
+
+#[test]
+fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(410)));
+    let (user, other) = (server.user(), server.user());
+    let (work, deleted) = (user.create(&worker_cue("work")), user.create(&worker_cue("deleted")));
+    let early = failed_runs(&user, &work, 2);
+    failed_runs(&user, &deleted, 1);
+    failed_runs(&other, &other.create(&worker_cue("foreign")), 1);
+    user.delete(&format!("/v1/cues/{}", id(&deleted)));
+    user.advance("PT1H");
+    let late = failed_runs(&user, &work, 1);
+    let hook = user.create(&webhook_cue(&receiver.url()));
+    let gone = fire(&user, &hook);
+    fire(&user, &work);
+    user.settle();
+    assert_eq!(execution(&user, &gone)["status"], "failed");
+    let total = || user.get("/v1/executions").expect(200)["total"].clone();
+    let before = total();
+    for (filter, matched) in [
+        (json!({}), 4),
+        (json!({"status": "failed"}), 4),
+        (json!({"cue_id": id(&work)}), 3),
+        (json!({"cue_id": id(&hook)}), 1),
+        (json!({"cue_id": id(&deleted)}), 0),
+        (json!({"cue_id": "cue_nothing"}), 0),
+        (json!({"since": "2026-01-05T10:00:00Z"}), 2),
+        (json!({"until": "2026-01-05T10:00:00Z"}), 2),
+        (json!({"since": START, "until": "2026-01-05T11:00:00+01:00", "cue_id": id(&work)}), 2),
+        (json!({"since": "2026-01-05T10:00:00.001"}), 0),
+        (json!({"cause": "timeout"}), 0),
+    ] {
+        let refused = replay(&user, &json!({"filter": filter, "expected": matched + 1}));
+        let refused = refused.expect_error(409, "invalid_state");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("matches {matched} ")), "{filter}: {message}");
+    }
+    assert_eq!(total(), before, "nothing was done");
+    let done = replay(&user, &json!({"filter": {"cue_id": id(&work)}, "expected": 3})).expect(200);
+    assert_eq!((&done["matched"], &done["replayed"], &done["skipped"]), (&json!(3), &json!(3), &json!([])));
+    assert_eq!(early.len() + late.len(), 3);
+    check_counters(&server);
+}
+
+#[test]
+fn more_executions_than_a_write_takes_are_replayed_in_several() {
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let user = server.user();
+    let mut cue = worker_cue("work");
+    cue["payload"] = json!({"task": "t"});
+    let cue = user.create(&cue);
+    failed_runs(&user, &cue, 1);
+    copy_failed(&server, 1_199);
+    let done = replay(&user, &json!({"filter": {"status": "failed"}, "expected": 1_200})).expect(200);
+    assert_eq!(
+        (&done["matched"], &done["replayed"], &done["skipped"]),
+        (&json!(1_200), &json!(1_200), &json!([]))
+    );
+    let ids: Vec<String> =
+        done["execution_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+    assert!(ids.is_sorted() && ids.len() == 1_200);
+    assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
+    check_counters(&server);
+    // More than the bound of a filter: nothing is done.
+    copy_failed(&server, 8_801);
+    let expected = json!({"filter": {"status": "failed"}, "expected": 10_000});
+    let refused = replay(&user, &expected).expect_error(422, "validation_error");
+    assert_eq!(refused["detail"][0]["loc"], json!(["body", "filter"]));
+    assert!(refused["detail"][0]["msg"].as_str().unwrap().contains("narrow since and until"), "{refused}");
+    assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
+}
+
+/// Adds copies of the first execution.
+fn copy_failed(server: &Server, count: i64) {
+    server
+        .sqlite()
+        .execute(
+            "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
+             INSERT INTO executions (id, cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
+                                     attempts, created_at, updated_at)
+             SELECT randomblob(16), cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
+                    attempts, created_at, updated_at
+               FROM number, (SELECT * FROM executions ORDER BY key LIMIT 1)",
+            [count],
+        )
+        .unwrap();
+}
+
+#[test]
+fn a_limit_that_is_reached_in_the_middle_skips_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let plans = folder.path().join("plans.json");
+    let table = json!({"free": {"cues": 3, "executions": 3, "requests_per_minute": null, "storage_mb": 1},
+                       "big": {"cues": 3, "executions": 100, "requests_per_minute": null, "storage_mb": 1}});
+    std::fs::write(&plans, table.to_string()).unwrap();
+    let server = Server::start(&["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()]);
+    let user = server.user();
+    let cue = user.create(&worker_cue("work"));
+    let failed = failed_runs(&user, &cue, 4);
+    // The fourth run is above the quota of three, which ends a day later.
+    user.advance("P1DT1M");
+    let done = replay(&user, &json!({"ids": failed})).expect(200);
+    assert_eq!((&done["replayed"], &done["execution_ids"]), (&json!(0), &json!([])));
+    for (skipped, id) in done["skipped"].as_array().unwrap().iter().zip(&failed) {
+        assert_eq!(skipped, &json!({"id": id, "code": "execution_limit_exceeded"}));
+    }
+    // Replays with a payload of their own: 300 kB each, so three fit into one megabyte.
+    server.sqlite().execute("UPDATE users SET plan = 'big'", []).unwrap();
+    user.advance("P31D");
+    let mut large = worker_cue("large");
+    large["payload"] = json!({"data": "x".repeat(250_000)});
+    let large = user.create(&large);
+    let failed = failed_runs(&user, &large, 4);
+    user.patch(&format!("/v1/cues/{}", id(&large)), &json!({"payload": {"now": "small"}})).expect(200);
+    let done = replay(&user, &json!({"ids": failed})).expect(200);
+    assert_eq!((&done["matched"], &done["replayed"]), (&json!(4), &json!(3)), "{done}");
+    assert_eq!(done["skipped"], json!([{"id": failed[3], "code": "storage_limit_exceeded"}]));
+    check_counters(&server);
+}
+
+/// A process that ends between two writes leaves what was done; a repetition with the key does nothing twice.
+#[test]
+fn an_interrupted_replay_is_not_repeated_by_its_key() {
+    let mut server = Server::start(&["--dev", "--limits", "off"]);
+    let user = server.user();
+    let cue = user.create(&worker_cue("work"));
+    failed_runs(&user, &cue, 1);
+    copy_failed(&server, 9_999);
+    let body = json!({"filter": {"status": "failed"}, "expected": 10_000}).to_string();
+    let (sender, text) = (user.clone(), body.clone());
+    let request = std::thread::spawn(move || {
+        sender.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "k")], text.as_bytes())
+    });
+    let count = |server: &Server| {
+        let replays = "SELECT count(*) FROM executions WHERE triggered_by = 'replay'";
+        server.sqlite().query_row(replays, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    crate::support::server::until("the first write", || (count(&server) > 0).then_some(()));
+    server.kill();
+    let response = request.join().unwrap();
+    server.restart();
+    let user = user.at(server.addr());
+    let done = count(&server);
+    assert_eq!(done % 100, 0, "whole writes");
+    let again =
+        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    match response.ok().filter(|response| response.status == 200) {
+        Some(response) => assert_eq!(again.expect(200), response.json(), "the kill came too late"),
+        // The answer may have been stored, but not sent.
+        None if done == 10_000 => assert_eq!(again.expect(200)["replayed"], 10_000),
+        None => {
+            let refused = again.expect_error(409, "invalid_state");
+            assert!(refused["error"]["message"].as_str().unwrap().contains("has begun"), "{refused}");
+        }
+    }
+    assert_eq!(count(&server), done);
+    check_counters(&server);
+}
