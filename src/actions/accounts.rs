@@ -10,10 +10,12 @@ use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::notification::replacement::Credential;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::CueFirer;
-use crate::lifecycle::plan_limits;
+use crate::lifecycle::{notify, plan_limits};
+use crate::mail::MailTransport;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::NewKey;
@@ -141,9 +143,11 @@ pub fn create_key(
 /// `invalid_api_key` when the key was revoked in the meantime.
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
+    let tell = replacement_mail(app, caller.user_key, now);
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(app.store.write_for(caller.user_key, move |tx| {
         if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
+            tell(tx, Credential::ApiKey)?;
             Ok(api_key)
         } else {
             Err(Error::refused(ErrorCode::InvalidApiKey, "This API key was revoked"))
@@ -175,8 +179,10 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let secret = WebhookSecret::from_random(random::bytes()?);
     let expires = saturating_add(now, SECRET_OVERLAP);
+    let tell = replacement_mail(app, user_key, now);
     Ok(app.store.write_for(user_key, move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
+        tell(tx, Credential::WebhookSecret)?;
         Ok((secret, expires))
     }))
 }
@@ -185,10 +191,25 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
 pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
     let user_key = caller.user_key;
     let secret = WebhookSecret::from_random(random::bytes()?);
+    let tell = replacement_mail(app, user_key, app.clock.now());
     Ok(app.store.write_for(user_key, move |tx| {
         users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
+        tell(tx, Credential::AlertWebhookSecret)?;
         Ok(secret)
     }))
+}
+
+/// Enqueues the mail about a replaced credential, if there is a mail server. Without one the mail would be a line in the log,
+/// which its user does not read.
+fn replacement_mail(
+    app: &App,
+    user_key: i64,
+    now: Timestamp,
+) -> impl FnOnce(&WriteTx<'_>, Credential) -> Result<()> + use<> {
+    let has_server = matches!(app.config.mail, MailTransport::Smtp(_));
+    move |tx, replaced| {
+        if has_server { notify::mail_replacement(tx, user_key, replaced, now) } else { Ok(()) }
+    }
 }
 
 /// Sets the URL of the user's alerts, which the caller has validated; `None` turns them off. Alerts raised before are

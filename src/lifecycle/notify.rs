@@ -1,5 +1,5 @@
-//! Enqueues notifications of failures within their limits: failure mails per user and hour, and POSTs of one kind that
-//! wait for a user (contract §6.8).
+//! Enqueues notifications within their limits: mails per user and hour, and POSTs of one kind that wait for a user (contract
+//! §6.8).
 
 use jiff::Timestamp;
 
@@ -7,7 +7,10 @@ use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::{
     FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
 };
-use crate::domain::notification::{BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id};
+use crate::domain::notification::replacement::{Credential, MAX_WITH_REPLACEMENTS, ReplacementMail};
+use crate::domain::notification::{
+    BACKLOG_CLEARED, MAX_WAITING, NotificationKind, account_notification_id, notification_id,
+};
 use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
@@ -53,10 +56,25 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
     let counted_since = saturating_sub(now, RATE_WINDOW);
     on_failure::delete_mails(tx, user_key, counted_since)?;
-    on_failure::insert_mail(tx, user_key, now)?;
+    on_failure::insert_mail(tx, user_key, now, 0)?;
     let suppressed_until = suppressed_until(tenth_newest, now).map(rfc3339);
     let body = FailureMail { failure: report(failed, now), suppressed, suppressed_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
+}
+
+/// Enqueues a mail about a credential that was replaced. An unconfirmed address gets none, and above the hourly limit none
+/// is sent.
+pub fn mail_replacement(tx: &WriteTx<'_>, user_key: i64, replaced: Credential, now: Timestamp) -> Result<()> {
+    let oldest_counted = on_failure::mail_time(tx, user_key, MAX_WITH_REPLACEMENTS - 1)?;
+    if users::confirmation_token(tx, user_key)?.is_some() || suppressed_until(oldest_counted, now).is_some() {
+        return Ok(());
+    }
+    let suppressed = on_failure::suppressed_mails(tx, user_key)?;
+    on_failure::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
+    on_failure::insert_mail(tx, user_key, now, suppressed)?;
+    let (kind, body) = (NotificationKind::Mail, ReplacementMail::new(replaced, now).body());
+    let id = account_notification_id(user_key, kind, now);
+    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body }, now)
 }
 
 /// Enqueues the mail that asks to confirm the user's address, once.

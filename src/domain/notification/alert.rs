@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::domain::execution::unclaimed::ALERT_INTERVAL;
+use crate::domain::execution::verification::OutcomeState;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::catch_up::CaughtUp;
 use crate::domain::text::one_line;
@@ -129,8 +130,14 @@ impl NewAlert {
     #[must_use]
     pub fn metadata(&self) -> Value {
         match self {
-            Self::ConsecutiveFailures { failures } => json!({"failure_count": failures}),
-            Self::VerificationFailed { reason } => json!({"reason": one_line(reason, MAX_QUOTED_CHARS)}),
+            // Receivers of the public service read `consecutive_failures` and `outcome_state`.
+            Self::ConsecutiveFailures { failures } => {
+                json!({"failure_count": failures, "consecutive_failures": failures})
+            }
+            Self::VerificationFailed { reason } => json!({
+                "reason": one_line(reason, MAX_QUOTED_CHARS),
+                "outcome_state": OutcomeState::VerificationFailed.as_str(),
+            }),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
             Self::Unclaimed { pending_minutes, waiting, task } => {
                 json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task})

@@ -1,10 +1,11 @@
 //! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: their content (`failure_report`, `alert`, `confirmation`).
+//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`).
 
 pub mod alert;
 pub mod confirmation;
 pub mod failure_report;
+pub mod replacement;
 
 use jiff::{SignedDuration, Timestamp};
 

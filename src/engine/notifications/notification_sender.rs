@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::FailureMail;
+use crate::domain::notification::replacement::ReplacementMail;
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
@@ -133,12 +134,14 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
 }
 
 fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
-    let (subject, text, link) = match ConfirmationMail::read(&notification.body) {
-        Some(mail) => (ConfirmationMail::SUBJECT.to_owned(), mail.text(base), mail.link(base)),
-        None => {
-            let mail = FailureMail::read(&notification.body)?;
-            (mail.subject(), mail.text(base), mail.link(base))
-        }
+    let body = &notification.body;
+    let (subject, text, link) = if let Some(mail) = ConfirmationMail::read(body) {
+        (ConfirmationMail::SUBJECT.to_owned(), mail.text(base), mail.link(base))
+    } else if let Some(mail) = ReplacementMail::read(body) {
+        (mail.subject(), mail.text(base), mail.link(base))
+    } else {
+        let mail = FailureMail::read(body)?;
+        (mail.subject(), mail.text(base), mail.link(base))
     };
     Some(Mail {
         to: notification.email.clone(),

@@ -49,7 +49,7 @@ const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppre
     WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
     RETURNING suppressed";
 const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
-const INSERT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, 0)";
+const INSERT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
 
 /// The failed execution in row `key`; `None` if its user is disabled.
 pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution>> {
@@ -93,9 +93,9 @@ pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result
     Ok(())
 }
 
-/// Records a failure mail at `now`.
-pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    tx.prepare_cached(INSERT_MAIL)?.execute(params![user_key, millis(now)])?;
+/// Records a mail at `now`, and the number of failure mails that were suppressed and not mentioned in one yet.
+pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp, suppressed: u32) -> Result<()> {
+    tx.prepare_cached(INSERT_MAIL)?.execute(params![user_key, millis(now), suppressed])?;
     Ok(())
 }
 

@@ -3,6 +3,14 @@
 use super::Row;
 
 pub const ROWS: &[Row] = &[
+    (
+        "§3.9",
+        "a replaced key or secret is mailed",
+        &[
+            "a_replaced_key_or_secret_is_mailed_without_the_secret",
+            "a_stored_mail_is_read_back_and_is_no_other_mail",
+        ],
+    ),
     ("§3.1", "id is a UUID", &["me_returns_the_account_its_limits_and_its_usage"]),
     (
         "§3.1",

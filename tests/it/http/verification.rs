@@ -157,7 +157,7 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
     let verdict = json!({"valid": true, "reason": null, "verified_at": "2026-01-01T10:01:00Z"});
     assert_eq!(
         run.ask("POST", "/verify", &json!({})),
-        json!({"execution_id": run.id, "outcome_state": "verified_success", "verdict": verdict})
+        json!({"execution_id": run.id, "outcome_state": "verified_success", "valid": true, "verdict": verdict})
     );
     let shown = run.shown();
     assert_eq!((&shown["outcome_state"], &shown["verdict"]), (&json!("verified_success"), &verdict));
@@ -170,7 +170,7 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
     let no = json!({"valid": false, "reason": "the invoice number is wrong"});
     assert_eq!(
         run.ask("POST", "/verify", &no),
-        json!({"execution_id": run.id, "outcome_state": "verification_failed", "verdict": verdict})
+        json!({"execution_id": run.id, "outcome_state": "verification_failed", "valid": false, "verdict": verdict})
     );
     assert_eq!((&run.shown()["verdict"], &run.shown()["status"]), (&verdict, &json!("success")));
     run.is_refused("POST", "/verify");

@@ -60,7 +60,7 @@ pub async fn me(request: Request) -> Result<Response> {
     })))
 }
 
-/// `PATCH /v1/auth/me {alert_webhook_url}`: `null` removes the URL. Returns the same as `GET`.
+/// `PATCH /v1/auth/me {alert_webhook_url}`: `null` or an empty text removes the URL. Returns the same as `GET`.
 pub async fn update_me(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
@@ -69,7 +69,7 @@ pub async fn update_me(request: Request) -> Result<Response> {
     fields.forbid_unknown();
     fields.finish()?;
     let check = |url: String| check_url_of("alert_webhook_url", &url, &request.app.config.callbacks);
-    let url = url.map(check).transpose()?;
+    let url = url.filter(|url| !url.is_empty()).map(check).transpose()?;
     if presence != Presence::Absent {
         actions::set_alert_url(&request.app, &caller, url).await?;
     }

@@ -32,6 +32,7 @@ pub async fn verify(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
+        "valid": valid,
         "verdict": recorded.outcome.verdict.as_ref().map(VerdictView::from),
     })))
 }

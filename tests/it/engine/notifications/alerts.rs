@@ -37,7 +37,7 @@ fn the_third_consecutive_failure_raises_an_alert() {
     let alert = json!({
         "id": id, "alert_type": "consecutive_failures", "severity": "critical", "cue_id": cue["id"],
         "execution_id": third, "message": "nightly has failed 3 times in a row",
-        "metadata": {"failure_count": 3}, "created_at": START,
+        "metadata": {"failure_count": 3, "consecutive_failures": 3}, "created_at": START,
     });
     assert_eq!(alerts, json!({"alerts": [alert], "total": 1, "limit": 50, "offset": 0, "has_more": false}));
     let sent = notified.deliveries();
@@ -69,7 +69,7 @@ fn an_alert_is_deduplicated_for_five_minutes() {
     let newest = &listed(&user, "limit=1")[0];
     assert_eq!(
         (&newest["metadata"], &newest["created_at"]),
-        (&json!({"failure_count": 7}), &json!("2026-01-05T00:05:00Z"))
+        (&json!({"failure_count": 7, "consecutive_failures": 7}), &json!("2026-01-05T00:05:00Z"))
     );
     assert_eq!(count(&user, "consecutive_failures"), 3);
 }
@@ -164,6 +164,7 @@ fn a_verification_failure_alert_names_the_missing_evidence() {
     let cue = user.create(&cue);
     let reasons = || -> Vec<Value> {
         let alerts = listed(&user, "alert_type=verification_failed");
+        assert!(alerts.iter().all(|alert| alert["metadata"]["outcome_state"] == "verification_failed"));
         alerts.iter().map(|alert| alert["metadata"]["reason"].clone()).collect()
     };
     let report = |body: &Value| {
@@ -240,6 +241,12 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
     user.advance("PT1H");
     fire(&user, &cue);
     assert_eq!((count(&user, "consecutive_failures"), notified.count()), (2, 1), "raised and not sent");
+    // An empty text removes it too.
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
+    assert_eq!(
+        user.patch(ME, &json!({"alert_webhook_url": ""})).expect(200)["alert_webhook_url"],
+        Value::Null
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{START, failing, fire, hook, report, work};
 use crate::http::device_login::flow::MailingServer;
+use crate::support::client::Client;
 use crate::support::mailbox::Received;
 use crate::support::receiver::Receiver;
 use crate::support::server::{DEV_UNLIMITED, Server, until};
@@ -129,6 +130,61 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
         .query_row("SELECT count(*) FROM failure_mails", [], |row| row.get(0))
         .unwrap();
     assert_eq!(kept, 11, "ten of the last hour and one of bob");
+}
+
+#[test]
+fn a_replaced_key_or_secret_is_mailed_without_the_secret() {
+    let (mailing, receiver) = (MailingServer::open(DEV_UNLIMITED), failing());
+    let user = mailing.client().register("ann@example.com");
+    let mut secrets = vec![user.key().to_owned()];
+    let mut replace = |user: &Client, path: &str, field: &str| {
+        let made = user.post(path, &json!({})).expect(200)[field].as_str().unwrap().to_owned();
+        secrets.push(made.clone());
+        made
+    };
+    let key = replace(&user, "/v1/auth/key/regenerate", "api_key");
+    let user = user.with_key(&key);
+    replace(&user, "/v1/auth/webhook-secret/regenerate", "webhook_secret");
+    replace(&user, "/v1/auth/alert-webhook-secret/regenerate", "alert_webhook_secret");
+    let mut expected = vec![
+        "Your API key was replaced",
+        "Your alert webhook secret was replaced",
+        "Your webhook secret was replaced",
+    ];
+    for _ in 0..3 {
+        let mail = mailing.mailbox.next();
+        assert_eq!(mail.to, "TO:<ann@example.com>");
+        assert!(expected.contains(&subject(&mail)), "{}", subject(&mail));
+        expected.retain(|it| *it != subject(&mail));
+        let page = format!("    {}/auth/device", mailing.server.url());
+        for line in ["Time:      2030-01-01T00:00:00Z", &page] {
+            assert!(mail.message.lines().any(|it| it == line), "{line:?} is not in {}", mail.message);
+        }
+        assert!(secrets.iter().all(|secret| !mail.message.contains(secret)), "{}", mail.message);
+    }
+    // A key that is made or revoked is not replaced, and an unconfirmed address gets no mail.
+    let made = user.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
+    assert_eq!(user.delete(&format!("/v1/auth/keys/{}", made["id"].as_str().unwrap())).status, 204);
+    let other = mailing.client().register("bob@example.com");
+    other.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
+    // Failing cues cannot suppress the mail of a replacement; these are limited as well, to fifteen with the failures.
+    let cue = user.create(&hook(&receiver, Value::Null));
+    (0..9).for_each(|_| drop(fire(&user, &cue)));
+    for _ in 0..7 {
+        assert_eq!(subject(&mailing.mailbox.next()), "Cue nightly failed");
+    }
+    for _ in 0..9 {
+        user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
+    }
+    for _ in 0..5 {
+        assert_eq!(subject(&mailing.mailbox.next()), "Your webhook secret was replaced");
+    }
+    user.settle();
+    assert!(mailing.mailbox.is_empty());
+    user.advance("PT1H");
+    fire(&user, &cue);
+    let next = mailing.mailbox.next();
+    assert!(next.message.contains("that were not mailed: 2"), "{}", next.message);
 }
 
 #[test]

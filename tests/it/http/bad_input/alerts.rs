@@ -37,7 +37,7 @@ fn account_changes_are_validated() {
     check(
         &user,
         [
-            url(""),
+            url(" "),
             url("nowhere"),
             url("ftp://example.com/"),
             url("https://user:secret@example.com/"),
@@ -53,6 +53,7 @@ fn account_changes_are_validated() {
             Case::raw("PATCH", "/v1/auth/me", "").expect_error(400, "invalid_json"),
             patch(json!({"alert_webhook_url": "https://example.com/alerts"})).accepted(200),
             patch(json!({"alert_webhook_url": null})).accepted(200),
+            patch(json!({"alert_webhook_url": ""})).accepted(200),
             Case::new("PUT", "/v1/auth/me", &json!({})).expect_error(405, "method_not_allowed"),
         ],
     );
