@@ -280,7 +280,10 @@ pub const ROWS: &[Row] = &[
     (
         "§4.15",
         "a repetition with the key does nothing",
-        &["a_repeated_request_with_its_key_is_answered_and_does_nothing"],
+        &[
+            "a_repeated_request_with_its_key_is_answered_and_does_nothing",
+            "a_key_without_room_for_its_answer_is_refused_before_anything_is_done",
+        ],
     ),
     ("§4.15", "bulk-delete returns lists of ids", &["bulk_delete_answers_with_the_ids"]),
 ];

@@ -112,12 +112,12 @@ async fn select(request: &Request, filter: ReplayFilter) -> Result<Vec<String>> 
 fn read_filter(fields: &mut JsonFields<'_>) -> ReplayFilter {
     // The only status that is replayed by a filter, so it is the default too.
     fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
-    ReplayFilter {
-        cue_id: fields.string("cue_id", 1..=255),
-        since: read_instant(fields, "since"),
-        until: read_instant(fields, "until"),
-        cause: fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+    let (since, until) = (read_instant(fields, "since"), read_instant(fields, "until"));
+    if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
+        fields.reject("until", "until must be later than since");
     }
+    let cause = fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse);
+    ReplayFilter { cue_id: fields.string("cue_id", 1..=255), since, until, cause }
 }
 
 fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff::Timestamp> {

@@ -139,6 +139,12 @@ fn every_bad_body_names_its_field() {
         ),
         (
             REPLAY,
+            json!({"filter": {"since": START, "until": START}, "expected": 0}),
+            "value_error",
+            json!(["body", "filter", "until"]),
+        ),
+        (
+            REPLAY,
             json!({"filter": {"until": 7}, "expected": 1}),
             "string_type",
             json!(["body", "filter", "until"]),
@@ -204,4 +210,20 @@ fn the_key_of_a_fire_is_taken_from_the_body_too() {
     assert_eq!(user.post(&path, &json!({"idempotency_key": null})).expect(200)["status"], "pending");
     assert_eq!(user.executions_of(id(&cue)).len(), 2);
     assert_eq!(execution(&user, id(&first))["triggered_by"], "manual_fire");
+}
+
+#[test]
+fn a_key_without_room_for_its_answer_is_refused_before_anything_is_done() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker_cue("cue"));
+    server.sqlite().execute("UPDATE users SET stored_bytes = 1 << 50", []).unwrap();
+    let body = json!({"ids": [id(&cue)], "action": "pause"}).to_string();
+    let keyed = user.call("POST", BULK, &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    keyed.expect_error(403, "storage_limit_exceeded");
+    assert_eq!(status_of(&user, &cue), "active");
+    assert_eq!(user.call("POST", BULK, &[], body.as_bytes()).unwrap().expect(200)["done"], 1);
+    server.sqlite().execute("UPDATE users SET stored_bytes = 0", []).unwrap();
+    let keyed = user.call("POST", BULK, &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    assert_eq!(keyed.expect(200)["done"], 1);
 }
