@@ -72,6 +72,7 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
         "histogram cued_http_request_duration_seconds",
         "counter cued_missed_runs_total",
         "counter cued_notifications_total",
+        "gauge cued_oldest_pending_claim_seconds",
         "gauge cued_queue_depth",
         "gauge cued_scheduler_last_pass_duration_seconds",
         "gauge cued_scheduler_last_pass_timestamp_seconds",
