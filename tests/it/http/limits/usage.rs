@@ -79,7 +79,8 @@ fn health_counts_claimable_and_retrying_executions() {
                         "callback": {"url": "http://127.0.0.1:9/"}, "retry": {"backoff_minutes": [600]}}));
     let queue = |pending_worker_claims: i64, pending_retries: i64| {
         json!({"pending_outbox": 0, "stale_executions": 0, "pending_retries": pending_retries,
-               "pending_worker_claims": pending_worker_claims})
+               "pending_worker_claims": pending_worker_claims,
+               "oldest_pending_claim_seconds": (pending_worker_claims > 0).then_some(0)})
     };
     user.advance("PT1H");
     assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1));
