@@ -338,16 +338,18 @@ CREATE TABLE attempts (
 CREATE TABLE hours (
     user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     hour        INTEGER NOT NULL,
-    -- Executions that ended in the hour.
+    -- Executions that ended in the hour. A late report that turns a failure into a success takes the failure back.
     succeeded   INTEGER NOT NULL,
     failed      INTEGER NOT NULL,
     -- Attempts that another one followed, and missed runs recorded.
     retried     INTEGER NOT NULL,
     missed      INTEGER NOT NULL,
-    -- Milliseconds from the scheduled instant to the first attempt, over the executions that ended.
+    -- The executions whose end was that of an attempt. The times are over these.
+    measured    INTEGER NOT NULL,
+    -- Milliseconds from the scheduled instant to the start of the first attempt.
     late_sum_ms INTEGER NOT NULL,
     late_max_ms INTEGER NOT NULL,
-    -- Milliseconds of their last attempts.
+    -- Milliseconds of the last attempts.
     took_sum_ms INTEGER NOT NULL,
     PRIMARY KEY (user_key, hour)
 ) STRICT, WITHOUT ROWID;

@@ -114,7 +114,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         }
         // A report after the claim expired for good must not count as a second failure.
         if status != execution.status {
-            on_execution_finished(tx, &FinishedExecution::new(&execution, success), &firer)?;
+            on_execution_finished(tx, &FinishedExecution::new(&execution, success, now), &firer)?;
         }
         let state = after_report(verification, success, &outcome.report.evidence);
         let recorded = RecordedOutcome { outcome, state };

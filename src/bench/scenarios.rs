@@ -224,6 +224,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         attempt: 1,
         scheduled_for: now,
         by_schedule: true,
+        started_at: now,
     };
     let callback = Callback { url: bench.receiver.url(), method: Method::Post, headers: Vec::new() };
     let spec = DeliverySpec {

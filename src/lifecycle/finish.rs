@@ -1,9 +1,10 @@
 //! The consequences of a finished execution: a `once` cue ends with its only run; a failure lengthens the cue's failure
 //! streak and may cause an alert, notifications and a pause (contract §4.2, §6.8, §6.9).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::execution::{Execution, NextStep, Trigger};
+use crate::domain::account::figures::{Figures, whole_millis};
+use crate::domain::execution::{Execution, ExecutionStatus, NextStep, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::error::Result;
 use crate::lifecycle::alerts;
@@ -29,22 +30,43 @@ pub enum Finish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
     pub key: i64,
+    pub user_key: i64,
     pub cue_key: i64,
     pub scheduled_for: Timestamp,
     /// True if the schedule created it. A manual run does not end a `once` cue.
     pub by_schedule: bool,
     pub finish: Finish,
+    /// The times of the attempt that ended it; `None` if none was under way.
+    pub timing: Option<AttemptTiming>,
+    /// When it had failed before, if a late report of its worker turns the failure into a success.
+    pub failed_before: Option<Timestamp>,
+}
+
+/// The times of an execution that ended with an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptTiming {
+    /// The start of the first attempt.
+    pub started_at: Timestamp,
+    /// The duration of the last one.
+    pub took: SignedDuration,
 }
 
 impl FinishedExecution {
+    /// The end at `now` of an execution of a worker, which holds its state before it.
     #[must_use]
-    pub fn new(execution: &Execution, success: bool) -> Self {
+    pub fn new(execution: &Execution, success: bool, now: Timestamp) -> Self {
+        let is_claimed = execution.status == ExecutionStatus::Delivering;
+        let times = execution.started_at.zip(execution.last_attempt_at).filter(|_| is_claimed);
         Self {
             key: execution.key,
+            user_key: execution.user_key,
             cue_key: execution.cue_key,
             scheduled_for: execution.scheduled_for,
             by_schedule: execution.triggered_by == Trigger::Schedule,
             finish: if success { Finish::Succeeded } else { Finish::Failed },
+            timing: times
+                .map(|(started_at, last)| AttemptTiming { started_at, took: now.duration_since(last) }),
+            failed_before: execution.status.is_over().then_some(execution.updated_at),
         }
     }
 }
@@ -58,15 +80,22 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
     let finish = match attempt.next {
         NextStep::Success => Finish::Succeeded,
         NextStep::Failed => Finish::Failed,
-        NextStep::RetryAt(_) => return Ok(true),
+        NextStep::RetryAt(_) => {
+            count_retry(tx, attempt.attempt_ref.user_key, firer.now());
+            return Ok(true);
+        }
     };
     let attempt_ref = &attempt.attempt_ref;
+    let timing = AttemptTiming { started_at: attempt_ref.started_at, took: attempt.duration };
     let finished = FinishedExecution {
         key: attempt_ref.key,
+        user_key: attempt_ref.user_key,
         cue_key: attempt_ref.cue_key,
         scheduled_for: attempt_ref.scheduled_for,
         by_schedule: attempt_ref.by_schedule,
         finish,
+        timing: Some(timing),
+        failed_before: None,
     };
     on_execution_finished(tx, &finished, firer)?;
     Ok(true)
@@ -78,12 +107,36 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
 /// shows why it failed, and so does a cancelled one, because its user wanted it. `firer` fires a run that is due before the cue is paused.
 pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
     let success = finished.finish == Finish::Succeeded;
+    count_end(tx, finished, firer.now());
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }
     match finished.finish {
         Finish::Succeeded => on_failure::delete_streak(tx, finished.cue_key),
         Finish::Failed => after_failure(tx, finished.key, firer),
+    }
+}
+
+/// Counts an attempt that another one follows, after a delivery or a lost claim.
+pub fn count_retry(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) {
+    tx.counters().add_to_hour(user_key, now, &Figures { retried: 1, ..Figures::default() });
+}
+
+/// Counts an execution that ended. Executions above the quota and those of a disabled account, which end elsewhere, are
+/// counted by the store.
+fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
+    let success = finished.finish == Finish::Succeeded;
+    let mut end =
+        Figures { succeeded: i64::from(success), failed: i64::from(!success), ..Figures::default() };
+    if let Some(AttemptTiming { started_at, took }) = finished.timing {
+        let late = whole_millis(started_at.duration_since(finished.scheduled_for));
+        (end.measured, end.took_sum_ms) = (1, whole_millis(took));
+        (end.late_sum_ms, end.late_max_ms) = (late, late);
+    }
+    tx.counters().add_to_hour(finished.user_key, now, &end);
+    if let Some(failed_at) = finished.failed_before {
+        let taken_back = Figures { failed: -1, ..Figures::default() };
+        tx.counters().add_to_hour(finished.user_key, failed_at, &taken_back);
     }
 }
 

@@ -214,7 +214,7 @@ impl CueFirer {
         outage: Option<Outage>,
     ) -> Result<()> {
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
-        due_cues::insert_missed(tx, cue.key, fire_plan.missed, reason)?;
+        due_cues::insert_missed(tx, (cue.user_key, cue.key), fire_plan.missed, reason, self.now)?;
         due_cues::advance(
             tx,
             cue.key,

@@ -28,7 +28,7 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
     let (Some(next_run), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
     let before = just_before(next_run);
     let missed = schedule.occurrences(before, now);
-    due_cues::insert_missed(tx, cue.key, missed, MissReason::Downtime)?;
+    due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, MissReason::Downtime, now)?;
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     if count > 0 {
         due_cues::add_missed_count(tx, cue.key, count)?;

@@ -63,10 +63,13 @@ fn fail(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> R
     }
     let finished = FinishedExecution {
         key: execution.key,
+        user_key: execution.user_key,
         cue_key: execution.cue_key,
         scheduled_for: execution.scheduled_for,
         by_schedule: execution.by_schedule,
         finish: Finish::Failed,
+        timing: None,
+        failed_before: None,
     };
     on_execution_finished(tx, &finished, firer)
 }

@@ -29,6 +29,7 @@ pub mod cues;
 pub mod db;
 pub mod executions;
 pub mod fair_queue;
+pub mod figures;
 pub mod maintenance;
 pub mod notifications;
 

@@ -3,6 +3,7 @@
 pub mod client_ip;
 pub mod credentials;
 pub mod device_login;
+pub mod figures;
 pub mod plan;
 pub mod poll_limit;
 pub mod quota;

@@ -20,6 +20,8 @@ pub struct AttemptRef {
     pub scheduled_for: Timestamp,
     /// True if the cue's schedule created the execution.
     pub by_schedule: bool,
+    /// The start of the first attempt.
+    pub started_at: Timestamp,
 }
 
 /// The request of a delivery before it is signed. It contains secrets and must not be logged.
@@ -120,6 +122,7 @@ mod tests {
             attempt: 2,
             scheduled_for: at("2025-12-31T23:59:59.5Z"),
             by_schedule: true,
+            started_at: at("2026-01-01T00:00:00Z"),
         }
     }
 

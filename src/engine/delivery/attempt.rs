@@ -78,8 +78,11 @@ pub fn deliver(
         }
         Err(reason) => (Err(reason), None, None),
     };
-    let result = send(webhook_client, &claimed.attempt_ref, spec, now()?);
-    Some(FinishedAttempt { cue_id, ..classify(claimed, retry.as_ref(), result, now()?) })
+    let started = now()?;
+    let result = send(webhook_client, &claimed.attempt_ref, spec, started);
+    let mut ended = classify(claimed, retry.as_ref(), result, now()?);
+    ended.record.duration = ended.record.at.duration_since(started);
+    Some(FinishedAttempt { cue_id, ..ended })
 }
 
 /// The record of an attempt whose request could not be read, at `now`. It counts, and another one follows, whatever the

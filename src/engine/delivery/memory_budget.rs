@@ -99,6 +99,7 @@ mod tests {
             attempt: 1,
             scheduled_for: Timestamp::UNIX_EPOCH,
             by_schedule: true,
+            started_at: Timestamp::UNIX_EPOCH,
         };
         ClaimedDelivery { attempt_ref, bytes }
     }

@@ -14,7 +14,7 @@ use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::lifecycle::alerts;
-use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
+use crate::lifecycle::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::unclaimed::look_at_due;
 use crate::store::accounts::device_logins;
@@ -178,7 +178,9 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &C
     let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
     alerts::raise(tx, execution.key, &expired_claim, now)?;
     if status == ExecutionStatus::Failed {
-        on_execution_finished(tx, &FinishedExecution::new(execution, false), firer)?;
+        on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
+    } else {
+        count_retry(tx, execution.user_key, now);
     }
     Ok(true)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::app::{App, Notifiers};
 use crate::engine::delivery::delivery_service;
 use crate::engine::delivery::delivery_service::DispatchHandle;
+use crate::engine::scheduler::hours_cleanup::HoursCleanup;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
 use crate::engine::scheduler::reaper::WorkerCleanup;
@@ -36,6 +37,7 @@ impl SchedulerThread {
             scheduler: Scheduler::start(app)?,
             sweeper: RetentionSweeper::default(),
             worker_cleanup: WorkerCleanup::default(),
+            hours_cleanup: HoursCleanup::default(),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
@@ -70,6 +72,7 @@ struct Tasks {
     scheduler: Scheduler,
     sweeper: RetentionSweeper,
     worker_cleanup: WorkerCleanup,
+    hours_cleanup: HoursCleanup,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicBool) {
@@ -104,7 +107,7 @@ fn run_once(
     deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, worker_cleanup } = tasks;
+    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup } = tasks;
     if app.store.read_blocking(hold::is_held)? {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
@@ -122,6 +125,9 @@ fn run_once(
         return Ok(SweepOutcome::Again);
     }
     worker_cleanup.run_if_due(&app.store, trusted)?;
+    if hours_cleanup.run_if_due(&app.store, trusted)? {
+        return Ok(SweepOutcome::Again);
+    }
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);

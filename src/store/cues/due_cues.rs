@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::domain::account::figures::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
@@ -171,19 +172,21 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
     Ok(())
 }
 
-/// Records runs for which no execution was created. Does nothing if `missed` is empty.
-pub fn insert_missed(tx: &WriteTx<'_>, cue_key: i64, missed: Occurrences, reason: MissReason) -> Result<()> {
+/// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
+pub fn insert_missed(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, i64),
+    missed: Occurrences,
+    reason: MissReason,
+    now: Timestamp,
+) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
+    let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     tx.prepare_cached(
         "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![
-        cue_key,
-        millis(first),
-        millis(last),
-        i64::try_from(missed.count).unwrap_or(i64::MAX),
-        reason.as_str()
-    ])?;
+    .execute(params![cue_key, millis(first), millis(last), count, reason.as_str()])?;
+    tx.counters().add_to_hour(user_key, now, &Figures { missed: count, ..Figures::default() });
     tx.count(WriteEvent::Missed(reason), missed.count);
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::domain::account::figures::Figures;
 use crate::domain::execution::NextStep;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::ids::ExecutionId;
@@ -112,7 +113,7 @@ const READY: &str = "SELECT key FROM executions
 const FIND: &str =
     "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
         scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers)
+        octet_length(callback_headers), started_at
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
@@ -191,7 +192,7 @@ pub fn claim_batch(
         if grant != Grant::Granted {
             return Ok(grant);
         }
-        let found = tx.prepare_cached(FIND)?.query_row([row.key], read_claimed)?;
+        let found = tx.prepare_cached(FIND)?.query_row([row.key], |row| read_claimed(row, now))?;
         if !limits.try_take(&found) {
             // A delivery to another destination may be small enough.
             return Ok(Grant::DestinationBusy);
@@ -245,9 +246,11 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
     tx.counters().add_queued(QueueName::Retry, -retries);
     for (sql, queue_name) in FAIL_ALL {
         let failed = tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
+        let failed = i64::try_from(failed).unwrap_or(i64::MAX);
         if let Some(queue_name) = queue_name {
-            tx.counters().add_queued(queue_name, -i64::try_from(failed).unwrap_or(i64::MAX));
+            tx.counters().add_queued(queue_name, -failed);
         }
+        tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
     }
     Ok(())
 }
@@ -289,7 +292,7 @@ impl FairQueue for DeliveryQueue<'_, '_> {
     }
 }
 
-fn read_claimed(row: &Row<'_>) -> rusqlite::Result<ClaimedDelivery> {
+fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelivery> {
     let attempt_ref = AttemptRef {
         key: row.get(0)?,
         id: ExecutionId::from_bytes(row.get(1)?),
@@ -299,6 +302,7 @@ fn read_claimed(row: &Row<'_>) -> rusqlite::Result<ClaimedDelivery> {
         attempt: row.get::<_, u32>(4)? + 1,
         scheduled_for: read_instant(row.get(5)?)?,
         by_schedule: row.get(6)?,
+        started_at: row.get::<_, Option<i64>>(10)?.map_or(Ok(now), read_instant)?,
     };
     let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
     let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));

@@ -97,6 +97,8 @@ pub fn show(
 ) -> Result<Option<ShownDelivery>> {
     let mut show = read.prepare_cached(SHOW)?;
     let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
+        let scheduled_for = read_instant(row.get(13)?)?;
+        let started_at = row.get::<_, Option<i64>>(18)?.map(read_instant).transpose()?;
         let attempt_ref = AttemptRef {
             key: row.get(11)?,
             id,
@@ -104,15 +106,16 @@ pub fn show(
             user_key,
             destination: 0,
             attempt,
-            scheduled_for: read_instant(row.get(13)?)?,
+            scheduled_for,
             by_schedule: row.get(14)?,
+            started_at: started_at.unwrap_or(scheduled_for),
         };
         Ok(ShownDelivery {
             attempt_ref,
             spec: read_spec(row)?.0,
             attempts: row.get(15)?,
             status: parse_word(row, "status", ExecutionStatus::parse)?,
-            started_at: row.get::<_, Option<i64>>(18)?.map(read_instant).transpose()?,
+            started_at,
             cue_updated_at: read_instant(row.get(17)?)?,
         })
     });

@@ -20,6 +20,7 @@ pub mod workers;
 use jiff::SignedDuration;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::domain::account::figures::Figures;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, VerificationMode};
@@ -67,6 +68,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
 
 /// Inserts an execution that failed before its first attempt, because of `reason`. Returns its row key.
 pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
+    tx.counters().add_to_hour(new.user_key, new.now, &Figures { failed: 1, ..Figures::default() });
     insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
 }
 

@@ -9,6 +9,7 @@ use cued::store::db::counters;
 use rusqlite::{Connection, Row};
 use serde_json::Value;
 
+use crate::simulation::figures::{Sums, read_sums};
 use crate::simulation::model::{Checked, Model, Ms, Queue, Requested, Run, Settlement, ensure};
 use crate::simulation::runner::Simulation;
 
@@ -40,6 +41,7 @@ struct State {
     active: BTreeMap<i64, i64>,
     used: BTreeMap<(i64, i64), i64>,
     backlog: BTreeMap<String, i64>,
+    sums: BTreeMap<i64, Sums>,
 }
 
 const RUNS: &str =
@@ -60,6 +62,7 @@ impl Simulation {
         self.check_cues(&state)?;
         self.check_storage()?;
         self.check_bounds(&state)?;
+        self.check_figures(&state.sums)?;
         for user in 0..self.model.accounts.len() {
             let active = self.model.active_cues(user);
             let account = &mut self.model.accounts[user];
@@ -291,6 +294,7 @@ impl State {
         Ok(Self {
             newest_run: newest("SELECT coalesce(max(key), 0) FROM executions")?,
             newest_missed: newest("SELECT coalesce(max(key), 0) FROM missed_runs")?,
+            sums: read_sums(file)?,
             runs: runs.collect::<rusqlite::Result<_>>()?,
             missed: missed.collect::<rusqlite::Result<_>>()?,
             cues: cues.collect::<rusqlite::Result<_>>()?,

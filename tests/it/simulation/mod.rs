@@ -3,13 +3,15 @@
 //!
 //! After every step: every due instant is accounted for exactly once, no acknowledged write is lost and no refused one
 //! is there, no run is in two attempts at a time or in more than its cue allows, no account is above its bounds, no run
-//! waits for the receivers of another account, counters equal recounts, and all states are those of the model.
+//! waits for the receivers of another account, counters equal recounts, the figures of the hours sum up to the runs
+//! that ended, and all states are those of the model.
 //!
 //! A failure prints its seed and the shortest list of steps that was found for it. `CUED_TEST_SEED=17` runs that
 //! seed alone, `CUED_TEST_SEEDS=200..5000` others than the usual ones.
 
 mod check;
 mod engine_steps;
+mod figures;
 mod machine;
 mod model;
 mod plan_steps;

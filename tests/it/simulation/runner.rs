@@ -6,6 +6,7 @@ use cued::engine::delivery::dispatcher::DispatcherMode;
 use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Unrecorded;
+use crate::simulation::figures::Ended;
 use crate::simulation::machine::Machine;
 use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure};
 use crate::simulation::steps::{Action, Step};
@@ -23,6 +24,7 @@ pub struct Simulation {
     pub unrecorded: Vec<Unrecorded>,
     pub newest_run: i64,
     pub newest_missed: i64,
+    pub ended: Ended,
     pub random: Random,
     /// The present step.
     pub step: Option<Step>,
@@ -89,7 +91,17 @@ impl Simulation {
             machine.clients.push(client);
         }
         let (unrecorded, log) = (Vec::new(), String::new());
-        Self { machine, model, unrecorded, newest_run: 0, newest_missed: 0, random, step: None, log }
+        Self {
+            machine,
+            model,
+            unrecorded,
+            newest_run: 0,
+            newest_missed: 0,
+            ended: Ended::default(),
+            random,
+            step: None,
+            log,
+        }
     }
 
     fn take(&mut self, step: Step, is_full: bool) -> Checked {

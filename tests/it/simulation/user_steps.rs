@@ -277,6 +277,7 @@ impl Simulation {
         let path = format!("/v1/cues/{}", it.id);
         if self.call(it.user, ("DELETE", &path), &[], None, Done(204))?.is_some() {
             self.model.cues[cue].is_deleted = true;
+            self.ended.delete_cue(&self.model, cue);
             self.model.runs.retain(|_, run| run.cue != cue);
             self.call(it.user, ("GET", &path), &[], None, Refused(404, "cue_not_found"))?;
         }

@@ -125,6 +125,15 @@ fn assert_keeps_every_row(version: i64, hash: &str) {
     let unconfirmed: i64 =
         Connection::open(&db).unwrap().query_row(unconfirmed, [], |row| row.get(0)).unwrap();
     assert_eq!(unconfirmed, 0, "users of earlier versions keep their failure mails");
+    let uncounted = "SELECT (SELECT count(*) FROM executions WHERE status IN ('success', 'failed'))
+                            - (SELECT sum(succeeded + failed) FROM hours),
+                            (SELECT sum(count) FROM missed_runs JOIN cues ON cues.key = cue_key)
+                            - (SELECT sum(missed) FROM hours)";
+    let uncounted = Connection::open(&db)
+        .unwrap()
+        .query_row(uncounted, [], |row| Ok([row.get::<_, i64>(0)?, row.get(1)?]))
+        .unwrap();
+    assert_eq!(uncounted, [0, 0], "the hours are filled from the history");
     assert_eq!(counters::discrepancies(&Connection::open(&db).unwrap()).unwrap(), Vec::<String>::new());
 }
 

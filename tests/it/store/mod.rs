@@ -5,6 +5,7 @@ mod attempts;
 mod counters;
 mod cue_deletion;
 mod execution_list;
+mod figures;
 pub mod migration;
 mod retention;
 mod retention_dates;

@@ -51,11 +51,30 @@ CREATE TABLE hours (
     failed      INTEGER NOT NULL,
     retried     INTEGER NOT NULL,
     missed      INTEGER NOT NULL,
+    measured    INTEGER NOT NULL,
     late_sum_ms INTEGER NOT NULL,
     late_max_ms INTEGER NOT NULL,
     took_sum_ms INTEGER NOT NULL,
     PRIMARY KEY (user_key, hour)
 ) STRICT, WITHOUT ROWID;
+
+-- Filled from the kept executions. The end of a failed delivery is that of its last attempt, which is not known if a
+-- verification has updated the row since: then it is the start of that attempt.
+INSERT INTO hours (user_key, hour, succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms)
+SELECT user_key, ended_at / 3600000, sum(status = 'success'), sum(status = 'failed'), sum(max(attempts - 1, 0)), 0,
+       count(started_at), coalesce(sum(max(started_at - scheduled_for, 0)), 0),
+       coalesce(max(max(started_at - scheduled_for, 0)), 0), coalesce(sum(max(ended_at - last_attempt_at, 0)), 0)
+  FROM (SELECT user_key, status, attempts, scheduled_for, started_at, last_attempt_at,
+               coalesce(delivered_at, iif(transport = 'webhook' AND outcome_state IS NOT NULL, last_attempt_at, NULL),
+                        updated_at) AS ended_at
+          FROM executions WHERE status = 'success' OR status = 'failed')
+ GROUP BY user_key, ended_at / 3600000;
+INSERT INTO hours (user_key, hour, succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms)
+SELECT user_key, last / 3600000, 0, 0, 0, sum(count), 0, 0, 0, 0
+  FROM missed_runs JOIN cues ON cues.key = cue_key
+ WHERE true
+ GROUP BY user_key, last / 3600000
+    ON CONFLICT (user_key, hour) DO UPDATE SET missed = excluded.missed;
 
 -- One more type of alert.
 CREATE TABLE alerts_4 (

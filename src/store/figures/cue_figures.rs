@@ -1,0 +1,118 @@
+//! The figures of one cue, counted over its kept executions. A scan: the caller uses a slow read.
+
+use rusqlite::params;
+
+use crate::domain::account::figures::{Figures, Grid};
+use crate::error::Result;
+use crate::store::ReadTx;
+use crate::store::figures::hours::read_figures;
+
+/// Executions of a cue that are counted, the newest ones: about 0.3 s. By default a cue keeps 1,000.
+const MAX_COUNTED: i64 = 100_000;
+
+/// Intervals of missed runs that are counted, the newest ones. There is one for each outage.
+const MAX_INTERVALS: i64 = 10_000;
+
+/// The end of an ended execution `e`. `updated_at` is later if the outcome was verified since; for a delivery the start
+/// of the last attempt is nearer then.
+macro_rules! ended_at {
+    () => {
+        "coalesce(e.delivered_at, iif(e.transport = 'webhook' AND e.outcome_state IS NOT NULL, e.last_attempt_at, NULL),
+                  e.updated_at)"
+    };
+}
+pub(super) use ended_at;
+
+/// The newest executions of cue ?1, and what they count.
+macro_rules! newest {
+    () => {
+        concat!(
+            "(SELECT e.status, e.attempts, e.scheduled_for, e.started_at, e.last_attempt_at, e.duration_ms,
+                     e.triggered_by, e.created_at, ",
+            ended_at!(),
+            " AS ended_at
+                FROM executions e WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 + 0)"
+        )
+    };
+}
+
+const ENDED: &str = concat!(
+    "SELECT (ended_at - ?3) / ?5, sum(status = 'success'), sum(status = 'failed'), sum(max(attempts - 1, 0)), 0,
+            count(started_at), coalesce(sum(max(started_at - scheduled_for, 0)), 0),
+            coalesce(max(max(started_at - scheduled_for, 0)), 0),
+            coalesce(sum(coalesce(duration_ms, max(ended_at - last_attempt_at, 0))), 0)
+       FROM ",
+    newest!(),
+    " WHERE (status = 'success' OR status = 'failed') AND ended_at >= ?3 AND ended_at < ?4 GROUP BY 1"
+);
+
+const MISSED: &str = "SELECT (last - ?3) / ?5, sum(count)
+   FROM (SELECT last, count FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0)
+  WHERE last >= ?3 AND last < ?4 GROUP BY 1";
+
+// A replay is no run of the cue.
+const KEPT: &str = concat!(
+    "SELECT count(*), coalesce(sum(triggered_by <> 'replay'), 0), min(created_at),
+            (SELECT run_count FROM cues WHERE key = ?1)
+       FROM ",
+    newest!()
+);
+
+/// The figures of the cue in row `cue_key`, in each step of `grid`, and whether earlier executions of the span are not
+/// counted because they are no longer kept. The caller checks that the cue is the user's.
+pub fn series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<Figures>, bool)> {
+    let mut series = vec![Figures::default(); grid.len()];
+    let (first, end) = grid.millis();
+    let length = (end - first) / i64::try_from(grid.len()).unwrap_or(i64::MAX).max(1);
+    let mut ended = read.prepare_cached(ENDED)?;
+    let mut rows = ended.query([cue_key, MAX_COUNTED, first, end, length])?;
+    while let Some(row) = rows.next()? {
+        let place = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX);
+        if let Some(place) = series.get_mut(place) {
+            place.add(&read_figures(row)?);
+        }
+    }
+    let mut missed = read.prepare_cached(MISSED)?;
+    let mut rows = missed.query([cue_key, MAX_INTERVALS, first, end, length])?;
+    while let Some(row) = rows.next()? {
+        let place = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX);
+        if let Some(place) = series.get_mut(place) {
+            place.missed += row.get::<_, i64>(1)?;
+        }
+    }
+    Ok((series, has_lost(read, cue_key, first)?))
+}
+
+/// Returns whether executions of the cue that were created after `first` are missing or not counted.
+fn has_lost(read: &ReadTx<'_>, cue_key: i64, first: i64) -> Result<bool> {
+    let mut kept = read.prepare_cached(KEPT)?;
+    Ok(kept.query_row(params![cue_key, MAX_COUNTED], |row| {
+        let (kept, runs, run_count): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(3)?);
+        let oldest: Option<i64> = row.get(2)?;
+        let is_cut = kept >= MAX_COUNTED || run_count.is_some_and(|run_count| run_count > runs);
+        Ok(is_cut && oldest.is_none_or(|oldest| oldest > first))
+    })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn only_rows_of_the_cue_are_read() {
+        for (sql, index) in [
+            (ENDED, "SEARCH e USING INDEX executions_by_cue (cue_key=?)"),
+            (MISSED, "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)"),
+            (KEPT, "SEARCH e USING INDEX executions_by_cue (cue_key=?)"),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.iter().any(|step| step == index), "{steps:?}");
+            let others = steps.iter().filter(|step| step.starts_with("SEARCH") && *step != index);
+            assert!(
+                others.clone().all(|step| step.starts_with("SEARCH cues USING INTEGER PRIMARY KEY")),
+                "{steps:?}"
+            );
+        }
+    }
+}
