@@ -4,6 +4,7 @@ use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::account::{auth, device_login};
 use crate::http::api::cues::bulk;
 use crate::http::api::executions::{attempts, claims, queue_changes, verification};
+use crate::http::api::figures::{overview, stats};
 use crate::http::api::operations::{health, info, metrics, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
 use crate::http::pages::manual_billing;
@@ -76,6 +77,8 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/alerts"                               ApiKey    alerts::list,
 
     GET    "/v1/usage"                                ApiKey    usage::usage,
+    GET    "/v1/stats"                                ApiKey    stats::stats,
+    GET    "/v1/overview"                             ApiKey    overview::overview,
 
     POST   "/v1/echo/{token}"                         Public    echo::receive; MAX_PAYLOAD,
     GET    "/v1/echo/{token}"                         ApiKey    echo::show,

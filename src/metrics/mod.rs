@@ -117,13 +117,14 @@ pub struct Histogram {
     /// One count per bound, then the count of the values above all bounds.
     counts: Vec<AtomicU64>,
     sum: AtomicU64,
+    max: AtomicU64,
 }
 
 impl Histogram {
     #[must_use]
     pub fn new(buckets: &'static Buckets) -> Self {
         let counts = (0..=buckets.bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { buckets, counts, sum: AtomicU64::new(0) }
+        Self { buckets, counts, sum: AtomicU64::new(0), max: AtomicU64::new(0) }
     }
 
     /// Records a value, in the recorded unit of the buckets.
@@ -131,10 +132,24 @@ impl Histogram {
         let bucket = self.buckets.bounds.partition_point(|bound| *bound < value);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
+        self.max.fetch_max(value, Ordering::Relaxed);
     }
 
     pub fn observe_duration(&self, duration: Duration) {
         self.observe(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// The number of values, their maximum and quantiles such as 0.99, in the exposed unit. A quantile is interpolated
+    /// within its bucket, as Prometheus does, and at most the maximum.
+    pub fn summary<const QUANTILES: usize>(&self, quantiles: [f64; QUANTILES]) -> Summary<QUANTILES> {
+        let snapshot = self.snapshot();
+        let max = exposed(self.max.load(Ordering::Relaxed), self.buckets);
+        let has_values = snapshot.count > 0;
+        Summary {
+            count: snapshot.count,
+            quantiles: quantiles.map(|quantile| has_values.then(|| snapshot.quantile(quantile, max))),
+            max: has_values.then_some(max),
+        }
     }
 
     /// Reads the counts, cumulative as Prometheus expects them, and the sum, in the exposed unit.
@@ -157,6 +172,30 @@ struct HistogramSnapshot {
     buckets: Vec<(Option<f64>, u64)>,
     count: u64,
     sum: f64,
+}
+
+impl HistogramSnapshot {
+    #[allow(clippy::cast_precision_loss)] // exact up to 2^53
+    fn quantile(&self, quantile: f64, max: f64) -> f64 {
+        let rank = quantile * self.count as f64;
+        let (mut lower, mut below) = (0.0, 0.0);
+        for (bound, up_to) in &self.buckets {
+            let (upper, up_to) = (bound.map_or(max, |bound| bound.min(max)), *up_to as f64);
+            if up_to >= rank && up_to > below {
+                return lower + (upper - lower).max(0.0) * (rank - below) / (up_to - below);
+            }
+            (lower, below) = (upper, up_to);
+        }
+        max
+    }
+}
+
+/// What a histogram says about its values; `None` if there are none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary<const QUANTILES: usize> {
+    pub count: u64,
+    pub quantiles: [Option<f64>; QUANTILES],
+    pub max: Option<f64>,
 }
 
 #[allow(clippy::cast_precision_loss)] // exact up to 2^53
@@ -222,6 +261,21 @@ mod tests {
         let snapshot = histogram.snapshot();
         assert_eq!(snapshot.sum, 0.0025);
         assert_eq!(snapshot.buckets[..2], [(Some(0.001), 0), (Some(0.0025), 1)]);
+    }
+
+    #[test]
+    fn a_quantile_lies_in_the_bucket_of_its_value_and_below_the_maximum() {
+        let histogram = Histogram::new(&BATCH);
+        assert_eq!(histogram.summary([0.5]), Summary { count: 0, quantiles: [None], max: None });
+        for value in 1..=100 {
+            histogram.observe(value);
+        }
+        let Summary { count, quantiles, max } = histogram.summary([0.0, 0.5, 0.99, 1.0]);
+        assert_eq!((count, max), (100, Some(100.0)));
+        assert_eq!(quantiles, [Some(0.0), Some(50.0), Some(99.0), Some(100.0)]);
+        let far = Histogram::new(&BATCH);
+        far.observe(9_000);
+        assert_eq!(far.summary([0.5, 1.0]).quantiles, [Some(4_756.0), Some(9_000.0)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod billing;
 pub mod cues;
 pub mod echo;
 pub mod executions;
+pub mod figures;
 pub(in crate::http) mod idempotency;
 pub mod operations;
 pub mod usage;

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max, limit_or_max};
-use crate::domain::account::user::month_bounds;
+use crate::domain::account::user::{User, month_bounds};
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
+use crate::store::accounts::usage::MonthlyUsage;
 use crate::store::accounts::{usage, users};
 
 /// `GET /v1/usage`
@@ -19,13 +20,18 @@ pub async fn usage(request: Request) -> Result<Response> {
         .read(move |read| Ok((users::find(read, user_key)?, usage::find(read, user_key, now)?)))
         .await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
+    Ok(Response::ok(&render_usage(&request, &user, &month)))
+}
+
+/// The body of `GET /v1/usage`.
+pub fn render_usage(request: &Request, user: &User, month: &MonthlyUsage) -> Value {
     let limits = request.app.config.plans.limits(&user.plan);
     let bounds = request.app.config.plans.storage_bounds(&user.plan);
     let mut cues = render_quota("active", user.active_cues, limits.cues);
     cues["total"] = user.cue_count.into();
     cues["total_limit"] = bounds.cues.unwrap_or(i64::from(NO_LIMIT)).into();
-    let (start, end) = month_bounds(now);
-    Ok(Response::ok(&json!({
+    let (start, end) = month_bounds(request.now);
+    json!({
         "plan": {"name": user.plan, "interval": user.plan_interval},
         "cues": cues,
         "executions": render_quota("used", month.executions, limits.executions),
@@ -40,7 +46,7 @@ pub async fn usage(request: Request) -> Result<Response> {
             "failed": month.outcomes_failed,
         },
         "billing_period": {"start": instant(start), "end": instant(end)},
-    })))
+    })
 }
 
 /// Renders a used amount, its limit and the rest.

@@ -214,6 +214,15 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§8.7",
+        "lateness, uptime and the disk",
+        &[
+            "health_shows_lateness_uptime_and_the_disk",
+            "a_quantile_lies_in_the_bucket_of_its_value_and_below_the_maximum",
+            "an_unreadable_database_degrades_health_until_it_recovers",
+        ],
+    ),
+    (
         "§8.8",
         "/status is a light check",
         &[
@@ -233,6 +242,49 @@ pub const ROWS: &[Row] = &[
         &[
             "callbacks_reach_the_echo_path_under_every_address_policy",
             "the_echo_exemption_covers_no_other_path_or_port",
+        ],
+    ),
+    (
+        "§8.11",
+        "an execution counts once, in the hour in which it ends",
+        &[
+            "each_end_of_an_execution_and_each_retry_counts_in_its_hour",
+            "a_worker_execution_counts_with_its_report_or_its_last_lost_claim",
+            "runs_that_fail_without_an_attempt_count_without_times",
+            "no_rule_is_violated_in_any_order_of_steps",
+        ],
+    ),
+    (
+        "§8.11",
+        "missed runs count when they are recorded",
+        &["missed_runs_count_in_the_hour_in_which_they_are_recorded"],
+    ),
+    (
+        "§8.11",
+        "steps are whole hours and days of UTC, at most 1,000",
+        &[
+            "a_span_is_read_in_whole_steps_of_utc",
+            "a_wrong_span_is_refused_with_what_to_do",
+            "a_grid_has_every_step_that_the_span_touches",
+            "a_grid_has_between_one_and_a_thousand_steps",
+        ],
+    ),
+    (
+        "§8.11",
+        "figures are kept for 400 days, those of a cue as long as its history",
+        &[
+            "hours_are_deleted_in_batches_when_they_are_older_than_400_days",
+            "the_figures_of_a_cue_say_when_its_history_is_cut",
+            "a_file_of_version_3_keeps_every_row",
+        ],
+    ),
+    (
+        "§8.12",
+        "the overview is one object",
+        &[
+            "the_overview_of_a_new_account_has_every_field",
+            "the_overview_shows_what_needs_attention_first",
+            "every_query_of_the_overview_begins_with_the_user_or_a_cue_of_it",
         ],
     ),
 ];

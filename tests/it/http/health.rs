@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cues::{START, without, worker_cue};
+use crate::support::receiver::Receiver;
 use crate::support::server::{Server, until};
 
 fn names(object: &Value) -> Vec<&str> {
@@ -17,8 +18,14 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     let user = server.user();
     user.create(&worker_cue("work"));
     user.advance("PT1H");
-    let health = || server.client().get("/health").expect(200);
-    let (rest, poller) = without(&health(), "poller");
+    let health = || {
+        let (mut rest, poller) = without(&server.client().get("/health").expect(200), "poller");
+        // They change from one request to the next.
+        rest =
+            ["lateness", "uptime_seconds", "database"].iter().fold(rest, |rest, name| without(&rest, name).0);
+        (rest, poller)
+    };
+    let (rest, poller) = health();
     let expected = |worker: &str, active: u32, now: &str, waited: u32| {
         json!({
             "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
@@ -37,16 +44,36 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
 
     let beat = json!({"worker_id": "w", "handlers": ["greet"]});
     assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
-    assert_eq!(without(&health(), "poller").0, expected("ok", 1, "2026-01-05T10:00:00", 0));
+    assert_eq!(health().0, expected("ok", 1, "2026-01-05T10:00:00", 0));
     user.advance("PT14M59S");
-    assert_eq!(without(&health(), "poller").0, expected("stale", 0, "2026-01-05T10:14:59", 899));
+    assert_eq!(health().0, expected("stale", 0, "2026-01-05T10:14:59", 899));
     user.advance("PT5M1S");
-    assert_eq!(without(&health(), "poller").0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
+    assert_eq!(health().0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    let rest = health();
+    let rest = health().0;
     assert_eq!((&rest["services"]["worker"], &rest["status"]), (&json!("stale"), &json!("healthy")));
     assert_eq!(rest["queue"]["oldest_pending_claim_seconds"], Value::Null);
     assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
+}
+
+#[test]
+fn health_shows_lateness_uptime_and_the_disk() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let (user, client) = (server.user(), server.client());
+    let health = |name: &str| client.get("/health").expect(200)[name].clone();
+    assert_eq!(health("lateness"), json!({"count": 0, "p50_ms": null, "p99_ms": null, "max_ms": null}));
+    let cue = user.create(&json!({
+        "name": "hook", "schedule": {"type": "recurring", "cron": "* * * * *"}, "callback": {"url": receiver.url()},
+    }));
+    user.advance("PT3M");
+    // On a test clock nothing is late.
+    assert_eq!(health("lateness"), json!({"count": 3, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}));
+    user.patch(&format!("/v1/cues/{}", cue["id"].as_str().unwrap()), &json!({"status": "paused"}))
+        .expect(200);
+    assert!(health("uptime_seconds").is_u64());
+    let database = health("database");
+    let bytes = ["bytes", "wal_bytes", "free_disk_bytes"].map(|name| database[name].as_u64());
+    assert!(bytes.iter().all(Option::is_some) && bytes[0] > Some(0), "{database}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod cues;
 pub mod device_login;
 mod echo;
 mod executions;
+mod figures;
 mod health;
 mod limits;
 mod long_polls;

@@ -11,8 +11,11 @@ use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
 use crate::error::Result;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant, instant_without_zone};
+use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
-use crate::store::db::hold;
+use crate::store::ReadTx;
+use crate::store::db::open::Sizes;
+use crate::store::db::{hold, open};
 use crate::store::maintenance::queue_stats;
 use crate::store::maintenance::queue_stats::QueueStats;
 
@@ -22,14 +25,25 @@ const DAMAGED: &str = "the database file is damaged: stop cued, then run `cued c
 /// `GET /health`: always 200.
 pub async fn health(request: Request) -> Result<Response> {
     let (app, now) = (&request.app, request.now);
-    let found =
-        app.store.read(move |read| Ok((queue_stats::queue(read, now)?, hold::held_since(read)?))).await;
+    let db = app.config.db.clone();
+    // The files are looked at by the thread that reads the database: a slow disk holds up no other request.
+    let read = move |read: &ReadTx<'_>| {
+        Ok((
+            queue_stats::queue(read, now)?,
+            hold::held_since(read)?,
+            (open::sizes(&db), open::free_bytes(&db)),
+        ))
+    };
+    let found = app.store.read(read).await;
     if let Err(error) = &found {
         tracing::error!(request_id = request.id, error = %error, "cannot read the database");
     }
     let pass = app.engine_stats.last_pass();
     let database = database_status(app, found.is_ok());
-    let (queue, held_since) = found.map_or((None, None), |(queue, held_since)| (Some(queue), held_since));
+    let (queue, held_since, disk) = match found {
+        Ok((queue, held_since, disk)) => (Some(queue), held_since, Some(disk)),
+        Err(_) => (None, None, None),
+    };
     let poller = poller_status(app, &pass, held_since.is_some());
     // On hold nothing can be claimed, whatever the workers do.
     let is_unclaimed = held_since.is_none()
@@ -43,6 +57,9 @@ pub async fn health(request: Request) -> Result<Response> {
         "poller": render_pass(&pass, now),
         "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
         "queue": queue.map(|queue| render_queue(queue, now)),
+        "lateness": render_lateness(&app.engine_stats.deliveries.lateness),
+        "uptime_seconds": uptime_seconds(app),
+        "database": disk.map(render_disk),
     });
     if let Some(since) = held_since {
         body["held_since"] = instant(since).into();
@@ -65,15 +82,29 @@ pub async fn status(request: Request) -> Result<Response> {
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
-    let is_healthy = database_status(app, true) == "ok"
-        && poller_status(app, &app.engine_stats.last_pass(), is_held) == "ok";
-    let mut body = json!({"status": if is_healthy { "healthy" } else { "degraded" }});
-    if app.store.is_corrupt() {
-        body["reason"] = DAMAGED.into();
-    } else if is_held {
-        body["reason"] = json!("held: a restored copy fires no cue until you run `cued promote`");
+    let (status, reason) = server_state(app, is_held);
+    let mut body = json!({"status": status});
+    if let Some(reason) = reason {
+        body["reason"] = reason.into();
     }
     Ok(Response::ok(&body))
+}
+
+/// The status of a server whose database can be read, with the reason where there is one.
+pub fn server_state(app: &App, is_held: bool) -> (&'static str, Option<&'static str>) {
+    let is_healthy = database_status(app, true) == "ok"
+        && poller_status(app, &app.engine_stats.last_pass(), is_held) == "ok";
+    let reason = match is_held {
+        _ if app.store.is_corrupt() => Some(DAMAGED),
+        true => Some("held: a restored copy fires no cue until you run `cued promote`"),
+        false => None,
+    };
+    (if is_healthy { "healthy" } else { "degraded" }, reason)
+}
+
+/// The time since the start of the process, by a clock that is never set.
+pub fn uptime_seconds(app: &App) -> u64 {
+    app.clock.monotonic().as_secs()
 }
 
 fn database_status(app: &App, is_readable: bool) -> &'static str {
@@ -112,6 +143,17 @@ fn render_pass(pass: &SchedulerPass, now: Timestamp) -> Value {
         "cues_last_cycle": pass.cues,
         "cycle_duration_ms": u64::try_from(pass.duration.as_millis()).unwrap_or(u64::MAX),
     })
+}
+
+fn render_lateness(lateness: &Histogram) -> Value {
+    let summary = lateness.summary([0.5, 0.99]);
+    let ms = |seconds: f64| (seconds * 10_000.0).round() / 10.0;
+    let [p50, p99] = summary.quantiles.map(|quantile| quantile.map(ms));
+    json!({"count": summary.count, "p50_ms": p50, "p99_ms": p99, "max_ms": summary.max.map(ms)})
+}
+
+fn render_disk((sizes, free): (Sizes, Option<u64>)) -> Value {
+    json!({"bytes": sizes.file, "wal_bytes": sizes.wal, "free_disk_bytes": free})
 }
 
 fn render_queue(queue: QueueStats, now: Timestamp) -> Value {

@@ -179,6 +179,20 @@ pub fn sizes(path: &Path) -> Sizes {
     Sizes { file: size(path), wal: size(&sibling_path(&resolved(path), "-wal")) }
 }
 
+/// The bytes that the program may still write on the disk of the database; `None` where the system does not tell.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(path).ok()?;
+        disk.f_bavail.checked_mul(disk.f_frsize)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 /// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file.
 pub fn checkpoint(connection: Connection) {
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
