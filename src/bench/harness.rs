@@ -55,7 +55,7 @@ impl Harness {
         let receiver = Receiver::start()?;
         let server = ServerProcess::start(&folder.file("cued.db"), folder.cleanup())?;
         let memory_at_start = server.resident_bytes();
-        let api_key = register(&server)?;
+        let api_key = register(&server, "bench@example.com")?;
         let store = Arc::new(open_store(&folder, "baseline.db")?);
         let (mut cue, payload) = sample(clock, &receiver.url())?;
         cue.user_key = create_user(&store, clock, "bench@example.com")?;
@@ -185,8 +185,9 @@ impl Harness {
     }
 }
 
-fn register(server: &ServerProcess) -> Result<String> {
-    let body = json!({"email": "bench@example.com"}).to_string();
+/// Registers a user and returns its API key.
+pub fn register(server: &ServerProcess, email: &str) -> Result<String> {
+    let body = json!({"email": email}).to_string();
     let mut client = Client::connect(server.address())?;
     let response = client.call(&request("POST", "/v1/auth/register", None, &body))?;
     string_field(response, "api_key")

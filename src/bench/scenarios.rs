@@ -8,10 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::bench::baseline;
+use crate::bench::baseline::with_new_id;
 use crate::bench::client;
 use crate::bench::client::{Client, request};
 use crate::bench::harness::{
-    Harness, TIMEOUT, create_user, cue, integer_field, once, open_store, string_field,
+    Harness, TIMEOUT, create_user, cue, integer_field, once, open_store, register, string_field,
 };
 use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
@@ -19,10 +20,17 @@ use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
 use crate::engine::webhook_client::WebhookRequest;
 use crate::random::ExecutionIdSource;
+use crate::store::accounts::users;
+use crate::store::maintenance::bench::insert_history;
+use crate::store::{Store, WriteTx, cues};
 
 /// The executions in a list, and the entries of a payload of about 10 KiB: an order, a report, a page of records.
 const CLAIMABLE: usize = 20;
 const PAYLOAD_ITEMS: u32 = 100;
+
+/// The cues and the ended executions of the account whose overview is read: a household or a small company after months.
+const OVERVIEW_CUES: usize = 1_000;
+const OVERVIEW_EXECUTIONS: u32 = 100_000;
 
 /// The default of `--delivery-threads`.
 const DELIVERY_THREADS: usize = 64;
@@ -30,7 +38,7 @@ const DELIVERY_THREADS: usize = 64;
 type Scenario = fn(&mut Harness, &mut BenchReport) -> Result<()>;
 
 /// All scenarios; a baseline comes before the results that refer to it.
-pub const SCENARIOS: [(&str, Scenario); 12] = [
+pub const SCENARIOS: [(&str, Scenario); 13] = [
     ("disk and SQLite", disk),
     ("baseline HTTP server", baseline_server),
     ("creates, 1 client", |bench, report| creates(bench, report, 1)),
@@ -43,6 +51,7 @@ pub const SCENARIOS: [(&str, Scenario); 12] = [
     ("baseline webhook client", baseline_posts),
     ("herd of deliveries", herd),
     ("trickle of deliveries", trickle),
+    ("overview", overview),
 ];
 
 fn disk(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
@@ -312,5 +321,28 @@ fn trickle(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
             Unit::Bytes,
         );
     }
+    Ok(())
+}
+
+/// The history is inserted beside the server, as an administration command would.
+fn overview(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
+    let email = "overview@example.com";
+    let api_key = register(&bench.server, email)?;
+    let store = Store::open_shared(&bench.folder.file("cued.db"))?;
+    let ((mut cue, payload), now) = (bench.sample.clone(), bench.clock.now());
+    let user = store.read(move |read| users::find_by_email(read, email)).wait()?;
+    cue.user_key = user.map(|user| user.key).unwrap_or_default();
+    let insert = move |tx: &WriteTx<'_>| {
+        for _ in 0..OVERVIEW_CUES {
+            cues::insert(tx, with_new_id(&cue)?, Some(&payload))?;
+        }
+        insert_history(tx, cue.user_key, OVERVIEW_EXECUTIONS, now)
+    };
+    store.write(insert).wait()?;
+    drop(store);
+    let get = request("GET", "/v1/overview", Some(&api_key), "");
+    let rate = bench.request_rate(1, &get)?;
+    let description = "overview, 1,000 cues, 100,000 executions";
+    report.add("overview", description, 1_000.0 / rate, Unit::Milliseconds);
     Ok(())
 }

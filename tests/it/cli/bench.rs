@@ -12,7 +12,7 @@ use crate::support::server::{Process, cued, signal, until};
 
 const SHORT: [&str; 7] = ["bench", "--seconds", "0.1", "--herd", "40", "--trickle", "3"];
 
-const FIGURES: [&str; 32] = [
+const FIGURES: [&str; 33] = [
     "fsyncs",
     "single_commits",
     "group_commits",
@@ -45,6 +45,7 @@ const FIGURES: [&str; 32] = [
     "trickle_lateness_p99",
     "trickle_lateness_max",
     "trickle_bytes",
+    "overview",
 ];
 
 #[test]
