@@ -58,11 +58,11 @@ const LAST_FAILED: &str = concat!(
 );
 
 // The newest intervals belong to the cues with the newest ones. After an outage every cue has one: the rows of the others
-// are not read.
+// are not read. Cues without any come last.
 const MISSED: &str = "SELECT id, name, first, last, count, reason
-   FROM (SELECT cues.key, id, name, (SELECT max(key) FROM missed_runs WHERE cue_key = cues.key) AS newest
-           FROM cues WHERE user_key = ?1 AND newest IS NOT NULL ORDER BY newest DESC LIMIT ?2 + 0) AS cue
-   JOIN missed_runs ON missed_runs.cue_key = cue.key
+   FROM (SELECT key AS cue, (SELECT max(key) FROM missed_runs WHERE cue_key = cues.key) AS newest
+           FROM cues WHERE user_key = ?1 ORDER BY newest DESC LIMIT ?2 + 0) AS cue
+   JOIN missed_runs ON missed_runs.cue_key = cue JOIN cues ON cues.key = cue
   ORDER BY missed_runs.key DESC LIMIT ?2 + 0";
 
 const WAITING: &str = concat!(
