@@ -12,7 +12,7 @@ use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repe
 use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, Transport};
@@ -228,8 +228,10 @@ fn new_run(
 
 fn parse_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
     let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
-    parse_instant(text, &zone)
-        .map_err(|error| Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}")))
+    parse_instant(text, &zone).map_err(|error| Refusal {
+        schedule_part: SchedulePart::of("send_at"),
+        ..Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}"))
+    })
 }
 
 fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> NewExecution {

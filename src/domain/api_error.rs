@@ -170,14 +170,41 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// All invalid fields, for a 422; empty for other codes.
     pub problems: Vec<FieldError>,
+    /// The part of the schedule that is wrong, for `invalid_schedule` and `invalid_timezone`. In a box, because most
+    /// refusals have none and all results have room for it.
+    pub schedule_part: Option<Box<SchedulePart>>,
     /// Seconds for `Retry-After`.
     pub retry_after: Option<u32>,
+}
+
+/// The part of a schedule that is wrong (contract §4.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulePart {
+    /// A field of the cron expression (`minute`, …, `day-of-week`), `expression` for all of it, or the name of a field
+    /// of the request.
+    pub field: &'static str,
+    /// The place in the cron expression, in characters, half open; empty where something is missing.
+    pub span: Option<(usize, usize)>,
+}
+
+impl SchedulePart {
+    /// A field without a place in a cron expression.
+    #[must_use]
+    pub fn of(field: &'static str) -> Option<Box<Self>> {
+        Some(Box::new(Self { field, span: None }))
+    }
+
+    /// A part of the cron expression.
+    #[must_use]
+    pub fn of_cron(field: &'static str, span: (usize, usize)) -> Option<Box<Self>> {
+        Some(Box::new(Self { field, span: Some(span) }))
+    }
 }
 
 impl Refusal {
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), problems: Vec::new(), retry_after: None }
+        Self { code, message: message.into(), problems: Vec::new(), schedule_part: None, retry_after: None }
     }
 
     /// A 422 with all invalid fields; the message names the first.
@@ -187,7 +214,7 @@ impl Refusal {
             Some(first) => format!("{}: {}", path(&first.loc), first.msg),
             None => "The request is not valid".to_owned(),
         };
-        Self { code: ErrorCode::ValidationError, message: message.into(), problems, retry_after: None }
+        Self { problems, ..Self::new(ErrorCode::ValidationError, message) }
     }
 }
 

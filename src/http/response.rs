@@ -132,6 +132,10 @@ impl Response {
         if refusal.code == ErrorCode::ValidationError {
             body["detail"] = refusal.problems.iter().map(detail).collect();
         }
+        if let Some(part) = &refusal.schedule_part {
+            body["error"]["field"] = part.field.into();
+            body["error"]["span"] = part.span.map(|(from, to)| [from, to]).into();
+        }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = Self::json(status, body.to_string());
         if let Some(seconds) = refusal.retry_after {

@@ -2,7 +2,7 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::account::{auth, device_login};
-use crate::http::api::cues::bulk;
+use crate::http::api::cues::{bulk, upcoming};
 use crate::http::api::executions::{attempts, claims, queue_changes, verification};
 use crate::http::api::figures::{overview, stats};
 use crate::http::api::operations::{health, info, metrics, test_clock};
@@ -50,9 +50,9 @@ pub static ROUTES: &[Route] = routes! {
     PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
     DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,
     POST   "/v1/cues/{cue_id}/fire"                   ApiKey    cues::fire,
-    GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    cues::upcoming,
+    GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    upcoming::upcoming,
     GET    "/v1/cues/{cue_id}/missed"                 ApiKey    cues::missed,
-    POST   "/v1/schedule/preview"                     ApiKey    cues::preview,
+    POST   "/v1/schedule/preview"                     ApiKey    upcoming::preview,
 
     GET    "/v1/executions"                           ApiKey    executions::list,
     GET    "/v1/executions/claimable"                 ApiKey    claims::list,

@@ -1,6 +1,6 @@
 //! Partial input: the fields of a cue that a create request gives and a PATCH may change.
 
-use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::cue::on_failure::OnFailure;
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
@@ -71,11 +71,12 @@ impl SchedulePatch {
         match (kind, &self.cron, &self.at) {
             (ScheduleKind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
             (ScheduleKind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
-            (ScheduleKind::Recurring, None, _) => {
-                Err(incomplete("A recurring schedule needs schedule.cron, such as \"0 9 * * *\""))
-            }
+            (ScheduleKind::Recurring, None, _) => Err(incomplete(
+                "expression",
+                "A recurring schedule needs schedule.cron, such as \"0 9 * * *\"",
+            )),
             (ScheduleKind::Once, _, None) => {
-                Err(incomplete("A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
+                Err(incomplete("at", "A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
             }
         }
     }
@@ -90,6 +91,7 @@ impl SchedulePatch {
         let catch_up = self.catch_up.unwrap_or(current.catch_up);
         if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
             return Err(incomplete(
+                "type",
                 "schedule.cron and schedule.at are both set; set schedule.type, or only one of them",
             ));
         }
@@ -113,17 +115,18 @@ impl SchedulePatch {
                 Ok(Schedule { rule: ScheduleRule::Once(*at), zone, catch_up })
             }
             (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
-                Err(incomplete("A recurring schedule needs schedule.cron"))
+                Err(incomplete("expression", "A recurring schedule needs schedule.cron"))
             }
             (ScheduleKind::Once, _, None, ScheduleSpec::Recurring(_)) => {
-                Err(incomplete("A once schedule needs schedule.at"))
+                Err(incomplete("at", "A once schedule needs schedule.at"))
             }
         }
     }
 }
 
-fn incomplete(message: &'static str) -> Refusal {
-    Refusal::new(ErrorCode::InvalidSchedule, message)
+/// The refusal of a schedule without the value of `field`.
+fn incomplete(field: &'static str, message: &'static str) -> Refusal {
+    Refusal { schedule_part: SchedulePart::of(field), ..Refusal::new(ErrorCode::InvalidSchedule, message) }
 }
 
 /// The validated parts of a callback.

@@ -5,13 +5,15 @@ pub mod catch_up;
 mod clock_segment;
 pub mod cron;
 pub mod instant;
+pub mod occurrence;
 pub mod time_zone;
 
 use jiff::Timestamp;
 
-use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
+use crate::domain::schedule::occurrence::clock_time;
 use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
 use crate::domain::text::word_enum::word_enum;
 
@@ -61,7 +63,10 @@ pub enum ScheduleError {
     #[error(
         "day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists"
     )]
-    NeverMatches,
+    NeverMatches(
+        /// The day-of-month field in the expression, in characters, half open.
+        (usize, usize),
+    ),
     #[error(transparent)]
     UnknownZone(#[from] UnknownZone),
     /// The text of an instant, and what is wrong with it.
@@ -86,7 +91,7 @@ impl Schedule {
         let zone = Zone::find(zone)?;
         let cron = CronExpr::parse(cron)?;
         if !cron.ever_matches() {
-            return Err(ScheduleError::NeverMatches);
+            return Err(ScheduleError::NeverMatches(cron.day_of_month_span()));
         }
         Ok(Self { rule: ScheduleRule::Recurring(cron), zone, catch_up })
     }
@@ -107,9 +112,9 @@ impl Schedule {
     /// # Errors
     /// No run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
-        self.next_after(now).ok_or(match self.rule {
-            ScheduleRule::Recurring(_) => ScheduleError::NeverMatches,
-            ScheduleRule::Once(at) => ScheduleError::NotInFuture(at),
+        self.next_after(now).ok_or_else(|| match &self.rule {
+            ScheduleRule::Recurring(cron) => ScheduleError::NeverMatches(cron.day_of_month_span()),
+            ScheduleRule::Once(at) => ScheduleError::NotInFuture(*at),
         })
     }
 
@@ -159,6 +164,19 @@ impl Schedule {
         }
     }
 
+    /// The schedule in English, such as `At 09:00, Monday to Friday, Europe/Berlin`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let when = match &self.rule {
+            ScheduleRule::Recurring(cron) => cron.describe(),
+            ScheduleRule::Once(at) => {
+                let local = self.zone.reading(*at);
+                format!("Once, on {} at {}", local.strftime("%A %-d %B %Y"), clock_time(local))
+            }
+        };
+        format!("{when}, {}", self.zone.name())
+    }
+
     /// The newest `limit` runs in (`after`, `until`], oldest first.
     #[must_use]
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
@@ -179,10 +197,22 @@ impl Schedule {
 
 impl From<ScheduleError> for Refusal {
     fn from(error: ScheduleError) -> Self {
-        match error {
-            ScheduleError::UnknownZone(_) => Self::new(ErrorCode::InvalidTimezone, error.to_string()),
-            ScheduleError::BadInstant(..) => Self::new(ErrorCode::InvalidSchedule, format!("at: {error}")),
-            _ => Self::new(ErrorCode::InvalidSchedule, error.to_string()),
-        }
+        let (code, part) = match &error {
+            ScheduleError::UnknownZone(_) => (ErrorCode::InvalidTimezone, SchedulePart::of("timezone")),
+            ScheduleError::BadInstant(..) | ScheduleError::NotInFuture(_) => {
+                (ErrorCode::InvalidSchedule, SchedulePart::of("at"))
+            }
+            ScheduleError::NeverMatches(span) => {
+                (ErrorCode::InvalidSchedule, SchedulePart::of_cron("day-of-month", *span))
+            }
+            ScheduleError::Cron(CronError { field, span, .. }) => {
+                (ErrorCode::InvalidSchedule, SchedulePart::of_cron(field, *span))
+            }
+        };
+        let message = match &error {
+            ScheduleError::BadInstant(..) => format!("at: {error}"),
+            _ => error.to_string(),
+        };
+        Self { schedule_part: part, ..Self::new(code, message) }
     }
 }

@@ -89,6 +89,15 @@ impl Zone {
         }
     }
 
+    /// The two offsets, in order, of a local time that the clock shows twice.
+    #[must_use]
+    pub fn repetition(&self, reading: DateTime) -> Option<(Offset, Offset)> {
+        match self.rules.to_ambiguous_timestamp(reading).offset() {
+            AmbiguousOffset::Fold { before, after } => Some((before, after)),
+            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => None,
+        }
+    }
+
     /// The clock changes (jiff: transitions) strictly after `at`, in order.
     pub fn changes_after(&self, at: Timestamp) -> impl Iterator<Item = Timestamp> {
         // `preceding` is not usable: it skips the transition with which a zone adopts a yearly rule in the middle of

@@ -236,6 +236,26 @@ pub const ROWS: &[Row] = &[
         "upcoming and preview list the next runs",
         &["a_schedule_can_be_previewed", "a_preview_validates_like_a_create"],
     ),
+    ("§4.13", "another date can be looked at", &["the_runs_of_another_date_can_be_previewed"]),
+    (
+        "§4.13",
+        "a schedule is described in words",
+        &[
+            "a_cron_expression_reads_as_english",
+            "a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run",
+            "equal_crons_have_equal_words_and_different_crons_different_words",
+        ],
+    ),
+    (
+        "§4.13",
+        "notes and transitions tell what a clock change does",
+        &[
+            "a_run_after_a_gap_says_which_time_does_not_exist",
+            "a_run_at_a_repeated_time_says_how_often_it_runs",
+            "transitions_are_changes_of_the_offset_within_the_span",
+        ],
+    ),
+    ("§4.13", "the runs of a month are counted", &["the_runs_of_31_days_are_counted"]),
     (
         "§4.14",
         "a repeated key returns the first response",

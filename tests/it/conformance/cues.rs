@@ -162,6 +162,11 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§4.3",
+        "an error marks its part of the expression",
+        &["a_cron_error_points_at_its_part_in_characters", "a_schedule_error_marks_its_part_on_every_route"],
+    ),
+    (
         "§4.4",
         "an error names the field",
         &[

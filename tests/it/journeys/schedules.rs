@@ -186,10 +186,64 @@ fn a_schedule_can_be_previewed() {
     let user = server.user();
     let mut schedule = cron("30 2 * * *");
     schedule["timezone"] = json!("Europe/Berlin");
-    let expected =
-        json!({"upcoming": ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]});
+    let upcoming = json!(["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]);
+    let expected = json!({
+        "upcoming": upcoming,
+        "description": "At 02:30, every day, Europe/Berlin",
+        "occurrences": [
+            {"at": "2026-03-29T01:00:00Z", "local": "2026-03-29T03:00:00", "offset": "+02:00",
+             "note": "gap: 02:30 does not exist, runs at 03:00"},
+            {"at": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00", "offset": "+02:00", "note": null},
+            {"at": "2026-03-31T00:30:00Z", "local": "2026-03-31T02:30:00", "offset": "+02:00", "note": null},
+        ],
+        "transitions": [{"at": "2026-03-29T01:00:00Z", "from": "+01:00", "to": "+02:00"}],
+        "per_month": 31,
+    });
     let preview = user.post("/v1/schedule/preview", &json!({"schedule": schedule, "limit": 3})).expect(200);
     assert_eq!(preview, expected);
     let cue = user.create(&worker(schedule));
-    assert_eq!(user.get(&format!("/v1/cues/{}/upcoming?limit=3", id(&cue))).expect(200), expected);
+    let path = format!("/v1/cues/{}/upcoming?limit=3", id(&cue));
+    assert_eq!(user.get(&path).expect(200), json!({ "upcoming": upcoming }));
+    assert_eq!(user.get(&format!("{path}&detail=false")).expect(200), json!({ "upcoming": upcoming }));
+    assert_eq!(user.get(&format!("{path}&detail=true")).expect(200), expected);
+}
+
+#[test]
+fn the_runs_of_another_date_can_be_previewed() {
+    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
+    let user = server.user();
+    let mut schedule = cron("30 2 * * *");
+    schedule["timezone"] = json!("Europe/Berlin");
+    let preview = |from: &str| {
+        let body = json!({"schedule": schedule, "limit": 2, "from": from});
+        user.post("/v1/schedule/preview", &body).expect(200)
+    };
+    let autumn = preview("2026-10-25T02:30:00+02:00");
+    assert_eq!(
+        autumn["upcoming"],
+        json!(["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]),
+        "from is included"
+    );
+    assert_eq!(autumn["occurrences"][0]["note"], "fold: 02:30 comes twice, runs the first time");
+    assert_eq!(autumn["transitions"][0]["at"], "2026-10-25T01:00:00Z");
+    assert_eq!(preview("2020-01-01T00:00:00")["upcoming"][0], "2020-01-01T01:30:00Z", "a past date");
+    let last = preview("9999-12-30T00:00:00Z");
+    assert!(last["upcoming"].as_array().unwrap().len() <= 2, "{last}");
+
+    let cue = user.create(&worker(schedule.clone()));
+    let path = format!("/v1/cues/{}/upcoming", id(&cue));
+    let query = "limit=2&detail=1&from=2026-10-25T02:30:00%2B02:00";
+    assert_eq!(user.get(&format!("{path}?{query}")).expect(200), autumn);
+    let refused = user.get(&format!("{path}?from=noon")).expect_error(422, "validation_error");
+    assert_eq!(refused["detail"][0]["loc"], json!(["query", "from"]));
+    let refused = user
+        .post("/v1/schedule/preview", &json!({"schedule": schedule, "from": "noon"}))
+        .expect_error(422, "validation_error");
+    assert_eq!(refused["detail"][0]["loc"], json!(["body", "from"]));
+
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"status": "paused"})).expect(200);
+    let paused = user.get(&format!("{path}?{query}")).expect(200);
+    let nothing = json!({"upcoming": [], "description": autumn["description"], "occurrences": [],
+                         "transitions": [], "per_month": 0});
+    assert_eq!(paused, nothing, "a paused cue does not run");
 }

@@ -1,6 +1,7 @@
 //! One field of a cron expression: parses its text to a set of values; errors name the field.
 
 use crate::domain::schedule::cron::CronError;
+use crate::domain::schedule::cron::piece::Piece;
 
 /// The syntax of a field.
 pub(super) struct CronField {
@@ -39,30 +40,30 @@ pub(super) const FIELDS: [CronField; 5] = [
 ];
 
 impl CronField {
-    /// The values that `text` names, as a bit set: bit n is the value n, Sunday is 0.
-    pub(super) fn parse(&self, text: &str) -> Result<u64, CronError> {
-        if self.question && text == "?" {
+    /// The values that the text names, as a bit set: bit n is the value n, Sunday is 0.
+    pub(super) fn parse(&self, field: Piece<'_>) -> Result<u64, CronError> {
+        if self.question && field.text == "?" {
             return Ok(self.every(0, self.size - 1, 1));
         }
         let mut set = 0;
-        for item in text.split(',') {
+        for item in field.split(|char| char == ',') {
             set |= self.item(item)?;
         }
         Ok(set)
     }
 
-    fn item(&self, item: &str) -> Result<u64, CronError> {
+    fn item(&self, item: Piece<'_>) -> Result<u64, CronError> {
         let (range, step) = match item.split_once('/') {
             Some((range, step)) => (range, Some(self.step(step)?)),
             None => (item, None),
         };
         let last = self.size - 1;
-        let (first, last) = match (range, range.split_once('-')) {
+        let (first, last) = match (range.text, range.split_once('-')) {
             ("*", _) => (0, last),
             (_, Some((first, end))) => (self.value(first)?, self.value(end)?),
             // An extension: `a/n` means `a-max/n`. crontab(5) has steps after ranges only.
-            (value, None) if step.is_some() => (self.value(value)?, last),
-            (value, None) => (self.value(value)?, self.value(value)?),
+            (_, None) if step.is_some() => (self.value(range)?, last),
+            (_, None) => (self.value(range)?, self.value(range)?),
         };
         Ok(self.every(first, last, step.unwrap_or(1)))
     }
@@ -78,41 +79,40 @@ impl CronField {
     }
 
     /// A number or name, relative to the smallest value of the field.
-    fn value(&self, text: &str) -> Result<u8, CronError> {
+    fn value(&self, value: Piece<'_>) -> Result<u8, CronError> {
         let (least, greatest) = self.range;
-        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(value.text)) {
             return Ok(u8::try_from(index).unwrap_or(greatest));
         }
-        let Some(number) = self.number(text)? else {
-            return Err(self.unknown(text));
+        let Some(number) = self.number(value)? else {
+            return Err(self.unknown(value));
         };
         if (least..=greatest).contains(&number) {
             return Ok(number - least);
         }
-        Err(self.error(format!("{} is out of range {least}-{greatest}", shown(text))))
+        Err(self.error(value, format!("{} is out of range {least}-{greatest}", shown(value.text))))
     }
 
-    fn step(&self, text: &str) -> Result<u8, CronError> {
+    fn step(&self, step: Piece<'_>) -> Result<u8, CronError> {
         let size = self.size;
-        match self.number(text)? {
-            Some(step) if (1..=size).contains(&step) => Ok(step),
-            Some(0) => Err(self.error(format!("a step of 0 never moves; use 1-{size}"))),
-            Some(_) => Err(self.error(format!(
+        let problem = match self.number(step)? {
+            Some(step) if (1..=size).contains(&step) => return Ok(step),
+            Some(0) => format!("a step of 0 never moves; use 1-{size}"),
+            Some(_) => format!(
                 "the step {} is larger than the field, which has {size} values; use 1-{size}",
-                shown(text)
-            ))),
-            None => {
-                Err(self.error(format!("`{}` is not a step; write a number 1-{size} after /", shown(text))))
-            }
-        }
+                shown(step.text)
+            ),
+            None => format!("`{}` is not a step; write a number 1-{size} after /", shown(step.text)),
+        };
+        Err(self.error(step, problem))
     }
 
     /// Parses digits; numbers above `u8::MAX` saturate. `None` for any other text.
-    fn number(&self, text: &str) -> Result<Option<u8>, CronError> {
+    fn number(&self, number: Piece<'_>) -> Result<Option<u8>, CronError> {
+        let text = number.text;
         if text.is_empty() {
-            return Err(
-                self.error("a value is missing; write one on each side of every `,`, `-` and `/`".to_owned())
-            );
+            let problem = "a value is missing; write one on each side of every `,`, `-` and `/`";
+            return Err(self.error(number, problem.to_owned()));
         }
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(None);
@@ -120,22 +120,23 @@ impl CronField {
         Ok(Some(text.parse().unwrap_or(u8::MAX)))
     }
 
-    fn unknown(&self, text: &str) -> CronError {
+    fn unknown(&self, value: Piece<'_>) -> CronError {
         let (least, greatest) = self.range;
         let numbers = format!("{least}-{greatest}");
         let wanted = match self.names {
             [first, .., last] => format!("a number {numbers} or a name {first}-{last}"),
             _ => format!("a number {numbers}"),
         };
-        let text = shown(text);
+        let text = shown(value.text);
         if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
-            return self.error(format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}"));
+            return self
+                .error(value, format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}"));
         }
-        self.error(format!("`{text}` is not valid here; write {wanted}"))
+        self.error(value, format!("`{text}` is not valid here; write {wanted}"))
     }
 
-    fn error(&self, message: String) -> CronError {
-        CronError { field: self.name, message }
+    fn error(&self, part: Piece<'_>, message: String) -> CronError {
+        CronError { field: self.name, message, span: part.span() }
     }
 }
 

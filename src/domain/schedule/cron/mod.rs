@@ -5,6 +5,8 @@
 
 mod field;
 mod pattern;
+mod piece;
+mod words;
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use std::time::Duration;
 use jiff::civil;
 
 use crate::domain::schedule::cron::pattern::Pattern;
+use crate::domain::schedule::cron::piece::Piece;
 
 /// A cron expression: the user's text and its meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct CronError {
     pub field: &'static str,
     /// The problem and the correct form.
     pub message: String,
+    /// The part of the expression, in characters, half open: empty where something is missing.
+    pub span: (usize, usize),
 }
 
 impl CronExpr {
@@ -42,16 +47,18 @@ impl CronExpr {
     /// assert_eq!(next, Some("2026-03-06T22:30".parse().unwrap()));
     ///
     /// let error = CronExpr::parse("61 * * * *").unwrap_err();
-    /// assert_eq!(error.field, "minute");
+    /// assert_eq!((error.field, error.span), ("minute", (0, 2)));
     /// ```
     ///
     /// # Errors
     /// Syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
-        let pattern = Pattern::parse(text)?;
+        let pattern = Pattern::parse(text)
+            .map_err(|error| CronError { span: in_characters(text, error.span), ..error })?;
         let saffron = pattern.canonical().parse().map_err(|error| CronError {
             field: "expression",
             message: format!("it cannot be scheduled ({error}); write it in a simpler form"),
+            span: in_characters(text, (0, text.len())),
         })?;
         Ok(Self { text: text.to_owned(), pattern, saffron })
     }
@@ -60,6 +67,20 @@ impl CronExpr {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The days and times in English, such as `At 09:00, Monday to Friday`. Expressions with the same meaning have the
+    /// same words. A long list is cut to its number of values and the first three.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        words::describe(&self.pattern)
+    }
+
+    /// The place of the day-of-month field in the text, in characters.
+    #[must_use]
+    pub fn day_of_month_span(&self) -> (usize, usize) {
+        let field = Piece::whole(&self.text).words().nth(2);
+        in_characters(&self.text, field.map_or((0, self.text.len()), Piece::span))
     }
 
     /// Returns whether any date matches: `0 0 30 2 *` has none.
@@ -99,6 +120,12 @@ impl CronExpr {
     pub fn count_civil(&self, after: civil::DateTime, until: civil::DateTime) -> u64 {
         self.pattern.count(after, until)
     }
+}
+
+/// A span of bytes as a span of characters. All spans begin and end at characters.
+fn in_characters(text: &str, (from, to): (usize, usize)) -> (usize, usize) {
+    let characters = |end: usize| text.get(..end).map_or(0, |before| before.chars().count());
+    (characters(from), characters(to))
 }
 
 fn saffron_next(cron: &saffron::Cron, after: civil::DateTime) -> Option<civil::DateTime> {

@@ -6,43 +6,55 @@ use jiff::civil::{Date, DateTime};
 
 use crate::domain::schedule::cron::CronError;
 use crate::domain::schedule::cron::field::{FIELDS, shown};
+use crate::domain::schedule::cron::piece::Piece;
 
 /// Five bit sets: bit n is the value n, Sunday is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
-    weekdays: u64,
+    pub(super) minutes: u64,
+    pub(super) hours: u64,
+    pub(super) days: u64,
+    pub(super) months: u64,
+    pub(super) weekdays: u64,
     /// Both day fields are restricted, so that a day matches if either of them matches (crontab(5)).
-    either_day: bool,
+    pub(super) either_day: bool,
 }
 
 const ALL_HOURS: u64 = (1 << 24) - 1;
-const ALL_DAYS: u64 = ((1 << 31) - 1) << 1;
-const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
+pub(super) const ALL_DAYS: u64 = ((1 << 31) - 1) << 1;
+pub(super) const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
 /// Longer than an expression that lists every value of every field.
 const MAX_BYTES: usize = 1024;
 
 impl Pattern {
+    /// Parses an expression; an error has its span in bytes.
     pub(super) fn parse(text: &str) -> Result<Self, CronError> {
+        let expression = Piece::whole(text);
         if text.len() > MAX_BYTES {
-            return Err(whole(format!("it is longer than {MAX_BYTES} bytes; use ranges and steps")));
+            let surplus = (0..=MAX_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            let message = format!("it is longer than {MAX_BYTES} bytes; use ranges and steps");
+            return Err(whole((surplus, text.len()), message));
         }
-        let text = match text.trim_ascii() {
-            name if name.starts_with('@') => expand(name)?,
-            fields => fields,
-        };
-        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-        let fields: [&str; 5] = fields.try_into().map_err(|fields: Vec<&str>| wrong_count(fields.len()))?;
+        let name = text.trim_ascii();
+        if name.starts_with('@') {
+            let start = text.len() - text.trim_ascii_start().len();
+            let fields = expand(name).map_err(|message| whole((start, start + name.len()), message))?;
+            return Self::of_fields(Piece::whole(fields));
+        }
+        Self::of_fields(expression)
+    }
+
+    fn of_fields(expression: Piece<'_>) -> Result<Self, CronError> {
+        let fields: Vec<Piece<'_>> = expression.words().collect();
+        let fields: [Piece<'_>; 5] =
+            fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
         let mut sets = [0; 5];
         for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
             *set = field.parse(text)?;
         }
         let [minutes, hours, days, months, weekdays] = sets;
         // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
-        let restricted = |text: &str| !text.starts_with(['*', '?']);
+        let restricted = |field: Piece<'_>| !field.text.starts_with(['*', '?']);
         let either_day = restricted(fields[2]) && restricted(fields[4]);
         Ok(Self { minutes, hours, days, months, weekdays, either_day })
     }
@@ -134,7 +146,8 @@ impl Pattern {
     }
 }
 
-fn expand(name: &str) -> Result<&'static str, CronError> {
+/// The fields that a macro stands for, or what is wrong with it.
+fn expand(name: &str) -> Result<&'static str, String> {
     const MACROS: [(&str, &str); 7] = [
         ("@hourly", "0 * * * *"),
         ("@daily", "0 0 * * *"),
@@ -148,24 +161,30 @@ fn expand(name: &str) -> Result<&'static str, CronError> {
         return Ok(fields);
     }
     if name.eq_ignore_ascii_case("@reboot") {
-        return Err(whole("@reboot has no time; use @daily or five fields".to_owned()));
+        return Err("@reboot has no time; use @daily or five fields".to_owned());
     }
     let known = MACROS.map(|(known, _)| known).join(" ");
-    Err(whole(format!("`{}` is not a macro; use {known} or five fields", shown(name))))
+    Err(format!("`{}` is not a macro; use {known} or five fields", shown(name)))
 }
 
-fn wrong_count(count: usize) -> CronError {
-    let hint = match count {
-        0..5 => "write * for a field that does not matter",
-        _ => "leave out seconds and years, and write lists without blanks",
+/// The error points at the fields after the fifth, or at the end where fields are missing.
+fn wrong_count(expression: Piece<'_>, found: &[Piece<'_>]) -> CronError {
+    let (_, end) = expression.span();
+    let (count, hint, span) = match found {
+        [_, _, _, _, _, first, ..] => {
+            let last = found.last().unwrap_or(first);
+            let hint = "leave out seconds and years, and write lists without blanks";
+            (found.len(), hint, (first.span().0, last.span().1))
+        }
+        _ => (found.len(), "write * for a field that does not matter", (end, end)),
     };
     let order = "minute hour day-of-month month day-of-week";
     let plural = if count == 1 { "" } else { "s" };
-    whole(format!("it has {count} field{plural}, a cron has five ({order}); {hint}"))
+    whole(span, format!("it has {count} field{plural}, a cron has five ({order}); {hint}"))
 }
 
-fn whole(message: String) -> CronError {
-    CronError { field: "expression", message }
+fn whole(span: (usize, usize), message: String) -> CronError {
+    CronError { field: "expression", message, span }
 }
 
 /// The values of a set as ranges: `0,15-17,45`.

@@ -1,10 +1,11 @@
-//! `/v1/cues` and `/v1/schedule/preview`. `cue_list` has the list.
+//! `/v1/cues`. `cue_list` has the list, `upcoming` the next runs and the preview of a schedule.
 
 pub mod bulk;
 pub mod cue_list;
 pub(in crate::http) mod cue_request;
 pub(in crate::http) mod cue_response;
 mod cursor;
+pub(in crate::http) mod upcoming;
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -20,7 +21,7 @@ use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::{cue_patch, new_cue, preview_schedule};
+use crate::http::api::cues::cue_request::{cue_patch, new_cue};
 use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::api::idempotency::{from_stored, idempotency_request, read_key};
@@ -160,36 +161,6 @@ pub async fn fire(request: Request) -> Result<Response> {
     Err(Refusal::new(ErrorCode::InvalidState, message).into())
 }
 
-/// `GET /v1/cues/{cue_id}/upcoming?limit`: an empty list if no run is scheduled.
-pub async fn upcoming(request: Request) -> Result<Response> {
-    let (caller, id, limit) =
-        (request.caller()?, request.param("cue_id").to_owned(), upcoming_limit(&request)?);
-    let cue = request
-        .app
-        .store
-        .read_inline_single(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
-        .await?;
-    let Some(next_run) = cue.next_run else { return Ok(Response::ok(&json!({"upcoming": []}))) };
-    let schedule = cue.schedule.read().map_err(Refusal::from)?;
-    let later = schedule.upcoming(next_run, limit - 1);
-    let upcoming: Vec<String> = std::iter::once(next_run).chain(later).map(instant).collect();
-    Ok(Response::ok(&json!({"upcoming": upcoming})))
-}
-
-/// `POST /v1/schedule/preview`
-pub async fn preview(request: Request) -> Result<Response> {
-    let mut fields = request.fields()?;
-    let limit = fields.integer("limit", 1..=100).unwrap_or(10);
-    let parsed = preview_schedule(&mut fields);
-    fields.finish()?;
-    let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
-    let schedule = schedule?;
-    schedule.first_run(request.now).map_err(Refusal::from)?;
-    let upcoming = schedule.upcoming(request.now, usize::try_from(limit).unwrap_or(10));
-    let upcoming: Vec<String> = upcoming.into_iter().map(instant).collect();
-    Ok(Response::ok(&json!({"upcoming": upcoming})))
-}
-
 /// `GET /v1/cues/{cue_id}/missed?limit&offset`
 pub async fn missed(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
@@ -263,11 +234,4 @@ async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Resul
         None => Payload::new(over),
     };
     Ok(FirePayload::Merged { base, payload })
-}
-
-fn upcoming_limit(request: &Request) -> Result<usize> {
-    let query = request.query();
-    let limit = query.integer("limit", 1..=100, 10);
-    query.finish()?;
-    Ok(usize::try_from(limit).unwrap_or(10))
 }

@@ -174,3 +174,45 @@ fn a_preview_validates_like_a_create() {
         ],
     );
 }
+
+#[test]
+fn a_schedule_error_marks_its_part_on_every_route() {
+    let server = server();
+    let client = server.user();
+    let path = format!("/v1/cues/{}", client.create(&super::good_cue())["id"].as_str().unwrap());
+    let recurring = |cron: &str| json!({"type": "recurring", "cron": cron});
+    for (schedule, code, field, span) in [
+        (recurring("0 25 * * *"), "invalid_schedule", "hour", json!([2, 4])),
+        (recurring("0 9 é * *"), "invalid_schedule", "day-of-month", json!([4, 5])),
+        (recurring("* * *"), "invalid_schedule", "expression", json!([5, 5])),
+        (recurring("0 0 30 2 *"), "invalid_schedule", "day-of-month", json!([4, 6])),
+        (json!({"type": "once", "at": "noon"}), "invalid_schedule", "at", Value::Null),
+        (json!({"type": "once", "at": "2020-01-01T00:00:00Z"}), "invalid_schedule", "at", Value::Null),
+        (
+            json!({"type": "recurring", "cron": "@daily", "timezone": "Nowhere"}),
+            "invalid_timezone",
+            "timezone",
+            Value::Null,
+        ),
+    ] {
+        let cue = super::changed(super::good_cue(), "schedule", Some(schedule.clone()));
+        let only = json!({ "schedule": schedule });
+        for refused in [
+            client.post("/v1/cues", &cue),
+            client.patch(&path, &only),
+            client.post("/v1/schedule/preview", &only),
+        ] {
+            let error = &refused.expect_error(400, code)["error"];
+            assert_eq!((&error["field"], &error["span"]), (&json!(field), &span), "{schedule}");
+        }
+    }
+    for (schedule, field) in [(json!({"type": "recurring"}), "expression"), (json!({"type": "once"}), "at")] {
+        let cue = super::changed(super::good_cue(), "schedule", Some(schedule));
+        let refused = client.post("/v1/cues", &cue).expect_error(400, "invalid_schedule");
+        assert_eq!((&refused["error"]["field"], &refused["error"]["span"]), (&json!(field), &Value::Null));
+    }
+    let refused = client.post(&format!("{path}/fire"), &json!({"send_at": "noon"}));
+    assert_eq!(refused.expect_error(400, "invalid_schedule")["error"]["field"], "send_at");
+    let both = json!({"schedule": {"cron": "@daily", "at": "2099-01-01T00:00:00Z"}});
+    assert_eq!(client.patch(&path, &both).expect_error(400, "invalid_schedule")["error"]["field"], "type");
+}

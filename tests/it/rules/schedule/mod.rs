@@ -1,8 +1,10 @@
 //! Schedules: the table of cron cases, named nights, and random cases against a second implementation.
 
 mod cron_cases;
+mod descriptions;
 mod dst_nights;
 mod instants;
+mod occurrences;
 mod random;
 mod refusals;
 mod spans;

@@ -1,0 +1,122 @@
+//! A run as a person sees it: its local time, and what a clock change does to it (contract §4.5).
+
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::domain::schedule::cron::CronExpr;
+use crate::domain::schedule::time_zone::{Zone, last_nanosecond};
+use crate::domain::schedule::{Schedule, ScheduleRule};
+use crate::domain::time::saturating_add;
+
+/// The span in which runs are counted: no month is longer.
+const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// Most transitions of one answer. A hundred runs of a rare cron span thousands of years.
+const MAX_TRANSITIONS: usize = 100;
+
+/// One run of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    pub at: Timestamp,
+    /// The local time at that instant.
+    pub local: DateTime,
+    pub offset: Offset,
+    /// How a clock change moves or repeats the run.
+    pub note: Option<String>,
+}
+
+/// A change of the difference between local time and UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    pub at: Timestamp,
+    pub from: Offset,
+    pub to: Offset,
+}
+
+impl Schedule {
+    /// The run at `at`, which must be one of this schedule.
+    #[must_use]
+    pub fn occurrence(&self, at: Timestamp) -> Occurrence {
+        let local = self.zone.reading(at);
+        let note = match &self.rule {
+            ScheduleRule::Recurring(cron) if cron.covers_every_hour() => {
+                let repeated = self.zone.repetition(local);
+                repeated.map(|_| format!("fold: {} comes twice, runs both times", clock_time(local)))
+            }
+            ScheduleRule::Recurring(cron) => {
+                gap_note(cron, &self.zone, at).or_else(|| fold_note(&self.zone, at))
+            }
+            ScheduleRule::Once(_) => fold_note(&self.zone, at),
+        };
+        Occurrence { at, local, offset: self.zone.offset(at), note }
+    }
+
+    /// The first [`MAX_TRANSITIONS`] changes of the zone's offset in (`after`, `until`].
+    #[must_use]
+    pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
+        let offsets =
+            |at| Transition { at, from: self.zone.offset(last_nanosecond(at)), to: self.zone.offset(at) };
+        let changes = self.zone.changes_after(after).take_while(|at| *at <= until).map(offsets);
+        changes.filter(|change| change.from != change.to).take(MAX_TRANSITIONS).collect()
+    }
+
+    /// The number of runs in the 31 days after `after`.
+    #[must_use]
+    pub fn count_in_month(&self, after: Timestamp) -> u64 {
+        self.occurrences(after, saturating_add(after, MONTH)).count
+    }
+}
+
+/// The note of a run in place of times that a clock change at this instant skipped.
+fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
+    let before = last_nanosecond(at);
+    if zone.changes_after(before).next() != Some(at) {
+        return None;
+    }
+    let landing = zone.reading(at);
+    let last_skipped = landing.checked_sub(SignedDuration::from_nanos(1)).ok()?;
+    let furthest = zone.latest_local_time(before);
+    let count = cron.count_civil(furthest, last_skipped);
+    let first = cron.next_civil(furthest).filter(|first| *first < landing)?;
+    let last = cron.last_civil(furthest, last_skipped)?;
+    let named = |time: DateTime| match time.date() == landing.date() {
+        true => clock_time(time),
+        false => format!("{} {}", time.date(), clock_time(time)),
+    };
+    let runs_itself = cron.last_civil(last_skipped, landing).is_some();
+    let run = clock_time(landing);
+    Some(match (count, runs_itself) {
+        (1, false) => format!("gap: {} does not exist, runs at {run}", named(first)),
+        (1, true) => format!("gap: {} does not exist, one run at {run} for both", named(first)),
+        (2, _) => format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last)),
+        _ => format!("gap: {} to {} do not exist, one run at {run}", named(first), named(last)),
+    })
+}
+
+/// The note of a run at a local time that comes twice.
+fn fold_note(zone: &Zone, at: Timestamp) -> Option<String> {
+    let local = zone.reading(at);
+    let (first, _) = zone.repetition(local)?;
+    let pass = if zone.offset(at) == first { "first" } else { "second" };
+    Some(format!("fold: {} comes twice, runs the {pass} time", clock_time(local)))
+}
+
+/// `02:30`, with seconds only if there are any.
+#[must_use]
+pub fn clock_time(local: DateTime) -> String {
+    let format = if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
+    local.strftime(format).to_string()
+}
+
+/// `+02:00`, with seconds only if there are any.
+#[must_use]
+pub fn offset_text(offset: Offset) -> String {
+    let seconds = offset.seconds();
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
+    match seconds.abs() % 60 {
+        0 => format!("{sign}{hours:02}:{minutes:02}"),
+        seconds => format!("{sign}{hours:02}:{minutes:02}:{seconds:02}"),
+    }
+}
