@@ -41,7 +41,7 @@ enum Command {
     /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no configuration
     /// file.
     Serve(Box<serve::Serve>),
-    /// Add, list and disable users, and set their plans
+    /// Add, list, disable and enable users, and set their plans
     User(OnDatabase<user::UserAction>),
     /// Add, list and revoke API keys
     Key(OnDatabase<key::KeyAction>),

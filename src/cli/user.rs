@@ -48,6 +48,11 @@ pub(super) enum UserAction {
         /// Email address of the user
         email: String,
     },
+    /// Enable a disabled user: its API keys work again, its cues stay paused
+    Enable {
+        /// Email address of the user
+        email: String,
+    },
 }
 
 impl UserAction {
@@ -61,6 +66,7 @@ impl UserAction {
                 set_plan(database, &email, plan, &plans)
             }
             UserAction::Disable { email } => disable(database, &email),
+            UserAction::Enable { email } => enable(database, &email),
         }
     }
 }
@@ -117,6 +123,20 @@ fn disable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
     let now = Clock::system().now();
     database.open()?.write(move |tx| actions::disable(tx, find_user(tx, &email)?.key, now)).wait()?;
     print_line(&message)
+}
+
+fn enable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
+    let email = parse_email(email)?;
+    let address = email.to_string();
+    let was_disabled =
+        database.open()?.write(move |tx| users::enable(tx, find_user(tx, &email)?.key)).wait()?;
+    if !was_disabled {
+        return Err(CliError::Failed(format!("{address} is not disabled: nothing was changed")));
+    }
+    print_line(&format!(
+        "enabled {address}: its API keys work again; its cues stay paused, and failed executions stay failed; \
+         the user resumes a cue with PATCH /v1/cues/ID {{\"status\": \"active\"}}"
+    ))
 }
 
 pub(super) fn parse_email(email: &str) -> Result<Email, CliError> {

@@ -185,6 +185,14 @@ pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
+/// Enables a disabled user. Its API keys are accepted again; nothing else changes. Returns whether it was disabled.
+pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
+    let enabled = tx
+        .prepare_cached("UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL")?
+        .execute([user_key])?;
+    Ok(enabled == 1)
+}
+
 /// The secret that signs the user's webhooks.
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     Ok(read

@@ -199,6 +199,35 @@ fn keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop() {
 }
 
 #[test]
+fn an_enabled_user_has_its_keys_again_and_its_cues_stay_paused() {
+    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
+    let ann = server.client().register("ann@example.com");
+    let cue = ann.create(&json!({"name": "work", "transport": "worker",
+                                 "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
+    let path = format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let text = fails(&server.db(), &["user", "enable", "ann@example.com"], 1);
+    assert!(text.contains("ann@example.com is not disabled"), "{text}");
+    fails(&server.db(), &["user", "enable", "bob@example.com"], 1);
+    fails(&server.db(), &["user", "enable", "ann"], 2);
+    ann.advance("PT1H");
+    ok(&server.db(), &["user", "disable", "ann@example.com"]);
+    ann.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+
+    let text = ok(&server.db(), &["user", "enable", "ann@example.com"]);
+    assert!(text.contains("keys work again") && text.contains("stay paused"), "{text}");
+    ann.get("/v1/auth/me").expect(200);
+    let paused = ann.get(&path).expect(200);
+    assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
+    let failed = &paused["executions"][0];
+    assert_eq!((&failed["status"], &failed["error_message"]), (&json!("failed"), &json!("account_disabled")));
+    assert_eq!(ann.advance("PT2H")["fired"], 0);
+    ann.patch(&path, &json!({"status": "active"})).expect(200);
+    assert_eq!(ann.advance("PT1H")["fired"], 1);
+    ok(&server.db(), &["key", "add", "ann@example.com"]);
+    fails(&server.db(), &["user", "enable", "ann@example.com"], 1);
+}
+
+#[test]
 fn keys_are_added_listed_and_revoked_while_the_server_runs() {
     let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");

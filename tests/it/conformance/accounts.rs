@@ -246,6 +246,11 @@ pub const ROWS: &[Row] = &[
             "a_disabled_user_has_no_queued_work",
         ],
     ),
+    (
+        "§3.8",
+        "enable returns the keys and leaves the cues paused",
+        &["an_enabled_user_has_its_keys_again_and_its_cues_stay_paused"],
+    ),
     ("§3.8", "a running delivery is not retried", &["a_running_attempt_of_a_disabled_user_is_not_retried"]),
     (
         "§3.9",
