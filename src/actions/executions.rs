@@ -8,7 +8,6 @@ use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
-use crate::domain::notification::failure_report::truncated;
 use crate::error::{Error, Result};
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
 use crate::lifecycle::plan_limits::within_storage;
@@ -109,8 +108,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         usage::record_outcome(tx, user_key, success, now)?;
         let status = after_outcome(execution.is_worker, execution.status, success);
         if execution.is_worker {
-            let error = outcome.report.error.as_deref().filter(|_| !success).map(truncated);
-            outcomes::complete_execution(tx, execution.key, status, &outcome, error.as_deref())?;
+            outcomes::complete_execution(tx, execution.key, status, &outcome)?;
         }
         // A report after the claim expired for good must not count as a second failure.
         if status != execution.status {

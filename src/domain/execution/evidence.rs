@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::domain::json::{JsonStr, JsonText, merged};
+use crate::domain::json::{JsonObject, JsonStr, JsonText, merged};
 
 /// The text fields of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", RESULT_URL, "result_ref", "result_type", "summary"];
@@ -17,6 +17,19 @@ pub const MAX_ARTIFACTS: usize = 100;
 
 /// Characters of `result_url`, as of a callback URL.
 pub const MAX_RESULT_URL: usize = 2048;
+
+/// The member of an artifact that must be a URL.
+const ARTIFACT_URL: &str = "url";
+
+/// The number of the first artifact whose `url` is neither null, nor blank, nor a [result URL](is_result_url). Both become links.
+#[must_use]
+pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
+    artifacts.items()?.position(|artifact| {
+        let url = JsonObject::of(artifact).and_then(|object| object.get(ARTIFACT_URL));
+        let is_good = |text: &str| text.is_empty() || is_result_url(text);
+        url.is_some_and(|url| !url.is_null() && !url.as_text().is_some_and(|text| is_good(text.trim())))
+    })
+}
 
 /// Returns whether a text is a `result_url`: an absolute `http` or `https` URL of bounded length. People open it in a
 /// browser, so what browsers accept is accepted; the server itself never opens it.

@@ -13,6 +13,9 @@ pub const MAX_METADATA_BYTES: usize = 10_240;
 /// Maximum size of `result`, of `error`, of each evidence field and of a verdict's `reason`.
 pub const MAX_TEXT_BYTES: usize = 65_536;
 
+/// Most characters of a reported error that become the `error_message` of its execution. The report keeps all of it.
+pub const MAX_ERROR_MESSAGE: usize = 2_000;
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OutcomeReport {
     pub success: bool,
@@ -38,6 +41,13 @@ impl OutcomeReport {
             return Err(Refusal::new(ErrorCode::MetadataTooLarge, message));
         }
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
+    }
+
+    /// The `error_message` of a worker execution that ends with this report: the reported error.
+    #[must_use]
+    pub fn error_message(&self) -> Option<String> {
+        let error = self.error.as_ref().filter(|_| !self.success)?;
+        Some(error.chars().take(MAX_ERROR_MESSAGE).collect())
     }
 }
 

@@ -126,7 +126,8 @@ impl NewAlert {
         }
     }
 
-    /// The same for a program.
+    /// The same for a program. `consecutive_failures` and `outcome_state` are names that receivers of the public service
+    /// read (contract §6.9).
     #[must_use]
     pub fn metadata(&self) -> Value {
         match self {

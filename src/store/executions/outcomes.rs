@@ -34,13 +34,12 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
 }
 
 /// Completes a worker execution with its outcome, in any state: removes it from the queue and ends its lease. A success
-/// also sets `delivered_at`. `error_message` is the reported error, truncated.
+/// also sets `delivered_at`.
 pub fn complete_execution(
     tx: &WriteTx<'_>,
     execution_key: i64,
     status: ExecutionStatus,
     outcome: &Outcome,
-    error_message: Option<&str>,
 ) -> Result<()> {
     // A worker whose claim has expired may still report, while the execution waits for another worker.
     let is_queued = tx
@@ -58,7 +57,7 @@ pub fn complete_execution(
         status.as_str(),
         outcome.report.success,
         millis(outcome.recorded_at),
-        error_message,
+        outcome.report.error_message(),
     ])?;
     Ok(())
 }

@@ -123,6 +123,7 @@ pub const ROWS: &[Row] = &[
     ("§3.3", "the last key cannot be revoked", &["a_user_revokes_only_own_keys_and_never_the_last_one"]),
     ("§3.4", "the response is the user", &["me_returns_the_account_its_limits_and_its_usage"]),
     ("§3.4", "a missing key is a 401", &["a_missing_or_invalid_key_gets_401"]),
+    ("§3.4", "an empty text removes the alert URL", &["an_empty_text_removes_the_alert_webhook_url"]),
     (
         "§3.4",
         "PATCH sets and removes alert_webhook_url",

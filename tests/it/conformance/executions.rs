@@ -225,6 +225,17 @@ pub const ROWS: &[Row] = &[
             "a_result_url_is_an_absolute_web_address_of_bounded_length",
         ],
     ),
+    (
+        "§5.6",
+        "the url of an artifact is a web address",
+        &["the_url_of_an_artifact_that_is_no_web_address_is_refused"],
+    ),
+    (
+        "§5.5",
+        "a reported error is the error message",
+        &["a_reported_error_is_the_error_message_of_its_execution"],
+    ),
+    ("§5.7", "verify says what it recorded", &["verify_says_what_it_recorded"]),
     ("§5.6", "evidence requires a report", &["verdicts_and_evidence_require_a_report"]),
     (
         "§5.7",

@@ -18,6 +18,7 @@ mod limits;
 mod long_polls;
 mod many;
 mod memory;
+mod reports;
 mod unclaimed;
 mod verification;
 mod wire;

@@ -60,7 +60,7 @@ pub async fn me(request: Request) -> Result<Response> {
     })))
 }
 
-/// `PATCH /v1/auth/me {alert_webhook_url}`: `null` or an empty text removes the URL. Returns the same as `GET`.
+/// `PATCH /v1/auth/me {alert_webhook_url}`: `null` or `""` removes the URL. Returns the same as `GET`.
 pub async fn update_me(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;

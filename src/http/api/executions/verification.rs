@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{
-    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, RESULT_URL, TEXTS, is_result_url,
+    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, RESULT_URL, TEXTS, first_bad_artifact_url,
+    is_result_url,
 };
 use crate::domain::execution::outcome::MAX_TEXT_BYTES;
 use crate::domain::json::JsonText;
@@ -88,6 +89,15 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
         if artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES {
             fields
                 .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
+        }
+        if let Some(index) = first_bad_artifact_url(artifacts) {
+            fields.reject(
+                ARTIFACTS,
+                &format!(
+                    "artifacts[{index}].url should be an absolute http or https URL of at most \
+                     {MAX_RESULT_URL} characters"
+                ),
+            );
         }
         evidence.push((ARTIFACTS, artifacts));
     }

@@ -37,6 +37,7 @@ fn account_changes_are_validated() {
     check(
         &user,
         [
+            patch(json!({"alert_webhook_url": ""})).accepted(200),
             url(" "),
             url("nowhere"),
             url("ftp://example.com/"),
