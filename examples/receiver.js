@@ -3,6 +3,7 @@
 //
 //     WEBHOOK_SECRET=whsec_... node receiver.js [PORT]        (default 9000; 0 selects a free port)
 //
+// The body of a delivery is the payload of the cue itself, with nothing around it.
 // GET /v1/auth/webhook-secret returns the secret. Requires Node 18 or later and no packages.
 'use strict';
 

@@ -3,6 +3,7 @@
 #
 #     WEBHOOK_SECRET=whsec_... sh receiver.sh [PORT]        (default 9000; 0 selects a free port)
 #
+# The body of a delivery is the payload of the cue itself, with nothing around it.
 # GET /v1/auth/webhook-secret returns the secret. Requires openssl, and perl because a shell cannot listen on a port:
 # the perl lines at the end accept connections and start this script once per request. Debian's base perl suffices.
 set -eu

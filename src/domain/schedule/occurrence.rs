@@ -52,7 +52,7 @@ impl Schedule {
         Occurrence { at, local, offset: self.zone.offset(at), note }
     }
 
-    /// The first [`MAX_TRANSITIONS`] changes of the zone's offset in (`after`, `until`].
+    /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
     #[must_use]
     pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
         let offsets =
