@@ -67,8 +67,9 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
     assert_eq!(
         ok(&ada.get(&format!("/v1/executions/{id}"))),
         json!({
-            "id": id, "cue_id": cue_id, "status": "success", "scheduled_for": scheduled_for,
-            "triggered_by": "schedule", "attempts": 1, "http_status": null, "error_message": null,
+            "id": id, "cue_id": cue_id, "cue_name": "resize images", "status": "success",
+            "scheduled_for": scheduled_for, "triggered_by": "schedule", "replayed_from": null, "attempts": 1,
+            "max_attempts": 4, "cause": null, "duration_ms": 60_000, "late_ms": 0, "http_status": null, "error_message": null,
             "response_body": null, "started_at": "2026-01-01T10:00:00Z", "last_attempt_at": "2026-01-01T10:00:00Z",
             "delivered_at": "2026-01-01T10:01:00Z", "next_retry": null, "claimed_by_worker": "w1",
             "claimed_at": "2026-01-01T10:00:00Z", "lease_expires_at": null, "outcome_state": "reported_success",
