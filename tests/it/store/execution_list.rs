@@ -49,11 +49,14 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
     fixture.app.store.write(move |tx| Ok(tx.execute(streak, [failing])?)).wait().unwrap();
     let originals = [1, 2].map(|byte| ExecutionId::from_bytes([byte; 16]));
     let mut created_at = fixture.now();
+    let mut newest = created_at;
     let mut rows = Vec::new();
     for _ in 0..ROWS {
-        // The clock is set back now and then, by up to half an hour.
+        // The clock is set back now and then, but never by an hour in all.
         let minutes = i64::try_from(random.below(9)).unwrap();
-        created_at += SignedDuration::from_mins(if random.below(20) == 0 { -30 + minutes } else { minutes });
+        created_at += SignedDuration::from_mins(if random.below(20) == 0 { minutes - 30 } else { minutes });
+        newest = newest.max(created_at);
+        created_at = created_at.max(newest - SignedDuration::from_mins(59));
         let cause = [None, None, Some(FailureCause::Timeout), Some(FailureCause::Status5xx)];
         let cause = cause[usize::try_from(random.below(4)).unwrap()];
         let original = [None, Some(originals[0]), Some(originals[1])];
