@@ -10,8 +10,10 @@ use crate::billing::stripe::Stripe;
 use crate::clock::{Clock, Notifier};
 use crate::config::Config;
 use crate::domain::account::poll_limit::PollLimiter;
+use crate::domain::notification::event::EventSink;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
+use crate::events::Events;
 use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::locks::Mutex;
 use crate::mail::limit::MailLimiter;
@@ -19,13 +21,15 @@ use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
-use crate::store::{OpenError, Store, WakeSet};
+use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The running program, shared by every thread.
 pub struct App {
     pub store: Store,
     pub clock: Clock,
     pub notifiers: Arc<Notifiers>,
+    /// The live events of users.
+    pub events: Arc<Events>,
     pub ids: Arc<ExecutionIdSource>,
     pub engine_stats: EngineStats,
     /// Durations of requests, by method, path pattern of the route, and class of the status code.
@@ -69,12 +73,18 @@ impl App {
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
         let notifiers = Arc::new(Notifiers::default());
         let on_commit = Arc::clone(&notifiers);
-        let store = Store::open(&config.db, Arc::new(move |wakes| on_commit.notify(wakes)))?;
+        let events = Arc::new(Events::new(config.http.max_streams).map_err(std::io::Error::other)?);
+        let listeners = CommitListeners {
+            wake: Arc::new(move |wakes| on_commit.notify(wakes)),
+            events: Some(Arc::clone(&events) as Arc<dyn EventSink>),
+        };
+        let store = Store::open_with(&config.db, listeners)?;
         let login_mailer = LoginMailer::start(config.mail.clone())?;
         Ok(Self {
             store,
             clock,
             notifiers,
+            events,
             ids: Arc::default(),
             engine_stats: EngineStats::default(),
             requests: Family::new(|| Histogram::new(&TIME), &[]),

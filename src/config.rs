@@ -76,6 +76,10 @@ pub struct HttpLimits {
     pub request_time: Duration,
     /// Time in which the client must take a part of a response. A client that reads takes some within a round trip.
     pub response_time: Duration,
+    /// Maximum number of open event streams; 0 turns them off.
+    pub max_streams: usize,
+    /// Time between two signs of life on an event stream. A revoked key ends its streams within it.
+    pub beat_interval: Duration,
     /// Time for running requests to end when the server stops.
     pub drain_time: Duration,
 }
@@ -91,6 +95,8 @@ impl Default for HttpLimits {
             idle_time: Duration::from_secs(75),
             request_time: Duration::from_secs(30),
             response_time: Duration::from_secs(10),
+            max_streams: 64,
+            beat_interval: Duration::from_secs(15),
             drain_time: Duration::from_secs(30),
         }
     }

@@ -9,6 +9,7 @@
 //! - `config` holds the settings of a server and their defaults.
 //! - `server` assembles the program: it opens the store, starts the engine, opens the port, and stops them in reverse.
 //! - `app` is the state that all modules share: store, clock, notifiers, statistics, settings.
+//! - `events` keeps the live events of the last moments in memory, and the place of each stream in them.
 //! - `clock` is the only reader of the time and the only sleeper; `Notifier` wakes threads and tasks.
 //! - `domain` holds the rules: pure functions and types without I/O, clock or SQL; `now` is an argument. Daylight saving
 //!   is in `schedule/clock_segment.rs`, the delay before a retry in `execution/retry.rs`, blocked addresses in
@@ -37,6 +38,7 @@
 //! - `http` → `actions`, `store` (reads), `domain`
 //! - `actions`, `engine` → `lifecycle` → `store` → `domain`
 //! - `actions` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
+//! - `events` → `domain`; `store` knows it as an `EventSink` only.
 //! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
 //! - Only `server` and `cli` may use every module.
 //!
@@ -68,6 +70,9 @@
 //! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).
 //! - **Notification**: a mail or signed POST about a failed execution or an alert (contract §6.8).
 //! - **Alert**: a stored record of a condition that a user should know of, such as repeated failures (contract §6.9).
+//! - **Event**: a change that an account's streams show at once (contract §8.11). It is stored nowhere.
+//! - **Stream**: a response without an end, `GET /v1/events`, that carries events (contract §8.11).
+//! - **Burst**: the event that counts those that were too many to be sent one by one (contract §8.11).
 //! - **Echo**: a path of the server that stores a payload posted to it, for trying out webhooks (contract §8.10).
 //! - **Test clock**: a clock that stands still and is advanced by request, for tests of schedules (contract §10).
 //! - **Group commit**: the writer thread runs all waiting writes in one transaction, each in its own savepoint.
@@ -86,6 +91,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod error;
+pub mod events;
 pub mod http;
 pub mod lifecycle;
 pub mod locks;

@@ -12,7 +12,9 @@ use crate::domain::cue::patch::CuePatch;
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, NewCue};
 use crate::domain::ids::CueId;
+use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
+use crate::lifecycle::events;
 use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::lifecycle::plan_limits::within_storage;
@@ -75,6 +77,7 @@ pub fn create(
             let (response, cue) = prepared?;
             limits.check_new(tx, user_key)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
+            events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
             tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
             keep(tx, user_key, call.as_ref(), &response, now)?;
             Ok(CreatedCue { response, payload })
@@ -124,6 +127,7 @@ impl ChangeContext {
             cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
         }
         cues::save(tx, &cue)?;
+        events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
         if cue.claim_within_minutes != before.claim_within_minutes {
             unclaimed::look_again(tx, cue.key)?;
             tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
@@ -155,8 +159,9 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
 /// # Errors
 /// `cue_not_found`.
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
-    let user_key = caller.user_key;
+    let (now, user_key) = (app.clock.now(), caller.user_key);
     app.store.write_for(user_key, move |tx| {
+        events::cue_deleted(tx, user_key, &id, now);
         if cue_deletion::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
     })
 }

@@ -8,7 +8,9 @@ use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::after_report;
 use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
+use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
+use crate::lifecycle::events;
 use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
 use crate::lifecycle::plan_limits::within_storage;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
@@ -117,6 +119,7 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         let state = after_report(verification, success, &outcome.report.evidence);
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;
+        events::execution(tx, EventType::ExecutionOutcome, user_key, execution.key, now);
         Ok(recorded)
     })
 }
@@ -143,6 +146,7 @@ fn claim_one(
     if !claims::claim(tx, execution.key, worker_id, lease_from(now), now)? {
         return Err(Error::refused(ErrorCode::AlreadyClaimed, "Execution is not due yet"));
     }
+    events::execution(tx, EventType::ExecutionClaimed, user_key, execution.key, now);
     Ok(ClaimedExecution {
         id,
         cue_id,

@@ -24,6 +24,7 @@ use crate::domain::schedule::{ScheduleError, parse_instant};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
 use crate::lifecycle::cancel::cancel_queued;
+use crate::lifecycle::events;
 use crate::lifecycle::fire::{enqueue, queue_retention_if_due};
 use crate::lifecycle::plan_limits::within_storage;
 use crate::random::ExecutionIdSource;
@@ -192,6 +193,7 @@ fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp)
                        the next month";
         return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
     }
+    events::quota(tx, user_key, &quota, now)?;
     usage::save_quota(tx, user_key, &quota, now)
 }
 

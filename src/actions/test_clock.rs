@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::execution::unclaimed::workers_return_by;
+use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
 use crate::store::cues::due_cues;
@@ -32,6 +33,7 @@ pub struct ClockAdvance {
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
+    let begun_at = app.clock.now();
     let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
     wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
@@ -39,8 +41,12 @@ pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> 
     }
     set_clock(app, target, stopping)?;
     wait_for_pass(app, stopping)?;
+    let now = app.clock.now();
+    if now > begun_at {
+        app.events.publish_server(Event::server(ServerChange::ClockMoved, now));
+    }
     Ok(ClockAdvance {
-        now: app.clock.now(),
+        now,
         fired: app.engine_stats.fired() - fired,
         delivered: app.engine_stats.delivered() - delivered,
     })

@@ -10,6 +10,8 @@ use crate::domain::execution::verification::{
     Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
 };
 use crate::domain::ids::ExecutionId;
+use crate::domain::notification::event::EventType;
+use crate::lifecycle::events;
 use crate::lifecycle::plan_limits::within_storage;
 use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::Pending;
@@ -74,6 +76,7 @@ fn update(
         within_storage(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;
+        events::execution(tx, EventType::ExecutionVerified, user_key, execution.key, now);
         Ok(recorded)
     })
 }

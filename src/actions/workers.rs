@@ -7,6 +7,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::time::saturating_sub;
 use crate::error::Error;
+use crate::lifecycle::events;
 use crate::store::Pending;
 use crate::store::executions::workers;
 
@@ -17,6 +18,7 @@ use crate::store::executions::workers;
 pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
     let (now, limit) = (app.clock.now(), app.config.plans.max_workers());
     app.store.write_for(user_key, move |tx| {
+        events::worker_seen(tx, user_key, &worker_id, now)?;
         if workers::record_heartbeat(tx, user_key, &worker_id, &handlers, now)? {
             return Ok(now);
         }

@@ -77,6 +77,10 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
     max_buffered: u32,
 
+    /// Maximum open event streams (GET /v1/events), of which one user has at most five; 0 turns them off
+    #[arg(long, env = "CUED_MAX_STREAMS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(0..=1024), help_heading = LISTENING)]
+    max_streams: u16,
+
     /// Address and port of the Prometheus endpoint /metrics. It needs no API key, so expose it only to your collector
     /// [default: off]
     #[arg(long, env = "CUED_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address, help_heading = LISTENING)]
@@ -296,6 +300,7 @@ impl Serve {
                 allowed_hosts: self.allowed_hosts(dev),
                 max_buffered: usize::try_from(self.max_buffered).map_or(usize::MAX, |mib| mib << 20),
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
+                max_streams: usize::from(self.max_streams),
                 trusted_proxies: self.trust_proxy.clone(),
                 ..HttpLimits::default()
             },

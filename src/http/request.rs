@@ -79,7 +79,7 @@ impl Request {
         Ok(ExecutionId::parse(self.param("execution_id")).ok_or_else(not_found)?)
     }
 
-    /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
+    /// Takes a place for a long poll, to be held until it ends. `None` where limits are off.
     ///
     /// # Errors
     /// 429 if the caller has too many of them.

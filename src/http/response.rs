@@ -1,5 +1,8 @@
 //! The response of a handler, and the format of errors and times. The only place that turns a `Refusal` into HTTP.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -22,6 +25,37 @@ pub struct Response {
     pub status: StatusCode,
     pub body: Bytes,
     pub headers: HeaderMap,
+    /// The body of a response without an end, in place of `body`.
+    pub stream: Option<BodyStream>,
+}
+
+/// A part of a body and the rest, or the end of the body.
+type NextPart = dyn Future<Output = Option<(Bytes, BodyStream)>> + Send;
+
+/// A body whose parts come as time passes. Each part has a few KB at most.
+pub struct BodyStream(Pin<Box<NextPart>>);
+
+impl BodyStream {
+    /// The body whose next part, with the rest, `next` returns.
+    pub fn new(next: impl Future<Output = Option<(Bytes, Self)>> + Send + 'static) -> Self {
+        Self(Box::pin(next))
+    }
+
+    /// The next part; `None` at the end.
+    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.as_mut().poll(context).map(|next| {
+            next.map(|(part, rest)| {
+                *self = rest;
+                part
+            })
+        })
+    }
+}
+
+impl std::fmt::Debug for BodyStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("BodyStream")
+    }
 }
 
 /// Serializes a body as JSON.
@@ -97,7 +131,7 @@ impl Response {
 
     /// 204, without a body.
     pub fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, body: Bytes::new(), headers: HeaderMap::new() }
+        Self { status: StatusCode::NO_CONTENT, body: Bytes::new(), headers: HeaderMap::new(), stream: None }
     }
 
     /// JSON that is already serialized.
@@ -110,8 +144,13 @@ impl Response {
     }
 
     pub fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Self {
-        let response = Self { status, body: text.into(), headers: HeaderMap::new() };
+        let response = Self { status, body: text.into(), headers: HeaderMap::new(), stream: None };
         response.with(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
+    }
+
+    /// 200 with a body that comes as time passes.
+    pub fn stream(content_type: &'static str, stream: BodyStream) -> Self {
+        Self { stream: Some(stream), ..Self::text(StatusCode::OK, content_type, "") }
     }
 
     /// Adds a header, or replaces it.

@@ -6,7 +6,7 @@ use crate::http::api::cues::{bulk, upcoming};
 use crate::http::api::executions::{attempts, claims, queue_changes, verification};
 use crate::http::api::figures::{overview, stats};
 use crate::http::api::operations::{health, info, metrics, test_clock};
-use crate::http::api::{alerts, billing, cues, echo, executions, usage, workers};
+use crate::http::api::{alerts, billing, cues, echo, events, executions, usage, workers};
 use crate::http::pages::manual_billing;
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::routes;
@@ -75,6 +75,8 @@ pub static ROUTES: &[Route] = routes! {
     DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
 
     GET    "/v1/alerts"                               ApiKey    alerts::list,
+
+    GET    "/v1/events"                               ApiKey    events::stream,
 
     GET    "/v1/usage"                                ApiKey    usage::usage,
     GET    "/v1/stats"                                ApiKey    stats::stats,

@@ -10,6 +10,7 @@ use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::Result;
+use crate::lifecycle::events;
 use crate::lifecycle::notify;
 use crate::store::WriteTx;
 use crate::store::notifications::alerts;
@@ -53,6 +54,7 @@ pub(super) fn raise_for(
         created_at: now,
     };
     alerts::insert(tx, subject.user_key, Some(subject.cue_key), &alert)?;
+    events::alert(tx, subject.user_key, &alert);
     alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
     if let Some(url) = &subject.alert_webhook_url {
         let body = body(&alert);
@@ -92,6 +94,7 @@ pub(super) fn add_caught_up(
     let id = account_notification_id(user_key, CATCH_UP, outage.until);
     let alert = Alert::catch_up(id, caught_up, outage.until);
     alerts::insert(tx, user_key, None, &alert)?;
+    events::alert(tx, user_key, &alert);
     alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
     let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
     let body = body(&alert);

@@ -6,8 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::account::figures::{Figures, whole_millis};
 use crate::domain::execution::{Execution, ExecutionStatus, NextStep, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
+use crate::domain::notification::event::EventType;
+use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::lifecycle::alerts;
+use crate::lifecycle::events;
 use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::notify::{mail_failure, post_failure};
 use crate::lifecycle::once::end_once_cue;
@@ -81,7 +84,9 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
         NextStep::Success => Finish::Succeeded,
         NextStep::Failed => Finish::Failed,
         NextStep::RetryAt(_) => {
-            count_retry(tx, attempt.attempt_ref.user_key, firer.now());
+            let AttemptRef { user_key, key, .. } = attempt.attempt_ref;
+            count_retry(tx, user_key, firer.now());
+            events::execution(tx, EventType::ExecutionRetrying, user_key, key, firer.now());
             return Ok(true);
         }
     };
@@ -108,6 +113,8 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
 pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
     let success = finished.finish == Finish::Succeeded;
     count_end(tx, finished, firer.now());
+    let event_type = if success { EventType::ExecutionSucceeded } else { EventType::ExecutionFailed };
+    events::execution_of(tx, event_type, finished.key, firer.now())?;
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }

@@ -13,9 +13,11 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, ScheduleSpec};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
+use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at};
 use crate::error::Result;
 use crate::lifecycle::alerts;
+use crate::lifecycle::events;
 use crate::lifecycle::once::end_once_cue;
 use crate::panics;
 use crate::random::ExecutionIdSource;
@@ -132,6 +134,7 @@ impl CueFirer {
                 Ok(planned) => planned,
                 Err(reason) => {
                     due_cues::fail_cue(tx, key, &reason, self.now)?;
+                    events::cue_of(tx, EventType::CueFailed, key, self.now)?;
                     fired.cues += 1;
                     continue;
                 }
@@ -147,6 +150,7 @@ impl CueFirer {
             };
             if quota.is_none() {
                 due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
+                events::cue(tx, EventType::CueFailed, cue.user_key, key, self.now);
                 continue;
             }
             self.advance(tx, &cue, &fire_plan, Some(outage))?;
@@ -161,7 +165,9 @@ impl CueFirer {
             alerts::add_caught_up(tx, *user_key, outage, *caught_up, self.now)?;
         }
         for (user_key, quota) in quotas {
-            quota.map_or(Ok(()), |quota| usage::save_quota(tx, user_key, &quota, self.now))?;
+            let Some(quota) = quota else { continue };
+            events::quota(tx, user_key, &quota, self.now)?;
+            usage::save_quota(tx, user_key, &quota, self.now)?;
         }
         meta::record_last_seen(tx, self.now)?;
         Ok(fired)
@@ -199,6 +205,7 @@ impl CueFirer {
             runs += fire_plan.runs.len().max(1);
         }
         if runs > 0 {
+            events::quota(tx, cue.user_key, &quota, now)?;
             usage::save_quota(tx, cue.user_key, &quota, now)?;
             meta::record_last_seen(tx, now)?;
         }
@@ -215,6 +222,7 @@ impl CueFirer {
     ) -> Result<()> {
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
         due_cues::insert_missed(tx, (cue.user_key, cue.key), fire_plan.missed, reason, self.now)?;
+        events::missed(tx, cue.user_key, cue.key, fire_plan.missed, reason, self.now);
         due_cues::advance(
             tx,
             cue.key,
@@ -263,7 +271,9 @@ impl CueFirer {
         if quota.try_use(self.now) {
             return enqueue(tx, &new);
         }
-        executions::insert_failed(tx, &new, LIMIT_EXCEEDED)?;
+        let key = executions::insert_failed(tx, &new, LIMIT_EXCEEDED)?;
+        events::execution(tx, EventType::ExecutionCreated, new.user_key, key, self.now);
+        events::execution(tx, EventType::ExecutionFailed, new.user_key, key, self.now);
         tx.count(WriteEvent::OverQuota, 1);
         end_once_cue(tx, new.cue_key, new.scheduled_for, false, self.now)
     }
@@ -273,6 +283,7 @@ impl CueFirer {
 /// the scheduler if the execution is due later.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     let key = executions::insert(tx, new)?;
+    events::execution(tx, EventType::ExecutionCreated, new.user_key, key, new.now);
     let is_ready = new.scheduled_for <= new.now;
     let schedule = match (is_ready, new.is_worker) {
         (true, true) => unclaimed::look_at(tx, key)?,

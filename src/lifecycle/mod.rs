@@ -10,12 +10,14 @@
 //! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
 //! - `unclaimed`: alerts about executions that no worker claims, and fails them in the end.
 //! - `plan_limits`: pauses cues above the limit of a lower plan.
+//! - `events`: emits the live events of all of these.
 //!
 //! Every function takes an open transaction and `now`; nothing here reads the clock. A transaction may still roll back,
 //! so log lines are written by [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
 
 pub mod alerts;
 pub mod cancel;
+pub mod events;
 pub mod finish;
 pub mod fire;
 pub mod notify;

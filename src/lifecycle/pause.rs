@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 
 use crate::domain::cue::Cue;
+use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
 use crate::error::Result;
+use crate::lifecycle::events;
 use crate::lifecycle::fire::CueFirer;
 use crate::store::cues::{due_cues, pauses};
 use crate::store::{WriteTx, cues};
@@ -19,7 +21,9 @@ pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, firer: &CueFirer) -> Result<
         cue = fired;
     }
     record_overdue_as_missed(tx, &cue, firer.now())?;
-    pauses::pause(tx, &cue, firer.now())
+    pauses::pause(tx, &cue, firer.now())?;
+    events::cue(tx, EventType::CuePaused, cue.user_key, cue.key, firer.now());
+    Ok(())
 }
 
 /// Records the runs of `cue` that are overdue at `now` as missed, and returns their number. Call it before a change
@@ -29,6 +33,7 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
     let before = just_before(next_run);
     let missed = schedule.occurrences(before, now);
     due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, MissReason::Downtime, now)?;
+    events::missed(tx, cue.user_key, cue.key, missed, MissReason::Downtime, now);
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     if count > 0 {
         due_cues::add_missed_count(tx, cue.key, count)?;

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 
 use crate::domain::account::plan::Plans;
 use crate::domain::api_error::ErrorCode;
+use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
+use crate::lifecycle::events;
 use crate::lifecycle::fire::{CueFirer, MAX_OVERDUE_RUNS};
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::store::accounts::users;
@@ -47,7 +49,11 @@ pub fn pause_above_limit(
             record_overdue_as_missed(tx, &cue, now)?;
         }
     }
-    pauses::pause_above_limit(tx, user_key, limit, now)
+    let paused = pauses::pause_above_limit(tx, user_key, limit, now)?;
+    for key in &paused {
+        events::cue(tx, EventType::CuePaused, user_key, *key, now);
+    }
+    Ok(paused.len())
 }
 
 /// Runs `write`, and refuses it if the user then stores more than before and more than the plan allows.

@@ -27,6 +27,7 @@ pub mod accounts;
 pub mod billing;
 pub mod cues;
 pub mod db;
+pub mod event_data;
 pub mod executions;
 pub mod fair_queue;
 pub mod figures;
@@ -41,7 +42,7 @@ use rusqlite::Connection;
 
 pub use crate::store::db::open::error::OpenError;
 pub use crate::store::db::readers::{Pending, ReadTx};
-pub use crate::store::db::writer::{WakeSet, WriteTx};
+pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteTx};
 
 use crate::error::Result;
 use crate::panics;
@@ -95,6 +96,14 @@ impl Store {
         path: &Path,
         wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
     ) -> std::result::Result<Self, OpenError> {
+        Self::open_with(path, CommitListeners { wake, events: None })
+    }
+
+    /// As [`Store::open`], with a receiver of events.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
         quick_check::check(path)?;
@@ -104,7 +113,7 @@ impl Store {
             schema_check::check(path)?;
             migrations::resolve_pending_copies(path, version);
         }
-        Self::start(path, wake, Some(lock))
+        Self::start(path, listeners, Some(lock))
     }
 
     /// Opens `path` while a server may be using it, for the administration commands.
@@ -116,19 +125,19 @@ impl Store {
         if is_earlier(version) {
             return Err(OpenError::Older { path: path.to_owned(), version });
         }
-        Self::start(path, Arc::new(|_| ()), None)
+        Self::start(path, CommitListeners { wake: Arc::new(|_| ()), events: None }, None)
     }
 
     fn start(
         path: &Path,
-        wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
+        listeners: CommitListeners,
         lock: Option<ServerLock>,
     ) -> std::result::Result<Self, OpenError> {
         let corruption = CorruptionFlag::default();
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READER_THREADS + 1)?;
         let inline = open::open_readers(path, INLINE_CONNECTIONS)?;
-        let (writer, writer_thread) = Writer::start(connection, corruption.clone(), wake)?;
+        let (writer, writer_thread) = Writer::start(connection, corruption.clone(), listeners)?;
         let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &corruption)?;
         let (slow_readers, slow_threads) = ReaderThreads::start(&pool, 1, &corruption)?;
         reader_threads.extend(slow_threads);

@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 12;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("domain", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
@@ -27,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("metrics", &["clock", "domain", "locks"]),
     ("panics", &["error"]),
     ("random", &["domain", "error", "locks"]),
+    ("events", &["domain", "error", "locks", "metrics", "random"]),
     ("logging", &["clock"]),
     ("mail", &["clock", "locks"]),
     ("store", &["domain", "error", "locks", "metrics", "panics"]),
@@ -35,7 +36,19 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("config", &["billing", "domain", "mail"]),
     (
         "app",
-        &["billing", "clock", "config", "domain", "lifecycle", "locks", "mail", "metrics", "random", "store"],
+        &[
+            "billing",
+            "clock",
+            "config",
+            "domain",
+            "events",
+            "lifecycle",
+            "locks",
+            "mail",
+            "metrics",
+            "random",
+            "store",
+        ],
     ),
     ("bench", &["actions", "clock", "domain", "engine", "error", "locks", "random", "store"]),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
@@ -43,7 +56,10 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         "engine",
         &["app", "clock", "domain", "error", "lifecycle", "locks", "mail", "metrics", "panics", "store"],
     ),
-    ("http", &["actions", "app", "config", "domain", "error", "locks", "metrics", "panics", "store"]),
+    (
+        "http",
+        &["actions", "app", "config", "domain", "error", "events", "locks", "metrics", "panics", "store"],
+    ),
     ("systemd", &["app"]),
 ];
 

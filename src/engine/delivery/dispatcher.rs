@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::notification::event::EventType;
 use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::memory_budget::MemoryBudget;
 use crate::error::{Error, Result};
+use crate::lifecycle::events;
 use crate::lifecycle::finish::record_attempt;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
@@ -135,6 +137,15 @@ impl Dispatcher {
             }
             let done = first(tx)?;
             let claimed = delivery_queue::claim_batch(tx, now, most, &mut rotation, &mut shares)?;
+            for ClaimedDelivery { attempt_ref, .. } in &claimed {
+                events::execution(
+                    tx,
+                    EventType::ExecutionStarted,
+                    attempt_ref.user_key,
+                    attempt_ref.key,
+                    now,
+                );
+            }
             Ok((done, claimed, shares, rotation))
         });
         let (done, claimed);

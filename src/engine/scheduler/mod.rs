@@ -5,5 +5,6 @@ pub mod pass;
 pub mod reaper;
 pub mod retention_sweeper;
 pub mod scheduler_thread;
+mod server_watch;
 pub mod trusted_clock;
 mod turns;

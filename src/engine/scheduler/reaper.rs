@@ -14,6 +14,7 @@ use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::lifecycle::alerts;
+use crate::lifecycle::events;
 use crate::lifecycle::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::lifecycle::fire::CueFirer;
 use crate::lifecycle::unclaimed::look_at_due;
@@ -175,6 +176,7 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &C
     if !claims::release(tx, execution, status, &reason, now)? {
         return Ok(false);
     }
+    events::claim_lost(tx, execution.user_key, execution.key, worker, now);
     let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
     alerts::raise(tx, execution.key, &expired_claim, now)?;
     if status == ExecutionStatus::Failed {

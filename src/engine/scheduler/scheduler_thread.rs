@@ -13,6 +13,7 @@ use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
 use crate::engine::scheduler::reaper::WorkerCleanup;
 use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
+use crate::engine::scheduler::server_watch::ServerWatch;
 use crate::error::{Error, Result};
 use crate::panics;
 use crate::store::db::hold;
@@ -38,6 +39,7 @@ impl SchedulerThread {
             sweeper: RetentionSweeper::default(),
             worker_cleanup: WorkerCleanup::default(),
             hours_cleanup: HoursCleanup::default(),
+            server_watch: ServerWatch::default(),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
@@ -73,6 +75,7 @@ struct Tasks {
     sweeper: RetentionSweeper,
     worker_cleanup: WorkerCleanup,
     hours_cleanup: HoursCleanup,
+    server_watch: ServerWatch,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicBool) {
@@ -107,8 +110,10 @@ fn run_once(
     deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup } = tasks;
-    if app.store.read_blocking(hold::is_held)? {
+    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup, server_watch } = tasks;
+    let is_held = app.store.read_blocking(hold::is_held)?;
+    server_watch.look(app, is_held);
+    if is_held {
         scheduler.rest(app);
         return Ok(SweepOutcome::At(None));
     }

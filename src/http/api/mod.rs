@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod billing;
 pub mod cues;
 pub mod echo;
+pub mod events;
 pub mod executions;
 pub mod figures;
 pub(in crate::http) mod idempotency;

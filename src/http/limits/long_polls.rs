@@ -1,4 +1,4 @@
-//! The number of requests of one account that wait for news: long polls and event streams (contract §11.2).
+//! The number of requests of one account that wait for work: long polls (contract §11.2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::locks::Mutex;
 
-/// Long polls and event streams that an account may have open. Each holds a connection, and every execution that becomes
+/// Long polls that an account may have open. Each holds a connection, and every execution that becomes
 /// claimable makes each of them read the database. A fleet of workers shares this number; with `--limits off` it does
 /// not apply.
 pub const MAX_LONG_POLLS: u32 = 20;
@@ -29,7 +29,7 @@ pub struct LongPollPermit {
 }
 
 impl LongPolls {
-    /// Takes a place for a long poll or an event stream of the user.
+    /// Takes a place for a long poll of the user.
     ///
     /// # Errors
     /// 429 if the user has [`MAX_LONG_POLLS`] open.

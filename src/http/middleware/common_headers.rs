@@ -35,7 +35,7 @@ pub fn with_common_headers(response: Response, context: &RequestContext) -> hype
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
         headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     }
-    if response.status != 204 {
+    if response.status != 204 && response.stream.is_none() {
         headers.insert(header::CONTENT_LENGTH, response.body.len().into());
     }
     headers.extend(response.headers);

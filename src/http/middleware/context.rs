@@ -114,6 +114,10 @@ impl RequestContext {
     ) -> Result<Option<BufferReservation>> {
         let bytes = response.body.len();
         let reserved = self.share.take().map(|share| share.take_reservation(&server.buffers));
+        // What its handler has reserved counts as long as it is open.
+        if response.stream.is_some() {
+            return Ok(reserved);
+        }
         if bytes <= FREE_RESPONSE {
             return Ok(None);
         }

@@ -39,7 +39,7 @@ use crate::http::middleware::common_headers::with_common_headers;
 use crate::http::middleware::context::{RequestContext, client_ip, new_request_id, request_id};
 use crate::http::middleware::state::ServerState;
 use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::response::{BodyStream, Response};
 use crate::http::router::{Access, Route, RouteMatch, match_route};
 use crate::http::timeout::until;
 use crate::metrics::Stopwatch;
@@ -52,6 +52,8 @@ const INLINE_JSON: usize = 64 << 10;
 /// A response, and the facts about it that the connection needs.
 pub struct Handled {
     pub response: hyper::Response<Bytes>,
+    /// In place of the body of the response.
+    pub stream: Option<BodyStream>,
     pub body_unread: bool,
     /// To be held until the response is written.
     pub reservation: Option<BufferReservation>,
@@ -76,13 +78,15 @@ pub async fn handle(
     };
     // No await before this: a response that is rendered and does not count yet would escape the bound.
     let is_done = !method.is_safe() && response.status.is_success();
-    let (response, mut reservation) = match context.reserve(server, &response, is_done) {
+    let (mut response, mut reservation) = match context.reserve(server, &response, is_done) {
         Ok(reservation) => (response, reservation),
         Err(error) => (context.error_response(if is_done { without_room(error) } else { error }), None),
     };
     if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
         context.near_quota = reached_near_quota(server, &caller, &context).await;
     }
+    // A `HEAD` gets no part of a stream.
+    let stream = response.stream.take().filter(|_| method != Method::HEAD);
     let mut response = with_common_headers(response, &context);
     if context.must_close && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -92,7 +96,7 @@ pub async fn handle(
         reservation = None;
     }
     context.record(server, Some(&method), response.status(), stopwatch.elapsed());
-    Handled { response, body_unread: context.body_unread, reservation }
+    Handled { response, stream, body_unread: context.body_unread, reservation }
 }
 
 /// Renders the response to a request that is not looked at: its head is malformed, too large or too slow, or it finds no

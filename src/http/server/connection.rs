@@ -117,11 +117,20 @@ async fn respond(
             if !is_http1 {
                 response.headers_mut().remove(header::CONNECTION);
             }
-            (Handled { response, body_unread: is_http1, reservation: None }, stream)
+            (Handled { response, stream: None, body_unread: is_http1, reservation: None }, stream)
         }
     };
-    guard.response_ready(handled.body_unread);
-    Ok(handled.response.map(|bytes| ResponseBody::new(bytes, guard, [stream, handled.reservation])))
+    let memory = [stream, handled.reservation];
+    Ok(match handled.stream {
+        None => {
+            guard.response_ready(handled.body_unread);
+            handled.response.map(|bytes| ResponseBody::new(bytes, guard, memory))
+        }
+        Some(parts) => {
+            guard.stream_begins(handled.body_unread);
+            handled.response.map(|_| ResponseBody::stream(parts, guard, memory))
+        }
+    })
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {

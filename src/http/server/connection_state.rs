@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::config::HttpLimits;
 use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::server::open_streams::OpenStreams;
 use crate::locks::Mutex;
 
 /// The bytes that a connection takes of the memory budget, mostly for the buffers of hyper. The program as built for release takes
@@ -47,6 +48,8 @@ struct StreamState {
     open: usize,
     /// Open requests whose response is ready.
     ready: usize,
+    /// Open requests whose response has no end. They are not ready: only their parts can be stuck.
+    streams: OpenStreams,
     /// The first bytes are the preface of HTTP/2.
     is_http2: bool,
     /// The open requests whose bodies have not arrived.
@@ -122,6 +125,7 @@ impl ConnectionState {
             unsent_since: None,
             open: 0,
             ready: 0,
+            streams: OpenStreams::default(),
             is_http2: false,
             body_waits: BodyWaits::default(),
             is_new: true,
@@ -143,6 +147,8 @@ impl ConnectionState {
             (since + config.response_time, Some(TimeoutReason::Stuck))
         } else if state.is_evicted && !state.is_busy() {
             (Instant::now(), Some(TimeoutReason::Evicted))
+        } else if let Some(stuck_at) = state.streams.stuck_at(config) {
+            (stuck_at, Some(TimeoutReason::Stuck))
         } else if state.open > 0 {
             (Instant::now() + config.response_time, None)
         } else if state.waits_for_memory {
@@ -220,7 +226,7 @@ impl ConnectionState {
         state.is_new = false;
         state.body_unread = false;
         let began = state.head_since.take().unwrap_or_else(Instant::now);
-        RequestGuard { state: self.clone(), began, ready: false }
+        RequestGuard { state: self.clone(), began, ready: false, stream: None }
     }
 
     /// Waits until the connection is evicted.
@@ -324,6 +330,8 @@ pub struct RequestGuard {
     state: ConnectionState,
     began: Instant,
     ready: bool,
+    /// The number of its stream.
+    stream: Option<u64>,
 }
 
 impl RequestGuard {
@@ -342,9 +350,35 @@ impl RequestGuard {
         state.body_unread |= body_unread;
     }
 
+    /// Records that the response begins and has no end.
+    pub fn stream_begins(&mut self, body_unread: bool) {
+        let mut state = self.state.lock();
+        self.stream = Some(state.streams.begin());
+        state.is_responding = true;
+        state.body_unread |= body_unread;
+    }
+
+    /// Records that hyper asks for the next part of a stream.
+    pub fn part_asked(&self) {
+        if let Some(stream) = self.stream {
+            self.state.lock().streams.asked(stream);
+        }
+    }
+
     /// Records that hyper has taken a part of the response, because the peer reads.
     pub fn part_taken(&self) {
-        self.state.lock().unsent_since = Some(Instant::now());
+        let mut state = self.state.lock();
+        match self.stream {
+            Some(stream) => state.streams.part_taken(stream),
+            None => state.unsent_since = Some(Instant::now()),
+        }
+    }
+
+    /// Records that a part of the response is written.
+    pub fn part_written(&self) {
+        if let Some(stream) = self.stream {
+            self.state.lock().streams.part_written(stream);
+        }
     }
 }
 
@@ -353,6 +387,9 @@ impl Drop for RequestGuard {
         let mut state = self.state.lock();
         let now = Instant::now();
         state.open -= 1;
+        if let Some(stream) = self.stream {
+            state.streams.end(stream);
+        }
         if self.ready {
             state.ready -= 1;
             state.unsent_since = (state.ready > 0).then_some(now);

@@ -3,6 +3,7 @@
 mod connection;
 mod connection_state;
 mod monitored_stream;
+mod open_streams;
 mod response_body;
 
 use std::cmp::Reverse;

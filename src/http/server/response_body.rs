@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Buf, Bytes, Frame, SizeHint};
 
 use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::response::BodyStream;
 use crate::http::server::connection_state::RequestGuard;
 
 /// Bytes of a response that hyper gets at a time. It takes the next ones only when it has written most of these, so that
@@ -16,14 +17,19 @@ pub const RESPONSE_PART: usize = 16 << 10;
 
 /// A response body, which hyper takes in parts.
 pub struct ResponseBody {
-    rest: Bytes,
+    rest: Rest,
     hold: Arc<Hold>,
+}
+
+enum Rest {
+    Bytes(Bytes),
+    Stream(BodyStream),
 }
 
 /// A part of a body. HTTP/2 keeps parts until the peer's window permits them: each counts as long as it is kept.
 pub struct ResponsePart {
     bytes: Bytes,
-    _hold: Arc<Hold>,
+    hold: Arc<Hold>,
 }
 
 /// Dropped when the last part is written: the request then no longer runs, and its memory is free.
@@ -35,7 +41,30 @@ struct Hold {
 impl ResponseBody {
     /// `memory` is what the request and the response hold of the budget.
     pub fn new(bytes: Bytes, guard: RequestGuard, memory: [Option<BufferReservation>; 2]) -> Self {
-        Self { rest: bytes, hold: Arc::new(Hold { guard, _memory: memory }) }
+        Self { rest: Rest::Bytes(bytes), hold: Arc::new(Hold { guard, _memory: memory }) }
+    }
+
+    /// As [`ResponseBody::new`], for a body without an end.
+    pub fn stream(parts: BodyStream, guard: RequestGuard, memory: [Option<BufferReservation>; 2]) -> Self {
+        Self { rest: Rest::Stream(parts), hold: Arc::new(Hold { guard, _memory: memory }) }
+    }
+
+    fn next_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match &mut self.rest {
+            Rest::Bytes(rest) => {
+                let length = rest.len().min(RESPONSE_PART);
+                Poll::Ready((length > 0).then(|| rest.split_to(length)))
+            }
+            Rest::Stream(parts) => {
+                self.hold.guard.part_asked();
+                let part = ready!(parts.poll_part(context));
+                if part.is_none() {
+                    // A future that has ended must not be polled again.
+                    self.rest = Rest::Bytes(Bytes::new());
+                }
+                Poll::Ready(part)
+            }
+        }
     }
 }
 
@@ -45,23 +74,28 @@ impl Body for ResponseBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<ResponsePart>, Infallible>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
-        }
-        let length = self.rest.len().min(RESPONSE_PART);
-        let bytes = self.rest.split_to(length);
+        let Some(bytes) = ready!(self.next_part(context)) else { return Poll::Ready(None) };
         self.hold.guard.part_taken();
-        Poll::Ready(Some(Ok(Frame::data(ResponsePart { bytes, _hold: Arc::clone(&self.hold) }))))
+        Poll::Ready(Some(Ok(Frame::data(ResponsePart { bytes, hold: Arc::clone(&self.hold) }))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        matches!(&self.rest, Rest::Bytes(rest) if rest.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        match &self.rest {
+            Rest::Bytes(rest) => SizeHint::with_exact(rest.len() as u64),
+            Rest::Stream(_) => SizeHint::new(),
+        }
+    }
+}
+
+impl Drop for ResponsePart {
+    fn drop(&mut self) {
+        self.hold.guard.part_written();
     }
 }
 

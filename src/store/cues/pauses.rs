@@ -32,15 +32,17 @@ pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Ti
 }
 
 /// Pauses the user's newest active cues above `limit`, except `once` cues that are due: these run and end. Returns the
-/// number of paused cues.
-pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<usize> {
-    let paused = tx
+/// row keys of the paused cues.
+pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
+    let paused: Vec<i64> = tx
         .prepare_cached(&format!(
             "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
-              WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL)"
+              WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL)
+              RETURNING key"
         ))?
-        .execute(params![user_key, limit, millis(now)])?;
-    let count = i64::try_from(paused).unwrap_or(i64::MAX);
+        .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let count = i64::try_from(paused.len()).unwrap_or(i64::MAX);
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Paused, count);
     Ok(paused)
 }

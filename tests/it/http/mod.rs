@@ -11,6 +11,7 @@ mod cue_list;
 mod cues;
 pub mod device_login;
 mod echo;
+mod events;
 mod executions;
 mod figures;
 mod health;

@@ -1,5 +1,6 @@
 //! The product's own routes over a socket, in this process: users with keys on a [`Fixture`], whose clock stands still.
 
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -65,6 +66,20 @@ impl Api {
     /// Starts a graceful stop.
     pub fn stop(&mut self) {
         self.server.stop();
+    }
+
+    /// Waits for the end of a stop.
+    pub fn wait_until_stopped(&mut self) {
+        self.server.wait_until_stopped();
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr
+    }
+
+    /// Runs a client that needs a runtime.
+    pub fn block_on<F: Future>(&self, client: F) -> F::Output {
+        self.server.block_on(client)
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod client;
 pub mod delivery_fixture;
+pub mod event_stream;
 pub mod fixture;
 pub mod http_server;
 pub mod json_documents;

@@ -51,6 +51,12 @@ fn encode(
         read.map(|(_, is_held)| u8::from(is_held)),
     );
     encode_database(&mut page, app, read.is_some(), sizes, write_stats);
+    page.gauge("cued_event_streams", "Open event streams.", Some(app.events.streams()));
+    page.counter(
+        "cued_events_total",
+        "Live events of followed users; while nobody follows any, none is made.",
+        app.events.recorded(),
+    );
     page.histogram_family(
         "cued_http_request_duration_seconds",
         "Duration of HTTP requests, including the wait of a long poll.",

@@ -5,104 +5,38 @@
 //! a single job at once, and while it commits, the jobs of the next batch queue up.
 
 mod part;
+mod write_job;
 pub(in crate::store) mod write_queue;
+mod write_tx;
 
-use std::cell::{Cell, RefCell};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::domain::notification::event::{Emitted, EventSink};
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
-use crate::store::db::counters::CounterDeltas;
-use crate::store::db::readers::{Pending, ReadTx, execute};
-use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
+use crate::store::db::readers::{Pending, execute};
+use crate::store::db::write_stats::{EventCounts, WriteStats};
+use crate::store::db::writer::write_job::{TypedJob, WriteJob};
 use crate::store::db::writer::write_queue::{QueuedJob, WriteQueue, WriteSource};
+use crate::store::db::writer::write_tx::CommitHook;
 
-/// The engine threads to wake after a commit.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct WakeSet {
-    /// Something falls due at this instant, which may be earlier than the scheduler's next pass.
-    pub schedule: Option<Timestamp>,
-    /// An execution is ready to be sent.
-    pub send: bool,
-    /// An execution is ready to be claimed.
-    pub claim: bool,
-    /// A failure notification is ready to be sent.
-    pub notifications: bool,
-}
+pub use crate::store::db::writer::write_tx::{WakeSet, WriteTx};
 
-impl WakeSet {
-    fn merge(self, other: Self) -> Self {
-        Self {
-            schedule: self.schedule.into_iter().chain(other.schedule).min(),
-            send: self.send || other.send,
-            claim: self.claim || other.claim,
-            notifications: self.notifications || other.notifications,
-        }
-    }
-}
-
-type CommitHook = Box<dyn FnOnce() + Send>;
-
-/// A write transaction. Dereferences to [`ReadTx`], so that every function that reads also works in a write.
-pub struct WriteTx<'a> {
-    read: ReadTx<'a>,
-    wake: Cell<WakeSet>,
-    counters: CounterDeltas,
-    events: EventCounts,
-    on_commit: RefCell<Vec<CommitHook>>,
-}
-
-impl<'a> WriteTx<'a> {
-    fn new(connection: &'a Connection) -> Self {
-        Self {
-            read: ReadTx::new(connection),
-            wake: Cell::default(),
-            counters: CounterDeltas::default(),
-            events: EventCounts::default(),
-            on_commit: RefCell::default(),
-        }
-    }
-
-    /// The changes of this write to the stored counters. They are stored at its end.
-    pub fn counters(&self) -> &CounterDeltas {
-        &self.counters
-    }
-
-    /// Counts events for the metrics, unless this write is rolled back.
-    pub fn count(&self, event: WriteEvent, times: u64) {
-        self.events.add(event, times);
-    }
-
-    /// Wakes the threads in `wake` after the commit that makes this write durable; not if the write fails.
-    pub fn wake(&self, wake: WakeSet) {
-        self.wake.set(self.wake.get().merge(wake));
-    }
-
-    /// Runs `action` after the commit that makes this write durable, before its caller gets the result; not at all if
-    /// the write fails. For log lines: inside the transaction they would report what may still be rolled back.
-    ///
-    /// It runs on the writer's thread, so other writes wait for it.
-    pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
-        self.on_commit.borrow_mut().push(Box::new(action));
-    }
-}
-
-impl<'a> Deref for WriteTx<'a> {
-    type Target = ReadTx<'a>;
-
-    fn deref(&self) -> &ReadTx<'a> {
-        &self.read
-    }
+/// What happens after a commit outside the store.
+#[derive(Clone)]
+pub struct CommitListeners {
+    /// Called after each successful commit.
+    pub wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
+    /// Gets the events of each commit.
+    pub events: Option<Arc<dyn EventSink>>,
 }
 
 /// A handle to the writer thread, which ends when the last clone of the handle is dropped.
@@ -122,18 +56,18 @@ struct WriterState {
 }
 
 impl Writer {
-    /// Starts the thread on `connection`. `wake` is called after each successful commit.
+    /// Starts the thread on `connection`.
     pub fn start(
         connection: Connection,
         corruption: CorruptionFlag,
-        wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
+        listeners: CommitListeners,
     ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
         let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || run(connection, WriteQueue::new(submitted), &*wake, &shared))?;
+            .spawn(move || run(connection, WriteQueue::new(submitted), &listeners, &shared))?;
         Ok((Self { jobs, state }, thread))
     }
 
@@ -155,75 +89,38 @@ impl Writer {
         let (sender, pending) = oneshot::channel();
         // Sending fails only after the writer has ended. The result's sender is then dropped, and `Pending` returns an
         // error.
-        let job = Box::new(TypedJob { job: Some(job), result: None, sender });
+        let job = Box::new(TypedJob::new(job, sender));
         drop(self.jobs.send(QueuedJob { source, job }));
         Pending::new(pending)
-    }
-}
-
-trait WriteJob: Send {
-    /// Runs the closure and returns whether it succeeded. If not, its changes are rolled back.
-    fn run(&mut self, tx: &WriteTx<'_>) -> bool;
-    /// The error that the closure returned.
-    fn error(&self) -> Option<&Error>;
-    /// Sends the result, or an error if the commit failed with `fault`.
-    fn finish(self: Box<Self>, fault: Option<&Error>);
-}
-
-struct TypedJob<T, F> {
-    job: Option<F>,
-    result: Option<Result<T>>,
-    sender: oneshot::Sender<Result<T>>,
-}
-
-impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob<T, F> {
-    fn run(&mut self, tx: &WriteTx<'_>) -> bool {
-        let Some(job) = self.job.take() else { return false };
-        let result = panics::catch("a write", || job(tx));
-        let has_succeeded = result.is_ok();
-        self.result = Some(result);
-        has_succeeded
-    }
-
-    fn error(&self) -> Option<&Error> {
-        self.result.as_ref()?.as_ref().err()
-    }
-
-    fn finish(self: Box<Self>, fault: Option<&Error>) {
-        let result = match (self.result, fault) {
-            // A job that failed returns its own error: it had no changes to commit.
-            (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => Err(error),
-            // A refusal too: the row that it was based on (a claim, a report) may be part of the failed commit.
-            (_, Some(Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault))) => {
-                Err(Error::Storage(fault.clone()))
-            }
-            (_, Some(Error::Refused(refusal))) => Err(Error::storage(refusal.to_string())),
-            (Some(result), None) => result,
-            (None, None) => Err(Error::fault("a write was not run")),
-        };
-        // Sending fails if the caller no longer waits. The write is committed all the same.
-        drop(self.sender.send(result));
     }
 }
 
 fn run(
     connection: Connection,
     mut queue: WriteQueue,
-    wake: &dyn Fn(WakeSet),
+    listeners: &CommitListeners,
     state: &WriterState,
 ) -> Connection {
+    let sink = listeners.events.as_deref();
     while queue.wait() {
         let mut batch = Vec::new();
-        let mut committed = timed_commit(&connection, &mut queue, &mut batch, state);
+        let mut committed = timed_commit(&connection, sink, &mut queue, &mut batch, state);
         match &mut committed {
-            Ok(done) => run_hooks(std::mem::take(&mut done.on_commit)),
+            Ok(done) => {
+                run_hooks(std::mem::take(&mut done.on_commit));
+                let emitted = std::mem::take(&mut done.emitted);
+                // Before the results: who has the result of a write finds its events handed out.
+                if let Some(sink) = sink.filter(|_| !emitted.is_empty()) {
+                    sink.publish(emitted);
+                }
+            }
             Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
         }
         for job in batch {
             job.finish(committed.as_ref().err());
         }
         if let Ok(done) = committed {
-            wake(done.wake);
+            (listeners.wake)(done.wake);
         }
     }
     connection
@@ -245,12 +142,13 @@ fn run_hooks(hooks: Vec<CommitHook>) {
 /// include the write of the caller that reads them.
 fn timed_commit(
     connection: &Connection,
+    sink: Option<&dyn EventSink>,
     queue: &mut WriteQueue,
     batch: &mut Vec<Box<dyn WriteJob>>,
     state: &WriterState,
 ) -> Result<CommitSummary> {
     let stopwatch = Stopwatch::start();
-    let committed = commit(connection, queue, batch);
+    let committed = commit(connection, sink, queue, batch);
     match &committed {
         // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
         Ok(done) if done.changed => {
@@ -275,6 +173,7 @@ struct CommitSummary {
     wake: WakeSet,
     events: EventCounts,
     on_commit: Vec<CommitHook>,
+    emitted: Vec<Emitted>,
     /// True if at least one row was changed.
     changed: bool,
 }
@@ -282,6 +181,7 @@ struct CommitSummary {
 /// Runs a batch in one transaction. On an error no write of the batch is on the disk.
 fn commit(
     connection: &Connection,
+    sink: Option<&dyn EventSink>,
     queue: &mut WriteQueue,
     batch: &mut Vec<Box<dyn WriteJob>>,
 ) -> Result<CommitSummary> {
@@ -291,7 +191,7 @@ fn commit(
         batch.extend(std::iter::from_fn(|| queue.next(&mut progress)));
         return Err(error);
     }
-    let done = run_batch(connection, queue, batch).and_then(|done| {
+    let done = run_batch(connection, sink, queue, batch).and_then(|done| {
         // A single job that failed has already rolled the transaction back.
         if !connection.is_autocommit() {
             execute(connection, "COMMIT")?;
@@ -314,6 +214,7 @@ fn begin(connection: &Connection) -> Result<()> {
 
 fn run_batch(
     connection: &Connection,
+    sink: Option<&dyn EventSink>,
     queue: &mut WriteQueue,
     batch: &mut Vec<Box<dyn WriteJob>>,
 ) -> Result<CommitSummary> {
@@ -325,7 +226,7 @@ fn run_batch(
     while let Some(job) = queue.next(&mut progress) {
         batch.push(job);
         if let Some(job) = batch.last_mut() {
-            run_job(connection, &mut **job, is_single, &mut done)?;
+            run_job(connection, sink, &mut **job, is_single, &mut done)?;
         }
         if is_single {
             break;
@@ -337,11 +238,12 @@ fn run_batch(
 /// Runs a job of a batch and adds its effects to `done`. If it fails, only its own changes are rolled back.
 fn run_job(
     connection: &Connection,
+    sink: Option<&dyn EventSink>,
     job: &mut dyn WriteJob,
     is_single: bool,
     done: &mut CommitSummary,
 ) -> Result<()> {
-    let tx = WriteTx::new(connection);
+    let tx = WriteTx::new(connection, sink);
     let changes = connection.total_changes();
     if !is_single {
         execute(connection, "SAVEPOINT job")?;
@@ -356,6 +258,7 @@ fn run_job(
         done.wake = done.wake.merge(tx.wake.get());
         done.events.add_all(&tx.events);
         done.on_commit.append(&mut tx.on_commit.take());
+        done.emitted.append(&mut tx.emitted.take());
         done.changed |= connection.total_changes() > changes;
     } else {
         execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
@@ -372,7 +275,7 @@ pub(in crate::store) fn commit_single<T>(
     job: impl FnOnce(&WriteTx<'_>) -> Result<T>,
 ) -> Result<T> {
     execute(connection, "BEGIN IMMEDIATE")?;
-    let tx = WriteTx::new(connection);
+    let tx = WriteTx::new(connection, None);
     let done = job(&tx).and_then(|done| tx.counters().flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     if done.is_ok() {

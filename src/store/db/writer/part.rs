@@ -8,9 +8,9 @@ impl WriteTx<'_> {
     /// Runs a part of this write that fails alone: an error of `part` rolls back what it has changed, and the write goes
     /// on. Its counters are stored at its end, so the next part reads them.
     pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let inner = Self::new(self.read.connection());
+        let inner = self.begin_part();
         execute(self, "SAVEPOINT part")?;
-        let done = part(&inner).and_then(|done| inner.counters.flush(self).map(|()| done));
+        let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
         if done.is_err() {
             // After some errors, such as a full disk, SQLite has rolled the whole transaction back: no savepoint is left.
             if !self.is_autocommit() {
@@ -20,9 +20,7 @@ impl WriteTx<'_> {
             return done;
         }
         execute(self, "RELEASE part")?;
-        self.wake(inner.wake.get());
-        self.events.add_all(&inner.events);
-        self.on_commit.borrow_mut().append(&mut inner.on_commit.take());
+        self.end_part(inner);
         done
     }
 }

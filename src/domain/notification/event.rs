@@ -1,0 +1,272 @@
+//! Live events: what has changed, for a client that follows its account (contract §8.11).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::domain::text::one_line;
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::time::rfc3339;
+
+/// The length of an error message in an event, as of the message of an alert: it may be the text of a worker.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum EventType {
+        ExecutionCreated = "execution.created",
+        /// A delivery was claimed for a delivery thread.
+        ExecutionStarted = "execution.started",
+        ExecutionRetrying = "execution.retrying",
+        ExecutionSucceeded = "execution.succeeded",
+        ExecutionFailed = "execution.failed",
+        /// A worker has claimed it.
+        ExecutionClaimed = "execution.claimed",
+        ExecutionClaimLost = "execution.claim_lost",
+        /// Its outcome was reported.
+        ExecutionOutcome = "execution.outcome",
+        /// The verification state of its outcome was set after the report.
+        ExecutionVerified = "execution.verified",
+        ExecutionCancelled = "execution.cancelled",
+        CueCreated = "cue.created",
+        CueUpdated = "cue.updated",
+        CuePaused = "cue.paused",
+        CueResumed = "cue.resumed",
+        CueCompleted = "cue.completed",
+        CueFailed = "cue.failed",
+        CueDeleted = "cue.deleted",
+        MissedRecorded = "missed.recorded",
+        AlertCreated = "alert.created",
+        /// The first heartbeat of a worker, or the first after it was no longer active.
+        WorkerSeen = "worker.seen",
+        QuotaNear = "quota.near",
+        QuotaExceeded = "quota.exceeded",
+        ServerState = "server.state",
+        /// Stands for events that were too many to be sent one by one.
+        Burst = "burst",
+    }
+}
+
+word_enum! {
+    /// The change that `server.state` reports.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ServerChange {
+        /// The database can be written again.
+        Writable = "writable",
+        /// A commit has failed.
+        Unwritable = "unwritable",
+        /// Corruption was found in the database.
+        Damaged = "damaged",
+        /// The database is on hold.
+        Held = "held",
+        /// The hold has ended.
+        Promoted = "promoted",
+        /// The test clock was advanced.
+        ClockMoved = "clock_moved",
+        Stopping = "stopping",
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub event_type: EventType,
+    /// `None` for the events of the server, which all users get.
+    pub user_key: Option<i64>,
+    /// The public id of its cue.
+    pub cue_id: Option<String>,
+    /// A JSON object in one line.
+    pub data: Box<str>,
+}
+
+/// An event that a write has caused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Emitted {
+    Event(Event),
+    /// One that the user's share of single events has no room for.
+    Counted {
+        user_key: i64,
+        event_type: EventType,
+    },
+}
+
+/// Single events of a user in one commit; further ones are counted in a `burst`. A page of a list, which is what a client
+/// shows, has no more.
+pub const MAX_SINGLE_PER_COMMIT: u32 = 32;
+
+/// The receiver of events. Its functions are called by the writer thread, and never wait.
+pub trait EventSink: Send + Sync {
+    /// Returns whether anybody follows events. One atomic load.
+    fn is_watched(&self) -> bool;
+
+    /// Returns whether the user follows events.
+    fn is_watched_by(&self, user_key: i64) -> bool;
+
+    /// Hands out the events of a commit, in the order in which they happened.
+    fn publish(&self, events: Vec<Emitted>);
+}
+
+impl Event {
+    #[must_use]
+    pub fn new(event_type: EventType, user_key: i64, cue_id: Option<String>, data: &impl Serialize) -> Self {
+        Self { event_type, user_key: Some(user_key), cue_id, data: to_text(data) }
+    }
+
+    /// An event of the server.
+    #[must_use]
+    pub fn server(change: ServerChange, at: Timestamp) -> Self {
+        let data = to_text(&json!({"state": change.as_str(), "at": rfc3339(at)}));
+        Self { event_type: EventType::ServerState, user_key: None, cue_id: None, data }
+    }
+}
+
+/// The data of all events of executions. Fields that do not apply are null.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExecutionEvent {
+    pub execution_id: String,
+    pub cue_id: String,
+    pub cue_name: String,
+    pub status: &'static str,
+    pub triggered_by: &'static str,
+    pub scheduled_for: String,
+    /// Attempts so far, with the present one.
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub worker_id: Option<String>,
+    pub outcome_state: Option<&'static str>,
+    /// Of the latest attempt.
+    pub cause: Option<String>,
+    pub http_status: Option<u16>,
+    pub error_message: Option<String>,
+    pub duration_ms: Option<i64>,
+    /// From the scheduled instant to the first attempt.
+    pub late_ms: Option<i64>,
+    pub next_retry: Option<String>,
+    pub at: String,
+}
+
+/// The data of all events of cues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CueEvent {
+    pub cue_id: String,
+    pub cue_name: String,
+    pub status: &'static str,
+    pub next_run: Option<String>,
+    pub at: String,
+}
+
+/// An error message as an event has it.
+#[must_use]
+pub fn message(text: &str) -> String {
+    one_line(text, MAX_MESSAGE_CHARS)
+}
+
+/// The data of a `burst`: the number of events of each type, in `span_ms` milliseconds.
+#[must_use]
+pub fn burst_data(span_ms: u64, counts: &BTreeMap<EventType, u64>) -> String {
+    let counts: serde_json::Map<String, Value> =
+        counts.iter().map(|(event_type, count)| (event_type.as_str().to_owned(), (*count).into())).collect();
+    json!({"span_ms": span_ms, "counts": counts}).to_string()
+}
+
+/// The events that a stream carries. `burst` comes with each type that it counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventFilter {
+    /// `None` is all.
+    types: Option<Vec<EventType>>,
+    cue_id: Option<String>,
+}
+
+impl EventFilter {
+    /// The filter for a comma-separated list of types and of their first words, and for the events of one cue.
+    ///
+    /// # Errors
+    /// The first word of the list that is not known.
+    pub fn new(types: Option<&str>, cue_id: Option<String>) -> Result<Self, String> {
+        let Some(list) = types else { return Ok(Self { types: None, cue_id }) };
+        let mut selected = Vec::new();
+        for word in list.split(',').map(str::trim) {
+            let before = selected.len();
+            selected
+                .extend(EventType::ALL.into_iter().filter(|it| it.as_str() == word || it.group() == word));
+            if selected.len() == before {
+                return Err(word.to_owned());
+            }
+        }
+        Ok(Self { types: Some(selected), cue_id })
+    }
+
+    #[must_use]
+    pub fn has_type(&self, event_type: EventType) -> bool {
+        self.types.as_ref().is_none_or(|types| types.contains(&event_type))
+    }
+
+    /// The events of the server belong to every cue.
+    #[must_use]
+    pub fn admits(&self, event: &Event) -> bool {
+        let is_of_cue = match &self.cue_id {
+            None => true,
+            Some(_) if event.user_key.is_none() => true,
+            wanted => event.cue_id == *wanted,
+        };
+        is_of_cue && self.has_type(event.event_type)
+    }
+}
+
+impl EventType {
+    /// The part of the word before the dot.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        let word = self.as_str();
+        word.split_once('.').map_or(word, |(group, _)| group)
+    }
+}
+
+fn to_text(data: &impl Serialize) -> Box<str> {
+    // Plain values have a JSON form; an object without fields would stand for a fault.
+    serde_json::to_string(data).unwrap_or_else(|_| "{}".to_owned()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(event_type: EventType, cue_id: Option<&str>) -> Event {
+        Event::new(event_type, 1, cue_id.map(str::to_owned), &json!({}))
+    }
+
+    #[test]
+    fn a_filter_takes_types_and_their_groups() {
+        let filter = EventFilter::new(Some("execution, alert.created"), None).unwrap();
+        for (event_type, admitted) in [
+            (EventType::ExecutionFailed, true),
+            (EventType::ExecutionCancelled, true),
+            (EventType::AlertCreated, true),
+            (EventType::CueFailed, false),
+            (EventType::ServerState, false),
+        ] {
+            assert_eq!(filter.admits(&event(event_type, None)), admitted, "{event_type:?}");
+        }
+        assert!(EventFilter::default().admits(&event(EventType::QuotaNear, None)));
+    }
+
+    #[test]
+    fn an_unknown_type_is_refused_by_its_name() {
+        for (list, word) in
+            [("execution,no", "no"), ("", ""), ("exec", "exec"), ("cue.", "cue."), ("cue,,", "")]
+        {
+            assert_eq!(EventFilter::new(Some(list), None), Err(word.to_owned()), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_filter_by_cue_keeps_the_events_of_the_server() {
+        let filter = EventFilter::new(None, Some("cue_a".to_owned())).unwrap();
+        assert!(filter.admits(&event(EventType::CueUpdated, Some("cue_a"))));
+        assert!(!filter.admits(&event(EventType::CueUpdated, Some("cue_b"))));
+        assert!(!filter.admits(&event(EventType::QuotaNear, None)));
+        assert!(filter.admits(&Event::server(ServerChange::Held, Timestamp::UNIX_EPOCH)));
+    }
+}

@@ -1,0 +1,373 @@
+//! Live events in memory: those of the last moments, and the streams that read them (contract §8.11).
+//!
+//! A commit puts its events into one ring that all streams share; a stream is a position in it. So a slow stream costs
+//! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago, have
+//! their events recorded.
+
+mod ring;
+mod share;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::domain::notification::event::{Emitted, Event, EventFilter, EventSink, MAX_SINGLE_PER_COMMIT};
+use crate::domain::text::hex;
+use crate::error::Result;
+use crate::events::ring::Ring;
+use crate::events::share::Share;
+use crate::locks::Mutex;
+use crate::metrics::{Counter, Stopwatch};
+use crate::random;
+
+pub use crate::events::ring::{RingEvent, RingEventBody};
+
+/// Time for which events of a user are recorded after the end of the last stream: a client that lost its connection
+/// resumes without a gap.
+const KEPT_AFTER_LAST: Duration = Duration::from_secs(60);
+
+/// Streams of one user: two devices with a page and a terminal each.
+pub const MAX_STREAMS_PER_USER: usize = 5;
+
+/// Events and bytes of them that a stream takes at a time. They bound its memory: an event has about 500 bytes.
+const MAX_TAKEN: usize = 32;
+const MAX_TAKEN_BYTES: usize = 4 << 10;
+
+/// The events of the server's users.
+pub struct Events {
+    boot: String,
+    is_watched: AtomicBool,
+    state: Mutex<State>,
+    /// The number of the last event. Its change wakes the streams.
+    last: watch::Sender<u64>,
+    clock: Stopwatch,
+    max_streams: usize,
+    recorded: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    ring: Ring,
+    users: BTreeMap<i64, FollowedUser>,
+    streams: usize,
+}
+
+/// A user whose events are recorded.
+struct FollowedUser {
+    streams: usize,
+    /// The number of the last event before the recording began.
+    since: u64,
+    /// The end of the last stream.
+    left_at: Duration,
+    share: Share,
+}
+
+/// A position in the events of this start of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventId {
+    boot: String,
+    number: u64,
+}
+
+impl EventId {
+    /// Reads an id as a stream sends it, such as `5f3a9c-1842`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (boot, number) = text.split_once('-')?;
+        let is_boot = boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if is_number { number.parse().ok()? } else { return None };
+        is_boot.then(|| Self { boot: boot.to_owned(), number })
+    }
+}
+
+/// The reason for which a client must read anew what it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetReason {
+    /// The id belongs to an earlier start of the program.
+    Restart,
+    /// Events after the id are no longer kept, or were not recorded.
+    Gap,
+    /// The stream was too slow.
+    Lagged,
+}
+
+impl ResetReason {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Gap => "gap",
+            Self::Lagged => "lagged",
+        }
+    }
+}
+
+/// The beginning of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamStart {
+    /// With the present.
+    Now,
+    /// After the id that the client gave.
+    Resumed,
+    /// With the present, because the id is of no use.
+    Reset(ResetReason),
+}
+
+/// The reason for which a stream is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooManyStreams {
+    /// Of the user.
+    OfUser,
+    /// Of the server, at this limit.
+    OfServer(usize),
+}
+
+impl Events {
+    /// No event is recorded before the first stream begins. At most `max_streams` are open at a time.
+    ///
+    /// # Errors
+    /// The operating system returns no random bytes.
+    pub fn new(max_streams: usize) -> Result<Self> {
+        Ok(Self {
+            boot: hex::encode(&random::bytes::<3>()?),
+            is_watched: AtomicBool::new(false),
+            state: Mutex::default(),
+            last: watch::Sender::new(0),
+            clock: Stopwatch::start(),
+            max_streams,
+            recorded: Counter::default(),
+        })
+    }
+
+    /// The number of open streams.
+    pub fn streams(&self) -> usize {
+        self.state.lock().streams
+    }
+
+    /// The number of events that were recorded since the start.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.get()
+    }
+
+    /// Begins a stream of a user, after `after` if that is possible.
+    ///
+    /// # Errors
+    /// The user or the server has the most streams already.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        user_key: i64,
+        after: Option<&EventId>,
+    ) -> std::result::Result<(EventStream, StreamStart), TooManyStreams> {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        state.forget_left(now);
+        if state.streams >= self.max_streams {
+            return Err(TooManyStreams::OfServer(self.max_streams));
+        }
+        let State { ring, users, streams } = &mut *state;
+        let user = users.entry(user_key).or_insert_with(|| {
+            // A number of its own: an id of an earlier recording must not seem to be one of this.
+            let since = ring.skip();
+            FollowedUser { streams: 0, since, left_at: now, share: Share::default() }
+        });
+        if user.streams >= MAX_STREAMS_PER_USER {
+            return Err(TooManyStreams::OfUser);
+        }
+        user.streams += 1;
+        *streams += 1;
+        let present = ring.last();
+        let (position, start) = match after {
+            None => (present, StreamStart::Now),
+            Some(id) if id.boot != self.boot => (present, StreamStart::Reset(ResetReason::Restart)),
+            Some(id)
+                if id.number >= user.since && id.number <= present && ring.is_complete_after(id.number) =>
+            {
+                (id.number, StreamStart::Resumed)
+            }
+            Some(_) => (present, StreamStart::Reset(ResetReason::Gap)),
+        };
+        self.is_watched.store(true, Ordering::SeqCst);
+        let changed = self.last.subscribe();
+        Ok((EventStream { events: Arc::clone(self), user_key, position, changed }, start))
+    }
+
+    /// Hands out the `burst` of a user that is due.
+    pub fn flush(&self, user_key: i64) {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        let State { ring, users, .. } = &mut *state;
+        if let Some(burst) = users.get_mut(&user_key).and_then(|user| user.share.take_due(now)) {
+            ring.push(Some(user_key), RingEventBody::Burst(burst));
+            self.recorded.add(1);
+        }
+        let last = ring.last();
+        drop(state);
+        self.last.send_replace(last);
+    }
+
+    /// Hands out an event of the server, which all streams get.
+    pub fn publish_server(&self, event: Event) {
+        if self.is_watched() {
+            self.publish(vec![Emitted::Event(event)]);
+        }
+    }
+}
+
+impl EventSink for Events {
+    fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    fn is_watched_by(&self, user_key: i64) -> bool {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        if state.forget_left(now) {
+            self.is_watched.store(false, Ordering::SeqCst);
+        }
+        state.users.contains_key(&user_key)
+    }
+
+    fn publish(&self, events: Vec<Emitted>) {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        let before = state.ring.last();
+        state.record(events, now);
+        let last = state.ring.last();
+        drop(state);
+        self.recorded.add(last - before);
+        // Also without a new event: a burst may have begun, whose end the streams await.
+        self.last.send_replace(last);
+    }
+}
+
+impl State {
+    fn record(&mut self, events: Vec<Emitted>, now: Duration) {
+        let mut of_commit = BTreeMap::<i64, u32>::new();
+        for emitted in events {
+            let (user_key, event_type, event) = match emitted {
+                Emitted::Counted { user_key, event_type } => (user_key, event_type, None),
+                Emitted::Event(event) => match event.user_key {
+                    Some(user_key) => (user_key, event.event_type, Some(event)),
+                    None => {
+                        self.ring.push(None, RingEventBody::Single(event));
+                        continue;
+                    }
+                },
+            };
+            let Some(user) = self.users.get_mut(&user_key) else { continue };
+            if let Some(burst) = user.share.take_due(now) {
+                self.ring.push(Some(user_key), RingEventBody::Burst(burst));
+            }
+            let singles = of_commit.entry(user_key).or_default();
+            *singles += 1;
+            match event.filter(|_| *singles <= MAX_SINGLE_PER_COMMIT && user.share.has_room(now)) {
+                Some(event) => self.ring.push(Some(user_key), RingEventBody::Single(event)),
+                None => user.share.count(event_type, now),
+            }
+        }
+        for user_key in of_commit.into_keys() {
+            let burst = self.users.get_mut(&user_key).and_then(|user| user.share.take_of_commit(now));
+            if let Some(burst) = burst {
+                self.ring.push(Some(user_key), RingEventBody::Burst(burst));
+            }
+        }
+    }
+
+    /// Forgets users whose last stream ended a while ago. Returns whether nobody is left.
+    fn forget_left(&mut self, now: Duration) -> bool {
+        self.users.retain(|_, user| user.streams > 0 || now < user.left_at + KEPT_AFTER_LAST);
+        if self.users.is_empty() {
+            self.ring.clear();
+        }
+        self.users.is_empty()
+    }
+}
+
+/// The place of one stream in the events. Dropping it makes room for another.
+pub struct EventStream {
+    events: Arc<Events>,
+    user_key: i64,
+    /// The number of the last event that it has passed.
+    position: u64,
+    changed: watch::Receiver<u64>,
+}
+
+impl EventStream {
+    /// The id of its position.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.id_of(self.position)
+    }
+
+    #[must_use]
+    pub fn id_of(&self, number: u64) -> String {
+        format!("{}-{number}", self.events.boot)
+    }
+
+    /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that is
+    /// too slow is moved to the present.
+    ///
+    /// # Errors
+    /// Events after its position are no longer in the ring.
+    pub fn take(&mut self, filter: &EventFilter) -> std::result::Result<Vec<Arc<RingEvent>>, ResetReason> {
+        // Before the look, so that an event in between wakes the stream.
+        self.changed.borrow_and_update();
+        let state = self.events.state.lock();
+        if !state.ring.is_complete_after(self.position) {
+            self.position = state.ring.last();
+            return Err(ResetReason::Lagged);
+        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        for event in state.ring.after(self.position) {
+            let is_own = event.user_key.is_none_or(|user_key| user_key == self.user_key);
+            if is_own && event.body.is_admitted_by(filter) {
+                if taken.len() == MAX_TAKEN || bytes > MAX_TAKEN_BYTES {
+                    return Ok(taken);
+                }
+                bytes += event.body.bytes();
+                taken.push(Arc::clone(event));
+            }
+            self.position = event.number;
+        }
+        Ok(taken)
+    }
+
+    /// Waits for further events, or for the beginning of a burst.
+    #[must_use]
+    pub fn changes(&mut self) -> &mut watch::Receiver<u64> {
+        &mut self.changed
+    }
+
+    /// The time until the burst of the user is due, if one has begun.
+    #[must_use]
+    pub fn burst_due_in(&self) -> Option<Duration> {
+        let now = self.events.clock.elapsed();
+        let state = self.events.state.lock();
+        state
+            .users
+            .get(&self.user_key)
+            .and_then(|user| user.share.due_at())
+            .map(|due| due.saturating_sub(now))
+    }
+
+    /// Hands out the burst of the user that is due.
+    pub fn flush(&self) {
+        self.events.flush(self.user_key);
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        let now = self.events.clock.elapsed();
+        let mut state = self.events.state.lock();
+        state.streams = state.streams.saturating_sub(1);
+        if let Some(user) = state.users.get_mut(&self.user_key) {
+            user.streams = user.streams.saturating_sub(1);
+            user.left_at = now;
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `/v1/events`: what changes in an account, as server-sent events (contract §8.11).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::actions::cues::not_found;
+use crate::app::App;
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange, burst_data};
+use crate::error::{Error, Result};
+use crate::events::{
+    EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, RingEvent, RingEventBody, StreamStart,
+    TooManyStreams,
+};
+use crate::http::request::Request;
+use crate::http::response::{BodyStream, Response, instant};
+use crate::http::timeout::until;
+use crate::store::accounts::api_keys;
+use crate::store::cues;
+use crate::store::db::hold;
+
+const LAST_EVENT_ID: &str = "Last-Event-ID";
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The time in milliseconds after which a browser connects again.
+const RETRY: u32 = 2_000;
+
+/// Seconds for `Retry-After`: a client that has lost its connection without a word keeps its place for a beat or two.
+const RETRY_AFTER: u32 = 10;
+
+/// Memory that a stream reserves beside that of its connection: its state, and two parts that wait to be written.
+const STREAM_COST: usize = 8 << 10;
+
+/// `GET /v1/events?types&cue_id&last_event_id`.
+pub async fn stream(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    if request.app.config.http.max_streams == 0 {
+        let message = "Event streams are turned off on this server (--max-streams 0); read the lists instead";
+        return Err(Error::refused(ErrorCode::NotFound, message));
+    }
+    let (filter, after) = (filter(&request)?, last_event_id(&request)?);
+    if let Some(id) = request.query().raw("cue_id").map(str::to_owned) {
+        let user_key = caller.user_key;
+        let found =
+            request.app.store.read_inline_single(move |read| cues::find_key(read, user_key, &id)).await?;
+        found.ok_or_else(not_found)?;
+    }
+    request.reserve_response(STREAM_COST)?;
+    let held = request.app.store.read_inline_single(hold::is_held).await?;
+    let (events, start) = request.app.events.subscribe(caller.user_key, after.as_ref()).map_err(too_many)?;
+    let greeting = greeting(&request, &events, start, held);
+    let live = LiveStream {
+        app: request.app,
+        sent: events.id(),
+        events,
+        filter,
+        key_hash: caller.key_hash,
+        stopping: request.stopping,
+        next_beat: Instant::now(),
+        greeting: Some(greeting),
+        is_over: false,
+    };
+    Ok(Response::stream("text/event-stream", live.into_body())
+        .with(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"))
+        .with(X_ACCEL_BUFFERING, HeaderValue::from_static("no")))
+}
+
+fn filter(request: &Request) -> Result<EventFilter> {
+    let query = request.query();
+    let cue_id = query.text("cue_id", 0..=255).map(str::to_owned);
+    let filter = EventFilter::new(query.raw("types"), cue_id).map_err(|word| {
+        let mut known: Vec<&str> = EventType::WORDS.to_vec();
+        let groups: BTreeSet<&str> = EventType::ALL.map(EventType::group).into();
+        known.extend(groups.iter().filter(|group| !EventType::WORDS.contains(group)));
+        let reason = format!("{word:?} is no type of event; known are {}", known.join(", "));
+        query.reject("types", &reason);
+    });
+    query.finish()?;
+    Ok(filter.unwrap_or_default())
+}
+
+/// The id after which the stream begins. The header counts before the query: a browser that connects again repeats the
+/// query of the first time.
+fn last_event_id(request: &Request) -> Result<Option<EventId>> {
+    let query = request.query();
+    let header = request.headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?"));
+    let given = match (header, query.raw("last_event_id")) {
+        (Some(text), _) => Some((["header", LAST_EVENT_ID], text)),
+        (None, Some(text)) => Some((["query", "last_event_id"], text)),
+        (None, None) => None,
+    };
+    let Some((loc, text)) = given.filter(|(_, text)| !text.is_empty()) else { return Ok(None) };
+    let id = EventId::parse(text).ok_or_else(|| {
+        let msg = "Value error, the id of an event is the text after `id: ` in a stream, such as 5f3a9c-1842; leave it \
+                   out to begin with the present";
+        // Not repeated whole: it may be of any length.
+        let input = text.chars().take(64).collect::<String>().into();
+        Refusal::invalid(vec![FieldError {
+            kind: "value_error",
+            loc: loc.map(Into::into).to_vec(),
+            msg: msg.to_owned(),
+            input,
+        }])
+    })?;
+    Ok(Some(id))
+}
+
+fn too_many(reason: TooManyStreams) -> Error {
+    let message = match reason {
+        TooManyStreams::OfUser => format!(
+            "The account has {MAX_STREAMS_PER_USER} event streams open, the most at a time; end one of them, or share it"
+        ),
+        TooManyStreams::OfServer(limit) => {
+            format!(
+                "The server has {limit} event streams open, the most at a time; try again in {RETRY_AFTER} s"
+            )
+        }
+    };
+    let refusal = Refusal::new(ErrorCode::TooManyStreams, message);
+    Error::Refused(Refusal { retry_after: Some(RETRY_AFTER), ..refusal })
+}
+
+/// The first lines of a stream.
+fn greeting(request: &Request, events: &EventStream, start: StreamStart, held: bool) -> String {
+    let hello = json!({
+        "time": instant(request.now),
+        "build": env!("CARGO_PKG_VERSION"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "test_clock": request.app.clock.is_test(),
+        "held": held,
+        "resumed": start == StreamStart::Resumed,
+    });
+    let mut text = format!("retry: {RETRY}\n\n");
+    append(&mut text, &events.id(), "hello", &hello.to_string());
+    if let StreamStart::Reset(reason) = start {
+        append_reset(&mut text, &events.id(), reason);
+    }
+    text
+}
+
+/// An open stream.
+struct LiveStream {
+    app: Arc<App>,
+    events: EventStream,
+    filter: EventFilter,
+    /// Of the key of its request, which may be revoked meanwhile.
+    key_hash: [u8; 32],
+    stopping: watch::Receiver<bool>,
+    next_beat: Instant,
+    greeting: Option<String>,
+    /// The id that the client has.
+    sent: String,
+    is_over: bool,
+}
+
+impl LiveStream {
+    fn into_body(mut self) -> BodyStream {
+        self.next_beat = Instant::now() + self.app.config.http.beat_interval;
+        next(self)
+    }
+
+    /// The next text; `None` at the end.
+    async fn next_text(&mut self) -> Option<String> {
+        if let Some(greeting) = self.greeting.take() {
+            return Some(greeting);
+        }
+        loop {
+            if self.is_over {
+                return None;
+            }
+            if let Some(text) = self.next_events() {
+                return Some(text);
+            }
+            if *self.stopping.borrow() {
+                return Some(self.farewell());
+            }
+            let burst_due = self.events.burst_due_in().map(|wait| Instant::now() + wait);
+            let deadline = burst_due.map_or(self.next_beat, |due| due.min(self.next_beat));
+            let changed = tokio::select! {
+                changed = until(deadline, self.events.changes().changed()) => changed.is_some(),
+                // An error means that the server has ended.
+                _ = self.stopping.wait_for(|stopping| *stopping) => true,
+            };
+            if changed {
+                continue;
+            }
+            if burst_due.is_some_and(|due| due <= Instant::now()) {
+                self.events.flush();
+            }
+            if self.next_beat <= Instant::now() {
+                return self.beat().await;
+            }
+        }
+    }
+
+    /// The events that wait, a few KB of them.
+    fn next_events(&mut self) -> Option<String> {
+        let mut text = String::new();
+        match self.events.take(&self.filter) {
+            Ok(taken) => {
+                for event in &taken {
+                    self.append_event(&mut text, event);
+                }
+            }
+            Err(reason) => {
+                self.sent = self.events.id();
+                append_reset(&mut text, &self.sent, reason);
+            }
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn append_event(&mut self, text: &mut String, event: &RingEvent) {
+        self.sent = self.events.id_of(event.number);
+        match &event.body {
+            RingEventBody::Single(Event { event_type, data, .. }) => {
+                append(text, &self.sent, event_type.as_str(), data);
+            }
+            RingEventBody::Burst(burst) => {
+                let data = burst_data(burst.span_ms, &burst.filtered(&self.filter));
+                append(text, &self.sent, EventType::Burst.as_str(), &data);
+            }
+        }
+    }
+
+    /// A sign of life; `None` if the key is no longer valid. If events of others or filtered ones have passed, the client
+    /// gets the new position, so that it can resume after it.
+    async fn beat(&mut self) -> Option<String> {
+        let (hash, now) = (self.key_hash, self.app.clock.now());
+        match self.app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await {
+            Ok(owner) => drop(owner?),
+            // The next beat checks again.
+            Err(error) => tracing::warn!(%error, "the key of an event stream cannot be checked"),
+        }
+        self.next_beat = Instant::now() + self.app.config.http.beat_interval;
+        let id = self.events.id();
+        if id == self.sent {
+            return Some(": beat\n\n".to_owned());
+        }
+        let text = format!(": beat\nid: {id}\n\n");
+        self.sent = id;
+        Some(text)
+    }
+
+    fn farewell(&mut self) -> String {
+        self.is_over = true;
+        let mut text = String::new();
+        let event = Event::server(ServerChange::Stopping, self.app.clock.now());
+        append(&mut text, &self.sent, event.event_type.as_str(), &event.data);
+        text
+    }
+}
+
+/// The body from the next text of `live` on.
+fn next(mut live: LiveStream) -> BodyStream {
+    BodyStream::new(async move {
+        let text = live.next_text().await?;
+        Some((Bytes::from(text), next(live)))
+    })
+}
+
+fn append_reset(text: &mut String, id: &str, reason: ResetReason) {
+    append(text, id, "reset", &json!({"reason": reason.as_str()}).to_string());
+}
+
+/// Adds an event. `data` is one line.
+fn append(text: &mut String, id: &str, event: &str, data: &str) {
+    for part in ["id: ", id, "\nevent: ", event, "\ndata: ", data, "\n\n"] {
+        text.push_str(part);
+    }
+}

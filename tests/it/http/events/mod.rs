@@ -1,0 +1,13 @@
+//! Live events: `GET /v1/events` (contract §8.11).
+
+mod limits;
+mod ring;
+mod sequences;
+mod streams;
+
+use serde_json::Value;
+
+/// The types of events.
+fn types(events: &[(String, Value)]) -> Vec<&str> {
+    events.iter().map(|(event, _)| event.as_str()).collect()
+}
