@@ -1,4 +1,4 @@
-//! Live events in memory: those of the last moments, and the streams that read them (contract §8.11).
+//! Live events in memory: those of the last moments, and the streams that read them (contract §8.13).
 //!
 //! A commit puts its events into one ring that all streams share; a stream is a position in it. So a slow stream costs
 //! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago, have

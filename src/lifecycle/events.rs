@@ -1,4 +1,4 @@
-//! Live events of state changes (contract §8.11). Each function is called in the write of the change, after it, and does
+//! Live events of state changes (contract §8.13). Each function is called in the write of the change, after it, and does
 //! nothing unless somebody follows the user.
 
 use jiff::Timestamp;

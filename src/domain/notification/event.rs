@@ -1,4 +1,4 @@
-//! Live events: what has changed, for a client that follows its account (contract §8.11).
+//! Live events: what has changed, for a client that follows its account (contract §8.13).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tells the event streams when the state of the database changes (contract §8.11).
+//! Tells the event streams when the state of the database changes (contract §8.13).
 
 use crate::app::App;
 use crate::domain::notification::event::{Event, ServerChange};

@@ -1,4 +1,4 @@
-//! `/v1/events`: what changes in an account, as server-sent events (contract §8.11).
+//! `/v1/events`: what changes in an account, as server-sent events (contract §8.13).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

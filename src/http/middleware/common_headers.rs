@@ -7,10 +7,13 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use crate::domain::account::plan::limit_or_max;
 use crate::http::middleware::context::{REQUEST_ID, RequestContext};
 use crate::http::pages;
-use crate::http::response::Response;
+use crate::http::response::{BodyStream, Response};
 
-/// Adds the common headers. A header that the response has already wins.
-pub fn with_common_headers(response: Response, context: &RequestContext) -> hyper::Response<Bytes> {
+/// Adds the common headers. A header that the response has already wins. Returns the stream apart from the response.
+pub fn with_common_headers(
+    response: Response,
+    context: &RequestContext,
+) -> (hyper::Response<Bytes>, Option<BodyStream>) {
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert("x-ratelimit-limit", limit_or_max(context.rate_limit.limit).into());
     headers.insert("x-ratelimit-remaining", limit_or_max(context.rate_limit.remaining()).into());
@@ -42,5 +45,5 @@ pub fn with_common_headers(response: Response, context: &RequestContext) -> hype
     let mut complete = hyper::Response::new(response.body);
     *complete.status_mut() = response.status;
     *complete.headers_mut() = headers;
-    complete
+    (complete, response.stream)
 }

@@ -78,16 +78,16 @@ pub async fn handle(
     };
     // No await before this: a response that is rendered and does not count yet would escape the bound.
     let is_done = !method.is_safe() && response.status.is_success();
-    let (mut response, mut reservation) = match context.reserve(server, &response, is_done) {
+    let (response, mut reservation) = match context.reserve(server, &response, is_done) {
         Ok(reservation) => (response, reservation),
         Err(error) => (context.error_response(if is_done { without_room(error) } else { error }), None),
     };
     if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
         context.near_quota = reached_near_quota(server, &caller, &context).await;
     }
+    let (mut response, stream) = with_common_headers(response, &context);
     // A `HEAD` gets no part of a stream.
-    let stream = response.stream.take().filter(|_| method != Method::HEAD);
-    let mut response = with_common_headers(response, &context);
+    let stream = stream.filter(|_| method != Method::HEAD);
     if context.must_close && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -104,7 +104,7 @@ pub async fn handle(
 pub fn reject_unread(server: &ServerState, peer: SocketAddr, error: Error) -> hyper::Response<Bytes> {
     let mut context = RequestContext::new(server, new_request_id(), peer.ip(), false);
     context.count_for_address(server);
-    let response = with_common_headers(Response::error(error, &context.id), &context);
+    let (response, _) = with_common_headers(Response::error(error, &context.id), &context);
     context.record(server, None, response.status(), Duration::ZERO);
     response
 }

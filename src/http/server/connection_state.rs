@@ -353,8 +353,7 @@ impl RequestGuard {
     /// Records that the response begins and has no end.
     pub fn stream_begins(&mut self, body_unread: bool) {
         let mut state = self.state.lock();
-        self.stream = Some(state.streams.begin());
-        state.is_responding = true;
+        (self.stream, state.is_responding) = (Some(state.streams.begin()), true);
         state.body_unread |= body_unread;
     }
 

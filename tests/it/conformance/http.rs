@@ -100,6 +100,7 @@ pub const ROWS: &[Row] = &[
             "a_later_execution_cannot_be_claimed_before_its_time",
         ],
     ),
+    ("§2.4", "too_many_streams for a sixth stream", &["a_sixth_stream_is_refused_until_another_ends"]),
     ("§2.4", "outcome_already_reported for a second report", &["a_resource_in_another_state_is_a_conflict"]),
     (
         "§2.4",

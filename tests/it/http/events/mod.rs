@@ -1,4 +1,4 @@
-//! Live events: `GET /v1/events` (contract §8.11).
+//! Live events: `GET /v1/events` (contract §8.13).
 
 mod limits;
 mod ring;

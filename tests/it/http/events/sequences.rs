@@ -155,7 +155,7 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
     let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w1"})).expect(200);
     let execution = claimed["execution_id"].as_str().unwrap();
     let path = |action: &str| format!("/v1/executions/{execution}/{action}");
-    user.post(&path("outcome"), &json!({"success": true})).expect(201);
+    user.post(&path("outcome"), &json!({"success": true})).expect(200);
     user.post(&path("verify"), &json!({"valid": true})).expect(200);
     user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.post("/v1/executions/claim", &json!({"worker_id": "w2"})).expect(200);
@@ -241,18 +241,6 @@ fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
 
 #[test]
 fn missed_runs_are_an_event() {
-    let (mut server, user) = rig();
-    let cue = worker_cue(
-        &user,
-        json!({"schedule": {"type": "recurring", "cron": "0 * * * *", "catch_up": "none"}}),
-    );
-    server.stop();
-    server.restart_at("2030-01-01T12:30:00Z");
-    let user = user.at(server.addr());
-    // The runs were recorded at the start, so pausing adds none; the next gap is one of a jump, seen by a stream.
-    drop(cue);
-    let missed = user.get("/v1/cues").expect(200);
-    assert_eq!(missed["total"], 1);
     let fixture = Fixture::new();
     let ada = fixture.user("ada");
     let (mut stream, _) = fixture.app.events.subscribe(ada, None).unwrap();

@@ -67,6 +67,8 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
         "counter cued_deliveries_total",
         "histogram cued_delivery_duration_seconds",
         "histogram cued_delivery_lateness_seconds",
+        "gauge cued_event_streams",
+        "counter cued_events_total",
         "counter cued_executions_created_total",
         "counter cued_executions_over_quota_total",
         "histogram cued_http_request_duration_seconds",
