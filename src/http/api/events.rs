@@ -177,17 +177,17 @@ impl LiveStream {
             if let Some(text) = self.next_events() {
                 return Some(text);
             }
-            if *self.stopping.borrow() {
-                return Some(self.farewell());
-            }
             let burst_due = self.events.burst_due_in().map(|wait| Instant::now() + wait);
             let deadline = burst_due.map_or(self.next_beat, |due| due.min(self.next_beat));
-            let changed = tokio::select! {
-                changed = until(deadline, self.events.changes().changed()) => changed.is_some(),
+            let (is_changed, is_stopping) = tokio::select! {
+                changed = until(deadline, self.events.changes().changed()) => (changed.is_some(), false),
                 // An error means that the server has ended.
-                _ = self.stopping.wait_for(|stopping| *stopping) => true,
+                _ = self.stopping.wait_for(|stopping| *stopping) => (false, true),
             };
-            if changed {
+            if is_stopping {
+                return self.next_events().or_else(|| Some(self.farewell()));
+            }
+            if is_changed {
                 continue;
             }
             if burst_due.is_some_and(|due| due <= Instant::now()) {
