@@ -25,19 +25,6 @@ pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i6
     });
 }
 
-/// As [`execution`], where the user is not known.
-///
-/// # Errors
-/// The database cannot be read.
-pub fn execution_of(tx: &WriteTx<'_>, event_type: EventType, key: i64, at: Timestamp) -> Result<()> {
-    if tx.is_watched()
-        && let Some(user_key) = event_data::user_of_execution(tx, key)?
-    {
-        execution(tx, event_type, user_key, key, at);
-    }
-    Ok(())
-}
-
 /// The worker has lost its claim on the execution in row `key`, which may have forgotten it.
 pub fn claim_lost(tx: &WriteTx<'_>, user_key: i64, key: i64, worker_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::ExecutionClaimLost, || {

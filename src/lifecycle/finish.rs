@@ -114,7 +114,7 @@ pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, fir
     let success = finished.finish == Finish::Succeeded;
     count_end(tx, finished, firer.now());
     let event_type = if success { EventType::ExecutionSucceeded } else { EventType::ExecutionFailed };
-    events::execution_of(tx, event_type, finished.key, firer.now())?;
+    events::execution(tx, event_type, finished.user_key, finished.key, firer.now());
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }

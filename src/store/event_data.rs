@@ -20,8 +20,6 @@ const EXECUTION: &str =
        FROM executions e JOIN cues c ON c.key = e.cue_key
       WHERE e.key = ?1";
 
-const USER_OF_EXECUTION: &str = "SELECT user_key FROM executions WHERE key = ?1";
-
 const USER_OF_CUE: &str = "SELECT user_key FROM cues WHERE key = ?1";
 
 const CUE: &str = "SELECT id, name, status, next_run FROM cues WHERE key = ?1";
@@ -59,11 +57,6 @@ fn read_execution(row: &Row<'_>, at: Timestamp) -> rusqlite::Result<ExecutionEve
         next_retry: maybe_instant(row, "next_retry")?.map(rfc3339),
         at: rfc3339(at),
     })
-}
-
-/// The owner of the execution in row `key`.
-pub fn user_of_execution(read: &ReadTx<'_>, key: i64) -> Result<Option<i64>> {
-    Ok(read.prepare_cached(USER_OF_EXECUTION)?.query_row([key], |row| row.get(0)).optional()?)
 }
 
 /// The cue in row `key` as its events show it at `at`.
@@ -104,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_data_of_an_event_is_read_by_key() {
-        for sql in [EXECUTION, USER_OF_EXECUTION, USER_OF_CUE, CUE, NAME, LAST_HEARTBEAT] {
+        for sql in [EXECUTION, USER_OF_CUE, CUE, NAME, LAST_HEARTBEAT] {
             let plan = plan(sql);
             assert!(plan.iter().all(|step| step.starts_with("SEARCH ")), "{sql}: {plan:?}");
         }

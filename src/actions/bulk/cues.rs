@@ -11,6 +11,7 @@ use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::{Error, Result};
+use crate::lifecycle::events;
 use crate::store::maintenance::cue_deletion;
 use crate::store::{Pending, WriteTx};
 
@@ -59,6 +60,7 @@ pub fn apply(
             CueAction::Pause => change_status(tx, &changes, id, RequestedStatus::Paused)?,
             CueAction::Resume => change_status(tx, &changes, id, RequestedStatus::Active)?,
             CueAction::Delete => {
+                events::cue_deleted(tx, user_key, id, now);
                 if !cue_deletion::delete_later(tx, user_key, id)? {
                     return Err(not_found().into());
                 }
