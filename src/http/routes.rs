@@ -5,7 +5,7 @@ use crate::http::api::account::{auth, device_login};
 use crate::http::api::cues::{bulk, upcoming};
 use crate::http::api::executions::{attempts, claims, queue_changes, verification};
 use crate::http::api::figures::{overview, stats};
-use crate::http::api::operations::{health, info, metrics, test_clock};
+use crate::http::api::operations::{health, info, metrics, openapi, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, events, executions, usage, workers};
 use crate::http::pages::manual_billing;
 use crate::http::router::{FORM_LIMIT, Route};
@@ -20,6 +20,7 @@ const EVENT_LIMIT: usize = 512 << 10;
 pub static ROUTES: &[Route] = routes! {
     GET    "/health"                                  Unmetered health::health,
     GET    "/status"                                  Unmetered health::status,
+    GET    "/openapi.json"                            Unmetered openapi::openapi,
     GET    "/v1/info"                                 Public    info::info,
 
     POST   "/v1/auth/register"                        Public    auth::register,

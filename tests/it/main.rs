@@ -10,6 +10,7 @@ mod faults;
 mod fuzz;
 pub mod http;
 mod journeys;
+mod openapi;
 mod rules;
 mod simulation;
 mod store;

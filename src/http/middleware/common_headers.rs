@@ -38,7 +38,8 @@ pub fn with_common_headers(
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
         headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     }
-    if response.status != 204 && response.stream.is_none() {
+    // A 304 may only give the length of the response that it stands for.
+    if response.status != 204 && response.status != 304 && response.stream.is_none() {
         headers.insert(header::CONTENT_LENGTH, response.body.len().into());
     }
     headers.extend(response.headers);

@@ -388,4 +388,24 @@ pub const ROWS: &[Row] = &[
             "a_stream_outlives_the_time_of_a_request",
         ],
     ),
+    (
+        "§8.14",
+        "the description is served with a tag, to pages of any site",
+        &[
+            "the_description_is_served_to_everybody",
+            "a_copy_of_the_description_is_confirmed_by_its_tag",
+            "the_description_counts_in_no_rate_window",
+        ],
+    ),
+    (
+        "§8.14",
+        "the description has every endpoint with its responses and error codes",
+        &[
+            "the_document_describes_every_route_and_nothing_else",
+            "every_response_lists_codes_of_its_status",
+            "examples_are_valid",
+            "an_undocumented_field_fails",
+        ],
+    ),
+    ("§8.14", "nothing of a released API is removed", &["nothing_of_the_released_api_is_gone"]),
 ];

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
+use crate::openapi::checks;
 use crate::support::server::HANG_TIMEOUT;
 
 /// A client of the API with or without a key. One per thread: it keeps one connection open.
@@ -14,6 +15,8 @@ pub struct Client {
     addr: SocketAddr,
     key: Option<String>,
     connection: RefCell<Option<Connection>>,
+    /// Responses are compared with the description of the API.
+    is_checked: bool,
 }
 
 /// One connection to a server.
@@ -29,24 +32,34 @@ pub struct Response {
 
 impl Clone for Client {
     fn clone(&self) -> Self {
-        Self { addr: self.addr, key: self.key.clone(), connection: RefCell::default() }
+        Self {
+            addr: self.addr,
+            key: self.key.clone(),
+            connection: RefCell::default(),
+            is_checked: self.is_checked,
+        }
     }
 }
 
 impl Client {
     /// A client without a key.
     pub fn new(addr: SocketAddr) -> Self {
-        Self { addr, key: None, connection: RefCell::default() }
+        Self { addr, key: None, connection: RefCell::default(), is_checked: true }
+    }
+
+    /// A client of the metrics listener, which the description of the API leaves out.
+    pub fn of_metrics(addr: SocketAddr) -> Self {
+        Self { is_checked: false, ..Self::new(addr) }
     }
 
     /// The same client with `key`.
     pub fn with_key(&self, key: &str) -> Self {
-        Self { addr: self.addr, key: Some(key.to_owned()), connection: RefCell::default() }
+        Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
     /// The same account at another address, after a restart.
     pub fn at(&self, addr: SocketAddr) -> Self {
-        Self { addr, key: self.key.clone(), connection: RefCell::default() }
+        Self { addr, ..self.clone() }
     }
 
     /// The key of its requests.
@@ -148,6 +161,9 @@ impl Client {
         let written = connection.0.get_mut().write_all(bytes);
         let response =
             connection.read_response(bytes.starts_with(b"HEAD ")).or_else(|error| written.and(Err(error)))?;
+        if self.is_checked {
+            checks::check(bytes, &response);
+        }
         if !response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
             *slot = Some(connection);
         }
@@ -217,7 +233,7 @@ impl Connection {
         let status =
             first.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
         let mut response = Response { status, headers, body: Vec::new() };
-        if is_head || status == 204 || status < 200 {
+        if is_head || matches!(status, 204 | 304) || status < 200 {
             return Ok(response);
         }
         if let Some(length) = response.header("content-length").and_then(|value| value.parse().ok()) {

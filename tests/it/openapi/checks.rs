@@ -1,0 +1,263 @@
+//! Compares one request and its response with the document.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::openapi::document::{CLOSED, DOCUMENT, Operation, faults, resolved};
+use crate::openapi::recorded;
+use crate::support::client::{Head, Response, header, read_head};
+
+/// Headers of HTTP itself and of the server's policy, which the document does not list.
+const ALWAYS: [&str; 7] = [
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "transfer-encoding",
+    "x-content-type-options",
+];
+
+/// The error of a request that is no operation.
+static ANY_ERROR: LazyLock<Value> = LazyLock::new(
+    || json!({"allOf": [{"$ref": "#/components/schemas/Error"}], "unevaluatedProperties": false}),
+);
+
+/// A request as it was sent: its head and the bytes after it.
+struct Sent<'a> {
+    method: String,
+    path: String,
+    query: String,
+    head: Head,
+    body: &'a [u8],
+}
+
+/// Fails the test whose request got a response that the document does not describe. `sent` is the text of the request;
+/// requests that are not HTTP, and those to other servers than ours, are not looked at.
+#[track_caller]
+pub fn check(sent: &[u8], response: &Response) {
+    let Some(sent) = parse(sent) else { return };
+    let is_ours = response.header("x-request-id").is_some();
+    if !is_ours {
+        return;
+    }
+    let found = match Operation::find(&sent.method, &sent.path) {
+        Some(operation) => {
+            let faults = problems(operation, &sent, response);
+            recorded::record(operation, response);
+            faults
+        }
+        None => unmatched_problems(response),
+    };
+    let call = format!("{} {} → {}", sent.method, sent.path, response.status);
+    assert!(
+        found.is_empty(),
+        "{call} is not as openapi.json says:\n{}\n{}",
+        found.join("\n"),
+        response.text().chars().take(2_000).collect::<String>()
+    );
+}
+
+fn parse(sent: &[u8]) -> Option<Sent<'_>> {
+    let end = sent.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
+    let head = read_head(&mut &sent[..end]).ok()??;
+    let mut words = head.0.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    target.starts_with('/').then(|| Sent {
+        method,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        head,
+        body: &sent[end..],
+    })
+}
+
+/// A path or a method that does not exist: an error of the common form.
+fn unmatched_problems(response: &Response) -> Vec<String> {
+    let is_json = response.header("content-type") == Some("application/json");
+    if response.status < 400 || !is_json || response.body.is_empty() {
+        return Vec::new();
+    }
+    faults(&CLOSED, &ANY_ERROR, &response.json())
+}
+
+fn problems(operation: &'static Operation, sent: &Sent<'_>, response: &Response) -> Vec<String> {
+    let Some((_, described)) = operation.response(response.status) else {
+        return vec![format!("status {} is not documented", response.status)];
+    };
+    let mut found = header_problems(described, response);
+    // A response to HEAD has the headers of a body only.
+    if sent.method != "HEAD" {
+        found.extend(body_problems(described, response));
+    }
+    if response.status < 300 {
+        found.extend(query_problems(operation, &sent.query));
+        found.extend(request_problems(operation, sent));
+    }
+    found
+}
+
+pub fn body_problems(described: &'static Value, response: &Response) -> Vec<String> {
+    let Some(content) = described["content"].as_object() else {
+        return if response.body.is_empty() { vec![] } else { vec!["a body is not documented".to_owned()] };
+    };
+    let kind = response.header("content-type").unwrap_or_default();
+    let Some(described) = content.get(kind) else {
+        return vec![format!("content type {kind:?} is not documented")];
+    };
+    if !kind.starts_with("application/json") {
+        return Vec::new();
+    }
+    let Ok(body) = serde_json::from_slice::<Value>(&response.body) else { return vec!["no JSON".to_owned()] };
+    let mut found = faults(&CLOSED, &described["schema"], &body);
+    if let Some(status) = body["error"]["status"].as_u64()
+        && status != u64::from(response.status)
+    {
+        found.push(format!("error.status is {status}"));
+    }
+    found
+}
+
+fn header_problems(described: &'static Value, response: &Response) -> Vec<String> {
+    let own = described["headers"].as_object().into_iter().flatten();
+    let every = CLOSED["x-headers-of-every-response"].as_object().unwrap();
+    let documented: Vec<(&String, &'static Value)> =
+        own.chain(every).map(|(name, it)| (name, resolved(&CLOSED, it))).collect();
+    let mut found = Vec::new();
+    for (name, described) in &documented {
+        let Some(text) = response.header(name) else {
+            if described["required"] == true {
+                found.push(format!("header {name} is missing"));
+            }
+            continue;
+        };
+        let value = typed(&described["schema"], text);
+        found.extend(
+            faults(&DOCUMENT, &described["schema"], &value).into_iter().map(|it| format!("{name}: {it}")),
+        );
+    }
+    let is_known = |name: &str| documented.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    let unknown =
+        response.headers.iter().filter(|(name, _)| !ALWAYS.contains(&name.as_str()) && !is_known(name));
+    found.extend(unknown.map(|(name, _)| format!("header {name} is not documented")));
+    found
+}
+
+/// Every known parameter of an accepted request fits its schema.
+fn query_problems(operation: &'static Operation, query: &str) -> Vec<String> {
+    let pairs: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let of = |parameter: &'static Value| {
+        let name = parameter["name"].as_str().unwrap();
+        let (_, text) = pairs.iter().rev().find(|(given, _)| given == name)?;
+        let schema = &parameter["schema"];
+        let found = faults(&DOCUMENT, schema, &typed(schema, text));
+        (!found.is_empty()).then(|| format!("the query was accepted: {name}: {}", found.join(", ")))
+    };
+    operation.parameters("query").filter_map(of).collect()
+}
+
+/// The body of an accepted request fits its schema.
+fn request_problems(operation: &'static Operation, sent: &Sent<'_>) -> Vec<String> {
+    let described = &operation.json["requestBody"];
+    let Some(content) = described["content"].get("application/json") else { return Vec::new() };
+    let length = header(&sent.head.1, "content-length").and_then(|text| text.parse::<usize>().ok());
+    if header(&sent.head.1, "transfer-encoding").is_some()
+        || length.is_some_and(|length| length != sent.body.len())
+    {
+        return Vec::new();
+    }
+    if sent.body.trim_ascii().is_empty() {
+        let is_required = described["required"] == true;
+        return if is_required { vec!["a request without a body was accepted".to_owned()] } else { vec![] };
+    }
+    let Ok(body) = serde_json::from_slice::<Value>(sent.body) else { return Vec::new() };
+    let found = faults(&DOCUMENT, &content["schema"], &body);
+    found.into_iter().map(|fault| format!("the request was accepted: {fault}")).collect()
+}
+
+/// A header or a parameter as its schema sees it.
+fn typed(schema: &'static Value, text: &str) -> Value {
+    match schema["type"].as_str() {
+        Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+        Some("boolean") => match text {
+            "true" | "1" => true.into(),
+            "false" | "0" => false.into(),
+            _ => text.into(),
+        },
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u16, body: &Value) -> Response {
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-request-id", "a"),
+            ("x-ratelimit-limit", "60"),
+            ("x-ratelimit-remaining", "59"),
+            ("x-ratelimit-reset", "1893488460"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        Response { status, headers, body: body.to_string().into() }
+    }
+
+    const KEYS: &str = "GET /v1/auth/webhook-secret HTTP/1.1\r\n\r\n";
+
+    #[test]
+    fn a_documented_response_passes() {
+        check(KEYS.as_bytes(), &response(200, &json!({"webhook_secret": "whsec_1"})));
+    }
+
+    #[test]
+    #[should_panic(expected = "Unevaluated properties")]
+    fn an_undocumented_field_fails() {
+        check(KEYS.as_bytes(), &response(200, &json!({"webhook_secret": "whsec_1", "extra": 1})));
+    }
+
+    #[test]
+    #[should_panic(expected = "is a required property")]
+    fn a_missing_field_fails() {
+        check(KEYS.as_bytes(), &response(200, &json!({})));
+    }
+
+    #[test]
+    #[should_panic(expected = "status 418 is not documented")]
+    fn an_undocumented_status_fails() {
+        check(KEYS.as_bytes(), &response(418, &json!({})));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not one of")]
+    fn an_undocumented_code_fails() {
+        let body = json!({"error": {"code": "cue_not_found", "message": "", "status": 403}});
+        check(KEYS.as_bytes(), &response(403, &body));
+    }
+
+    #[test]
+    #[should_panic(expected = "header x-new is not documented")]
+    fn an_undocumented_header_fails() {
+        let mut response = response(200, &json!({"webhook_secret": "whsec_1"}));
+        response.headers.push(("x-new".to_owned(), "1".to_owned()));
+        check(KEYS.as_bytes(), &response);
+    }
+
+    #[test]
+    #[should_panic(expected = "the request was accepted")]
+    fn an_accepted_request_beside_its_schema_fails() {
+        let body = json!({"acknowledged": true, "server_time": "2030-01-01T09:00:00Z"});
+        let request = "POST /v1/worker/heartbeat HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"worker_id\":\"\"}";
+        check(request.as_bytes(), &response(200, &body));
+    }
+
+    #[test]
+    #[should_panic(expected = "the query was accepted")]
+    fn an_accepted_query_beside_its_schema_fails() {
+        let body = json!({"cues": [], "total": 0, "limit": 20, "offset": 0, "has_more": false});
+        check(b"GET /v1/cues?status=lost HTTP/1.1\r\n\r\n", &response(200, &body));
+    }
+}

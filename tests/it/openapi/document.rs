@@ -1,0 +1,197 @@
+//! The document: its operations, its schemas as validators, and the form of it that refuses undocumented fields.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+pub const TEXT: &str = include_str!("../../../src/http/openapi.json");
+
+pub const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(TEXT).unwrap());
+
+/// The document with `unevaluatedProperties: false` in every schema of an object: for responses.
+pub static CLOSED: LazyLock<Value> = LazyLock::new(|| closed(&DOCUMENT));
+
+pub static OPERATIONS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
+    let of_path = |(path, item): (&'static String, &'static Value)| {
+        METHODS.iter().filter_map(move |method| {
+            let id = item.get(method)?["operationId"].as_str().unwrap();
+            Some(Operation {
+                id,
+                method,
+                path,
+                json: &item[*method],
+                closed: &CLOSED["paths"][path][*method],
+            })
+        })
+    };
+    DOCUMENT["paths"].as_object().unwrap().iter().flat_map(of_path).collect()
+});
+
+/// Compiled validators by the address of their schema, which never moves.
+type Validators = Mutex<HashMap<usize, Arc<Validator>>>;
+
+static VALIDATORS: LazyLock<Validators> = LazyLock::new(Validators::default);
+
+pub struct Operation {
+    pub id: &'static str,
+    /// In lower case.
+    pub method: &'static str,
+    pub path: &'static str,
+    pub json: &'static Value,
+    /// The same part of [`CLOSED`].
+    closed: &'static Value,
+}
+
+impl Operation {
+    /// The operation of a request; a literal path wins over one with parameters, as in the router.
+    pub fn find(method: &str, path: &str) -> Option<&'static Self> {
+        let method = if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() };
+        let candidates = OPERATIONS.iter().filter(|it| it.method == method && matches(it.path, path));
+        candidates.min_by_key(|it| it.path.matches('{').count())
+    }
+
+    /// The documented response to a status, with its key: the status, or its class such as `4XX`.
+    pub fn response(&self, status: u16) -> Option<(String, &'static Value)> {
+        let responses = &self.closed["responses"];
+        let keys = [status.to_string(), format!("{}XX", status / 100)];
+        keys.into_iter().find_map(|key| Some((key.clone(), resolved(&CLOSED, responses.get(&key)?))))
+    }
+
+    /// All documented responses with their keys.
+    pub fn responses(&self) -> impl Iterator<Item = (&'static str, &'static Value)> {
+        let responses = self.closed["responses"].as_object().unwrap();
+        responses.iter().map(|(key, response)| (key.as_str(), resolved(&CLOSED, response)))
+    }
+
+    /// The parameters in a part of the request.
+    pub fn parameters(&self, part: &'static str) -> impl Iterator<Item = &'static Value> {
+        let all = self.json["parameters"].as_array().into_iter().flatten();
+        all.map(|parameter| resolved(&DOCUMENT, parameter)).filter(move |it| it["in"] == part)
+    }
+
+    pub fn has_key(&self) -> bool {
+        self.json["security"] == json!([{"bearer": []}])
+    }
+}
+
+fn matches(pattern: &str, path: &str) -> bool {
+    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let fits = |(expected, given): (&&str, &&str)| {
+        if expected.starts_with('{') { !given.is_empty() } else { expected == given }
+    };
+    pattern.len() == path.len() && pattern.iter().zip(&path).all(fits)
+}
+
+/// Follows a `$ref` into `root`.
+pub fn resolved(root: &'static Value, value: &'static Value) -> &'static Value {
+    match value["$ref"].as_str() {
+        Some(name) => root.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("no {name}")),
+        None => value,
+    }
+}
+
+/// The validator of a schema in `root`, which is [`DOCUMENT`] or [`CLOSED`]. Compiled once.
+pub fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
+    let is_closed = std::ptr::eq(root, &raw const *CLOSED);
+    let key = (&raw const *schema).addr();
+    if let Some(known) = VALIDATORS.lock().unwrap().get(&key) {
+        return Arc::clone(known);
+    }
+    let schemas = json!({"schemas": root["components"]["schemas"]});
+    let mut whole = json!({"components": schemas, "allOf": [schema]});
+    if is_closed {
+        // The branch of an `allOf` cannot see what the others have evaluated.
+        whole["unevaluatedProperties"] = whole["allOf"][0]["unevaluatedProperties"].take();
+        let branch = whole["allOf"][0].as_object_mut().unwrap();
+        branch.remove("unevaluatedProperties");
+        if whole["unevaluatedProperties"].is_null() {
+            whole.as_object_mut().unwrap().remove("unevaluatedProperties");
+        }
+    }
+    let options =
+        jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
+    let built = Arc::new(options.build(&whole).unwrap_or_else(|error| panic!("{schema}: {error}")));
+    VALIDATORS.lock().unwrap().insert(key, Arc::clone(&built));
+    built
+}
+
+/// What is wrong with a value.
+pub fn faults(root: &'static Value, schema: &'static Value, value: &Value) -> Vec<String> {
+    let validator = validator(root, schema);
+    if validator.is_valid(value) {
+        return Vec::new();
+    }
+    let fault = |error: jsonschema::ValidationError<'_>| format!("{} at {:?}", error, error.instance_path());
+    validator.iter_errors(value).map(fault).collect()
+}
+
+/// The names of the components that other schemas extend by `allOf`.
+fn bases(value: &Value, found: &mut BTreeSet<String>) {
+    for branch in value["allOf"].as_array().into_iter().flatten() {
+        found.extend(branch["$ref"].as_str().and_then(|name| name.rsplit('/').next()).map(str::to_owned));
+    }
+    match value {
+        Value::Object(fields) => fields.values().for_each(|field| bases(field, found)),
+        Value::Array(items) => items.iter().for_each(|item| bases(item, found)),
+        _ => {}
+    }
+}
+
+fn closed(document: &Value) -> Value {
+    let mut all = BTreeSet::new();
+    bases(document, &mut all);
+    let mut document = document.clone();
+    for (name, schema) in document["components"]["schemas"].as_object_mut().unwrap() {
+        close(schema, all.contains(name));
+    }
+    for response in document["components"]["responses"].as_object_mut().unwrap().values_mut() {
+        close_response(response);
+    }
+    for item in document["paths"].as_object_mut().unwrap().values_mut() {
+        for operation in item.as_object_mut().unwrap().values_mut() {
+            operation["responses"].as_object_mut().unwrap().values_mut().for_each(close_response);
+        }
+    }
+    document
+}
+
+fn close_response(response: &mut Value) {
+    for content in
+        response.get_mut("content").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+    {
+        close(&mut content["schema"], false);
+    }
+}
+
+/// Refuses other fields than the named ones, in this schema and all below it. A part of an `allOf` stays open.
+fn close(schema: &mut Value, is_part: bool) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let names_fields = is_object(fields.get("type")) && fields.contains_key("properties");
+    let is_open = !fields.contains_key("additionalProperties");
+    for (name, below) in fields.iter_mut() {
+        match (name.as_str(), below) {
+            ("properties", Value::Object(properties)) => {
+                properties.values_mut().for_each(|it| close(it, false))
+            }
+            ("items" | "additionalProperties", below) => close(below, false),
+            ("anyOf" | "oneOf", Value::Array(choices)) => choices.iter_mut().for_each(|it| close(it, false)),
+            ("allOf", Value::Array(parts)) => parts.iter_mut().for_each(|it| close(it, true)),
+            _ => {}
+        }
+    }
+    if !is_part && is_open && (names_fields || fields.contains_key("allOf")) {
+        fields.insert("unevaluatedProperties".to_owned(), false.into());
+    }
+}
+
+pub fn is_object(kind: Option<&Value>) -> bool {
+    match kind {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+        None => false,
+    }
+}
