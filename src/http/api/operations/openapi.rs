@@ -27,7 +27,7 @@ pub async fn openapi(request: Request) -> Result<Response> {
     let known = request.headers.get_all(header::IF_NONE_MATCH).iter();
     let is_known = known.filter_map(|value| value.to_str().ok()).any(|value| is_match(value, &ETAG));
     let response = if is_known {
-        Response { status: StatusCode::NOT_MODIFIED, body: Bytes::new(), headers: header::HeaderMap::new() }
+        Response { status: StatusCode::NOT_MODIFIED, ..Response::no_content() }
     } else {
         Response::json(StatusCode::OK, Bytes::from_static(DOCUMENT))
     };
