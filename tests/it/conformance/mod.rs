@@ -7,6 +7,7 @@ mod cue_endpoints;
 mod cues;
 mod delivery;
 mod executions;
+mod figures_and_events;
 mod http;
 mod pages;
 mod plans_billing_operation;
@@ -27,7 +28,7 @@ const CONTRACT: &str = include_str!("contract.md");
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// The chapters, each with its number.
-const TABLE: [(&str, &[Row]); 12] = [
+const TABLE: [(&str, &[Row]); 13] = [
     ("1", program::ROWS),
     ("2", http::ROWS),
     ("3", accounts::ROWS),
@@ -37,6 +38,7 @@ const TABLE: [(&str, &[Row]); 12] = [
     ("6", delivery::ROWS),
     ("7", workers::ROWS),
     ("8", plans_billing_operation::ROWS),
+    ("8", figures_and_events::ROWS),
     ("9", pages::ROWS),
     ("10", test_clock::ROWS),
     ("11", bounds::ROWS),

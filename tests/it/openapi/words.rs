@@ -7,10 +7,13 @@ use cued::domain::account::user::RegistrationPolicy;
 use cued::domain::billing::offer::{Interval, PaidPlan};
 use cued::domain::cue::patch::ScheduleKind;
 use cued::domain::cue::{CueStatus, Transport};
+use cued::domain::execution::attempt::AttemptEnd;
+use cued::domain::execution::failure_cause::FailureCause;
 use cued::domain::execution::verification::{OutcomeState, VerificationMode};
 use cued::domain::execution::worker::HeartbeatStatus;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::notification::alert::AlertType;
+use cued::domain::notification::event::EventType;
 use cued::domain::schedule::CatchUp;
 use cued::domain::schedule::catch_up::MissReason;
 use cued::domain::webhook::callback::Method;
@@ -24,14 +27,20 @@ const CODES: &str = include_str!("../../../src/domain/api_error.rs");
 /// A state that no login has: a code that is unknown or too old.
 const EXPIRED: &str = "expired";
 
+/// Events that a stream makes by itself.
+const OF_STREAMS: [&str; 2] = ["hello", "reset"];
+
 /// Every list of words in the schemas that have a name, with the words of the program.
 fn words() -> BTreeMap<&'static str, Vec<&'static str>> {
     BTreeMap::from([
+        ("AttemptResult", AttemptEnd::WORDS.to_vec()),
         ("AlertType", AlertType::WORDS.to_vec()),
         ("CallbackMethod", Method::WORDS.to_vec()),
+        ("Cause", FailureCause::WORDS.to_vec()),
         ("CatchUp", CatchUp::WORDS.to_vec()),
         ("CueStatus", CueStatus::WORDS.to_vec()),
         ("ErrorCode", codes().into_keys().collect()),
+        ("EventType", EventType::WORDS.into_iter().chain(OF_STREAMS).collect()),
         ("ExecutionStatus", ExecutionStatus::WORDS.to_vec()),
         ("HeartbeatStatus", HeartbeatStatus::WORDS.to_vec()),
         ("LoginState", LoginState::WORDS.into_iter().chain([EXPIRED]).collect()),

@@ -17,6 +17,7 @@ mod model;
 mod plan_steps;
 mod queue_steps;
 mod receivers;
+mod run;
 mod run_steps;
 mod runner;
 mod shrink;

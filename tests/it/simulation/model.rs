@@ -8,6 +8,8 @@ use cued::domain::account::user::month_of;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use crate::simulation::run::{Queue, Run};
+
 /// Milliseconds since 1970.
 pub type Ms = i64;
 /// A violated rule as text.
@@ -64,35 +66,6 @@ pub struct Cue {
     pub mode: &'static str,
     pub payload: Value,
     pub is_deleted: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
-    Waiting(Ms),
-    Ready,
-    /// A delivery is under way or a worker holds it; or it is over.
-    None,
-}
-
-#[derive(Debug, Clone)]
-pub struct Run {
-    pub id: String,
-    pub cue: usize,
-    pub scheduled_for: Ms,
-    pub trigger: &'static str,
-    pub status: &'static str,
-    pub queue: Queue,
-    pub attempts: u32,
-    /// Earlier attempts by number, and whether the end of the program cut them off; with their results.
-    pub kept: BTreeMap<(u32, bool), &'static str>,
-    pub worker: Option<String>,
-    pub lease: Option<Ms>,
-    /// Since when it is ready, for the last time.
-    pub since: Ms,
-    pub outcome: Option<Outcome>,
-    pub payload: Value,
-    /// As the file has it: it decides the order of claims only.
-    pub is_catch_up: bool,
 }
 
 /// A run by request that the present step must create.
@@ -186,29 +159,6 @@ impl Rule {
             next = self.next_after(at);
         }
         found
-    }
-}
-
-impl Run {
-    pub fn is_over(&self) -> bool {
-        matches!(self.status, "success" | "failed")
-    }
-
-    /// The list of its attempts: numbers and results, oldest first.
-    pub fn listed_attempts(&self) -> Vec<(u32, Option<&'static str>)> {
-        // What was cut off comes before the attempt that repeated it.
-        let order = |((number, is_cut), result): (&(u32, bool), &&'static str)| (*number, !is_cut, *result);
-        let mut kept: Vec<_> = self.kept.iter().map(order).collect();
-        kept.sort_unstable();
-        let mut listed: Vec<_> = kept.into_iter().map(|(number, _, result)| (number, Some(result))).collect();
-        if self.attempts > 0 && !self.kept.contains_key(&(self.attempts, false)) {
-            listed.push((self.attempts, Some(self.status).filter(|status| *status != "delivering")));
-        }
-        listed
-    }
-
-    pub fn is_claimed(&self) -> bool {
-        self.status == "delivering" && self.lease.is_some()
     }
 }
 

@@ -83,6 +83,17 @@ impl Mailbox {
         self.mails.recv_timeout(HANG_TIMEOUT).expect("a mail")
     }
 
+    /// The next mail that has a link, which must come.
+    #[track_caller]
+    pub fn next_with_link(&self) -> Received {
+        loop {
+            let mail = self.next();
+            if mail.has_link() {
+                return mail;
+            }
+        }
+    }
+
     /// Returns whether no further mail has arrived.
     pub fn is_empty(&self) -> bool {
         self.mails.recv_timeout(Duration::from_millis(100)).is_err()
@@ -90,10 +101,18 @@ impl Mailbox {
 }
 
 impl Received {
+    fn link_line(&self) -> Option<&str> {
+        self.message.lines().find(|line| line.starts_with("http://"))
+    }
+
+    fn has_link(&self) -> bool {
+        self.link_line().is_some()
+    }
+
     /// The path and query of the link in the mail.
     #[track_caller]
     pub fn link(&self) -> String {
-        let line = self.message.lines().find(|line| line.starts_with("http://")).expect("a link");
+        let line = self.link_line().expect("a link");
         line[line.find("/v1/").unwrap()..].to_owned()
     }
 
