@@ -59,6 +59,19 @@ pub fn check(sent: &[u8], response: &Response) {
     );
 }
 
+/// Fails the test that received an event which the document does not describe.
+#[track_caller]
+pub fn check_event(event_type: &str, data: &Value) {
+    let schema = &CLOSED["paths"]["/v1/events"]["get"]["x-events"][event_type];
+    assert!(schema.is_object(), "the event {event_type} is not in openapi.json");
+    let found = faults(&CLOSED, schema, data);
+    assert!(
+        found.is_empty(),
+        "the event {event_type} is not as openapi.json says:\n{}\n{data}",
+        found.join("\n")
+    );
+}
+
 fn parse(sent: &[u8]) -> Option<Sent<'_>> {
     let end = sent.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let head = read_head(&mut &sent[..end]).ok()??;

@@ -79,6 +79,13 @@ fn lists_of_words_are_those_of_the_program() {
 }
 
 #[test]
+fn every_type_of_event_has_a_schema() {
+    let schemas = DOCUMENT["paths"]["/v1/events"]["get"]["x-events"].as_object().unwrap();
+    let types: BTreeSet<&str> = EventType::WORDS.into_iter().chain(OF_STREAMS).collect();
+    assert_eq!(schemas.keys().map(String::as_str).collect::<BTreeSet<_>>(), types);
+}
+
+#[test]
 fn every_response_lists_codes_of_its_status() {
     let codes = codes();
     assert!(codes.len() > 45, "{codes:?}");

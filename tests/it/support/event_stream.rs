@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
+use crate::openapi::checks::check_event;
 use crate::support::client::{Client, header, read_head};
 use crate::support::server::HANG_TIMEOUT;
 
@@ -58,6 +59,9 @@ impl EventReader {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (parse(block), rest.to_owned());
                 self.text = rest;
+                if let (Some(event), Some(data)) = (&block.event, &block.data) {
+                    check_event(event, data);
+                }
                 return Ok(Some(block));
             }
             let mut line = String::new();
