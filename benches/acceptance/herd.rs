@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
-use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
+use cued::engine::webhook_client::{
+    ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
+};
 
 use crate::lateness::{create, lateness, whole_second_in};
 use crate::support::receiver::{Delivery, Receiver};
@@ -95,5 +97,6 @@ fn request(delivery: &Delivery, receiver: &Receiver, number: usize) -> WebhookRe
         url: receiver.url(),
         headers: delivery.headers.iter().filter_map(own).collect(),
         body: Some(delivery.body.clone()),
+        max_response: MAX_KEPT_BODY,
     }
 }

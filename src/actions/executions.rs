@@ -5,19 +5,15 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::OutcomeReport;
-use crate::domain::execution::verification::after_report;
-use crate::domain::execution::{after_outcome, lease_from, may_claim, may_extend};
+use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
 use crate::lifecycle::events;
-use crate::lifecycle::finish::{FinishedExecution, on_execution_finished};
-use crate::lifecycle::plan_limits::within_storage;
-use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
-use crate::store::accounts::usage;
+use crate::lifecycle::outcome::{RecordedOutcome, ReportedBy, record_outcome};
 use crate::store::db::hold;
 use crate::store::executions::ExecutionDetails;
-use crate::store::executions::{claims, outcomes};
+use crate::store::executions::claims;
 use crate::store::{Pending, WriteTx, executions};
 
 /// `Retry-After` of claims on a server that is on hold, in seconds. A promotion is rare and takes up to 5 seconds to be
@@ -93,34 +89,13 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 /// Refused with `metadata_too_large`, `execution_not_found`, `outcome_already_reported` and `storage_limit_exceeded`. A
 /// report of success or failure alone is never refused for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
-    let (now, plans) = (app.clock.now(), app.config.plans.clone());
+    let now = app.clock.now();
     let firer = app.cue_firer(now);
     let outcome = report.record(now);
     app.store.write_for(user_key, move |tx| {
         let outcome = outcome?;
-        let ExecutionDetails { execution, verification, .. } = find(tx, user_key, id)?;
-        let insert = || outcomes::insert(tx, execution.key, &outcome);
-        if !within_storage(tx, &plans, user_key, insert)? {
-            return Err(Error::refused(
-                ErrorCode::OutcomeAlreadyReported,
-                "An outcome has already been reported",
-            ));
-        }
-        let success = outcome.report.success;
-        usage::record_outcome(tx, user_key, success, now)?;
-        let status = after_outcome(execution.is_worker, execution.status, success);
-        if execution.is_worker {
-            outcomes::complete_execution(tx, execution.key, status, &outcome)?;
-        }
-        // A report after the claim expired for good must not count as a second failure.
-        if status != execution.status {
-            on_execution_finished(tx, &FinishedExecution::new(&execution, success, now), &firer)?;
-        }
-        let state = after_report(verification, success, &outcome.report.evidence);
-        let recorded = RecordedOutcome { outcome, state };
-        set_outcome_state(tx, &execution, verification, &recorded, now)?;
-        events::execution(tx, EventType::ExecutionOutcome, user_key, execution.key, now);
-        Ok(recorded)
+        let details = find(tx, user_key, id)?;
+        record_outcome(tx, &details, outcome, ReportedBy::Request, &firer)
     })
 }
 

@@ -12,8 +12,8 @@ use crate::domain::execution::verification::{
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
 use crate::lifecycle::events;
+use crate::lifecycle::outcome::{RecordedOutcome, set_outcome_state};
 use crate::lifecycle::plan_limits::within_storage;
-use crate::lifecycle::verification::{RecordedOutcome, set_outcome_state};
 use crate::store::Pending;
 use crate::store::executions::ExecutionDetails;
 use crate::store::executions::outcomes;

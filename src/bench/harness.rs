@@ -216,7 +216,12 @@ fn sample(clock: &Clock, url: &str) -> Result<(Cue, Payload)> {
         schedule: Schedule::recurring("0 3 1 1 *", "UTC", CatchUp::default())
             .map_err(|error| invalid(&error))?,
         transport: Transport::Webhook,
-        callback: Some(Callback { url: url.to_owned(), method: Method::Post, headers: Vec::new() }),
+        callback: Some(Callback {
+            url: url.to_owned(),
+            method: Method::Post,
+            headers: Vec::new(),
+            outcome_from_response: false,
+        }),
         payload: Some(json["payload"].clone().into()),
         retry: RetryPolicy::default(),
         on_failure: OnFailure::default(),

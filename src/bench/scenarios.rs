@@ -18,7 +18,7 @@ use crate::bench::report::{BenchReport, Unit, quantile};
 use crate::bench::{BenchError, Result};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, signed_request};
-use crate::engine::webhook_client::WebhookRequest;
+use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookRequest};
 use crate::random::ExecutionIdSource;
 use crate::store::accounts::users;
 use crate::store::maintenance::bench::insert_history;
@@ -235,7 +235,12 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         by_schedule: true,
         started_at: now,
     };
-    let callback = Callback { url: bench.receiver.url(), method: Method::Post, headers: Vec::new() };
+    let callback = Callback {
+        url: bench.receiver.url(),
+        method: Method::Post,
+        headers: Vec::new(),
+        outcome_from_response: false,
+    };
     let spec = DeliverySpec {
         cue_id: cue.id.clone(),
         callback: callback.clone(),
@@ -250,6 +255,7 @@ fn baseline_posts(bench: &mut Harness, report: &mut BenchReport) -> Result<()> {
         url: callback.url,
         headers: message.headers,
         body: message.body,
+        max_response: MAX_KEPT_BODY,
     };
     let rate = baseline::posts(&bench.clock, DELIVERY_THREADS, bench.options.herd, &request)?;
     bench.lateness(bench.options.herd)?;

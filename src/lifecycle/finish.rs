@@ -4,10 +4,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::figures::{Figures, whole_millis};
-use crate::domain::execution::{Execution, ExecutionStatus, NextStep, Trigger};
+use crate::domain::execution::{Execution, ExecutionStatus, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::domain::notification::event::EventType;
-use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::events;
@@ -16,8 +15,6 @@ use crate::lifecycle::notify::{mail_failure, post_failure};
 use crate::lifecycle::once::end_once_cue;
 use crate::lifecycle::pause::pause;
 use crate::store::WriteTx;
-use crate::store::executions::delivery_queue;
-use crate::store::executions::delivery_queue::AttemptRecord;
 use crate::store::notifications::on_failure;
 
 /// The result of a finished execution.
@@ -72,38 +69,6 @@ impl FinishedExecution {
             failed_before: execution.status.is_over().then_some(execution.updated_at),
         }
     }
-}
-
-/// Records a delivery attempt and, if it was the last one, applies the consequences. Returns `false` and changes
-/// nothing if the execution was deleted or is no longer in this attempt.
-pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFirer) -> Result<bool> {
-    if !delivery_queue::record(tx, attempt, firer.now())? {
-        return Ok(false);
-    }
-    let finish = match attempt.next {
-        NextStep::Success => Finish::Succeeded,
-        NextStep::Failed => Finish::Failed,
-        NextStep::RetryAt(_) => {
-            let AttemptRef { user_key, key, .. } = attempt.attempt_ref;
-            count_retry(tx, user_key, firer.now());
-            events::execution(tx, EventType::ExecutionRetrying, user_key, key, firer.now());
-            return Ok(true);
-        }
-    };
-    let attempt_ref = &attempt.attempt_ref;
-    let timing = AttemptTiming { started_at: attempt_ref.started_at, took: attempt.duration };
-    let finished = FinishedExecution {
-        key: attempt_ref.key,
-        user_key: attempt_ref.user_key,
-        cue_key: attempt_ref.cue_key,
-        scheduled_for: attempt_ref.scheduled_for,
-        by_schedule: attempt_ref.by_schedule,
-        finish,
-        timing: Some(timing),
-        failed_before: None,
-    };
-    on_execution_finished(tx, &finished, firer)?;
-    Ok(true)
 }
 
 /// Applies the consequences of a finished execution, which must be stored as finished. Every finished execution goes

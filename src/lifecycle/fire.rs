@@ -106,6 +106,11 @@ impl CueFirer {
         self.now
     }
 
+    #[must_use]
+    pub fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
     /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first. Of
     /// the former, only the cues in rows `turns` if there are any. At most `limit` cues and `limit` executions, but at
     /// least one cue. A cue that cannot be fired becomes `failed` with a reason, so that it does not hold up the others.

@@ -7,7 +7,8 @@
 //!   pause.
 //! - `alerts`, `notify`, `once`, `pause`: the single consequences.
 //! - `cancel`: ends a queued execution by request.
-//! - `verification`: sets the verification state of an outcome and raises an alert when verification fails.
+//! - `attempt`: records a delivery attempt that has ended.
+//! - `outcome`: records an outcome, sets its verification state and raises an alert when verification fails.
 //! - `unclaimed`: alerts about executions that no worker claims, and fails them in the end.
 //! - `plan_limits`: pauses cues above the limit of a lower plan.
 //! - `events`: emits the live events of all of these.
@@ -16,13 +17,14 @@
 //! so log lines are written by [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
 
 pub mod alerts;
+pub mod attempt;
 pub mod cancel;
 pub mod events;
 pub mod finish;
 pub mod fire;
 pub mod notify;
 mod once;
+pub mod outcome;
 pub mod pause;
 pub mod plan_limits;
 pub mod unclaimed;
-pub mod verification;

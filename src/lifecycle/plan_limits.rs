@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 
 use crate::domain::account::plan::Plans;
-use crate::domain::api_error::ErrorCode;
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::event::EventType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lifecycle::events;
 use crate::lifecycle::fire::{CueFirer, MAX_OVERDUE_RUNS};
 use crate::lifecycle::pause::record_overdue_as_missed;
@@ -68,15 +68,21 @@ pub fn within_storage<T>(
 ) -> Result<T> {
     let (before, _) = users::stored_bytes(tx, user_key)?;
     let written = write()?;
+    above_storage(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
+}
+
+/// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn above_storage(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, before: i64) -> Result<Option<Refusal>> {
     let (after, plan) = users::stored_bytes(tx, user_key)?;
-    match plans.storage_bounds(&plan).bytes {
-        Some(limit) if after > limit && after > before => {
-            let message = format!(
-                "The account would store {after} bytes of payloads, callback headers, results and kept responses; the \
-                 plan allows {limit}: delete cues that are no longer needed, send less, or upgrade"
-            );
-            Err(Error::refused(ErrorCode::StorageLimitExceeded, message))
-        }
-        _ => Ok(written),
-    }
+    let limit = plans.storage_bounds(&plan).bytes;
+    Ok(limit.filter(|limit| after > *limit && after > before).map(|limit| {
+        let message = format!(
+            "The account would store {after} bytes of payloads, callback headers, results and kept responses; the \
+             plan allows {limit}: delete cues that are no longer needed, send less, or upgrade"
+        );
+        Refusal::new(ErrorCode::StorageLimitExceeded, message)
+    }))
 }

@@ -135,6 +135,7 @@ pub struct CallbackPatch {
     pub url: Option<String>,
     pub method: Option<Method>,
     pub headers: Option<Vec<(String, String)>>,
+    pub outcome_from_response: Option<bool>,
 }
 
 impl CallbackPatch {
@@ -147,7 +148,12 @@ impl CallbackPatch {
     #[must_use]
     pub fn callback(self) -> Option<Callback> {
         let method = self.method.unwrap_or(Method::Post);
-        self.url.map(|url| Callback { url, method, headers: self.headers.unwrap_or_default() })
+        self.url.map(|url| Callback {
+            url,
+            method,
+            headers: self.headers.unwrap_or_default(),
+            outcome_from_response: self.outcome_from_response.unwrap_or_default(),
+        })
     }
 
     pub fn apply_to(&self, callback: &mut Callback) {
@@ -159,6 +165,9 @@ impl CallbackPatch {
         }
         if let Some(headers) = &self.headers {
             callback.headers.clone_from(headers);
+        }
+        if let Some(outcome_from_response) = self.outcome_from_response {
+            callback.outcome_from_response = outcome_from_response;
         }
     }
 }

@@ -15,11 +15,27 @@ pub const ARTIFACTS: &str = "artifacts";
 
 pub const MAX_ARTIFACTS: usize = 100;
 
+/// Maximum size of each text, and of the list as JSON; also of the other texts of a report.
+pub const MAX_TEXT_BYTES: usize = 65_536;
+
 /// Characters of `result_url`, as of a callback URL.
 pub const MAX_RESULT_URL: usize = 2048;
 
 /// The member of an artifact that must be a URL.
 const ARTIFACT_URL: &str = "url";
+
+/// Returns whether a text is no `result_url`: neither blank, which is no evidence but must not cost the only report, nor a
+/// [result URL](is_result_url).
+#[must_use]
+pub fn is_bad_result_url(text: &str) -> bool {
+    !text.trim().is_empty() && !is_result_url(text.trim())
+}
+
+/// Returns whether a list takes more than [`MAX_TEXT_BYTES`] in the stored evidence.
+#[must_use]
+pub fn is_too_long_as_artifacts(artifacts: JsonStr<'_>) -> bool {
+    artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES
+}
 
 /// The number of the first artifact whose `url` is neither null, nor blank, nor a [result URL](is_result_url). Both become links.
 #[must_use]
@@ -29,6 +45,13 @@ pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
         let is_good = |text: &str| text.is_empty() || is_result_url(text);
         url.is_some_and(|url| !url.is_null() && !url.as_text().is_some_and(|text| is_good(text.trim())))
     })
+}
+
+/// Returns whether a text of a report can be stored. SQLite stores a NUL, but its text functions and many clients end the
+/// text there.
+#[must_use]
+pub fn is_storable(text: &str) -> bool {
+    text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
 }
 
 /// Returns whether a text is a `result_url`: an absolute `http` or `https` URL of bounded length. People open it in a
@@ -92,6 +115,30 @@ impl Evidence {
             (Some(own), Some(more)) => Some(merged(own.get(), more.get())),
             (own, more) => more.or(own),
         };
+    }
+
+    /// The evidence among the members of a report. `None` if one of them is no evidence.
+    #[must_use]
+    pub fn of_report(report: &JsonObject<'_>) -> Option<Self> {
+        let mut fields = Vec::new();
+        for name in TEXTS {
+            if let Some(value) = report.get(name).filter(|value| !value.is_null()) {
+                let text = value.as_text().filter(|text| is_storable(text))?;
+                if name == RESULT_URL && is_bad_result_url(&text) {
+                    return None;
+                }
+                fields.push((name, value));
+            }
+        }
+        if let Some(artifacts) = report.get(ARTIFACTS).filter(|value| !value.is_null()) {
+            let is_short =
+                artifacts.items()?.nth(MAX_ARTIFACTS).is_none() && !is_too_long_as_artifacts(artifacts);
+            if !is_short || first_bad_artifact_url(artifacts).is_some() {
+                return None;
+            }
+            fields.push((ARTIFACTS, artifacts));
+        }
+        Some(JsonText::object(fields).into())
     }
 
     fn get(&self, field: &str) -> Option<JsonStr<'_>> {

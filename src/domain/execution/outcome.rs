@@ -3,20 +3,21 @@
 use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::evidence::{Evidence, is_storable};
 use crate::domain::execution::verification::{Verdict, VerificationMode};
-use crate::domain::json::JsonText;
+use crate::domain::json::{self, JsonObject, JsonText};
 
 /// Maximum size of `metadata` as compact JSON.
 pub const MAX_METADATA_BYTES: usize = 10_240;
 
-/// Maximum size of `result`, of `error`, of each evidence field and of a verdict's `reason`.
-pub const MAX_TEXT_BYTES: usize = 65_536;
+/// Maximum size of the body of a response that is taken as an outcome. It bounds the memory of deliveries: a longer report
+/// is sent with a request of its own.
+pub const MAX_RESPONSE_OUTCOME: usize = 65_536;
 
 /// Most characters of a reported error that become the `error_message` of its execution. The report keeps all of it.
 pub const MAX_ERROR_MESSAGE: usize = 2_000;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutcomeReport {
     pub success: bool,
     /// A success message, or a summary of the result.
@@ -43,6 +44,40 @@ impl OutcomeReport {
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
     }
 
+    /// The outcome in the body of a response received at `now` (contract §6.10): an object with the fields of a report. `None`
+    /// if it is too long, or would be refused as a report.
+    #[must_use]
+    pub fn from_response(body: &[u8], now: Timestamp) -> Option<Outcome> {
+        if body.len() > MAX_RESPONSE_OUTCOME {
+            return None;
+        }
+        let body = json::read(body).ok()?;
+        let object = JsonObject::of(body.get())?;
+        let given = |name: &str| object.get(name).filter(|value| !value.is_null());
+        let text = |name: &str| match given(name).map(|value| value.as_text()) {
+            None => Some(None),
+            Some(text) => text.filter(|text| is_storable(text)).map(|text| Some(text.into_owned())),
+        };
+        let metadata = given("metadata");
+        if metadata.is_some_and(|metadata| metadata.entries().is_none()) {
+            return None;
+        }
+        let report = Self {
+            success: object.get("success")?.as_bool()?,
+            result: text("result")?,
+            error: text("error")?,
+            metadata: metadata.map(JsonText::from),
+            evidence: Evidence::of_report(&object)?,
+        };
+        report.record(now).ok()
+    }
+
+    /// Success or failure alone.
+    #[must_use]
+    pub fn without_texts(self) -> Self {
+        Self { success: self.success, ..Self::default() }
+    }
+
     /// The `error_message` of a worker execution that ends with this report: the reported error.
     #[must_use]
     pub fn error_message(&self) -> Option<String> {
@@ -51,7 +86,7 @@ impl OutcomeReport {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub report: OutcomeReport,
     pub recorded_at: Timestamp,

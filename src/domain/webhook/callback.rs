@@ -20,6 +20,8 @@ pub struct Callback {
     pub method: Method,
     /// Custom headers, in the user's order.
     pub headers: Vec<(String, String)>,
+    /// True if the body of a 2xx response is taken as the outcome of the execution (contract §6.10).
+    pub outcome_from_response: bool,
 }
 
 word_enum! {

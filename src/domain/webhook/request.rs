@@ -127,7 +127,12 @@ mod tests {
     }
 
     fn delivery(method: Method, payload: Option<&str>) -> DeliverySpec {
-        let callback = Callback { url: "https://example.com/".to_owned(), method, headers: Vec::new() };
+        let callback = Callback {
+            url: "https://example.com/".to_owned(),
+            method,
+            headers: Vec::new(),
+            outcome_from_response: false,
+        };
         DeliverySpec {
             cue_id: "cue_abcdefghijkl".to_owned(),
             callback,

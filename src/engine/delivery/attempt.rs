@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
 use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
@@ -79,7 +80,7 @@ pub fn deliver(
         Err(reason) => (Err(reason), None, None),
     };
     let started = now()?;
-    let result = send(webhook_client, &claimed.attempt_ref, spec, started);
+    let result = send(webhook_client, &claimed, spec, started);
     let mut ended = classify(claimed, retry.as_ref(), result, now()?);
     ended.record.duration = ended.record.at.duration_since(started);
     Some(FinishedAttempt { cue_id, ..ended })
@@ -100,15 +101,15 @@ pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> Finish
 /// Sends a request, signed at `now`, and waits for the response. Never panics.
 fn send(
     webhook_client: &dyn WebhookClient,
-    attempt_ref: &AttemptRef,
+    claimed: &ClaimedDelivery,
     spec: Result<DeliverySpec, String>,
     now: Timestamp,
 ) -> SendResult {
     let build = || match spec {
-        Ok(spec) => Ok(request(attempt_ref, spec, now)),
+        Ok(spec) => Ok(request(claimed, spec, now)),
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
-    let AttemptRef { id, attempt, .. } = attempt_ref;
+    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
     send_guarded(
         webhook_client,
         build,
@@ -167,12 +168,16 @@ fn classify(
         response_headers: None,
         error_message: None,
         cause: cause(&result),
+        outcome: None,
     };
     match result {
         SendResult::Responded(response) => {
             let http_status = response.http_status;
             record.http_status = Some(http_status);
             record.response_body = Some(text(&response.body));
+            if is_success && claimed.takes_outcome {
+                record.outcome = reported_outcome(&claimed.attempt_ref, &response.body, now);
+            }
             record.error_message = (!is_success).then(|| status_message(http_status));
             let headers = response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             record.response_headers = (!is_success).then(|| kept_headers(headers));
@@ -184,6 +189,15 @@ fn classify(
         SendResult::Unsendable(reason) => record.error_message = Some(reason),
     }
     FinishedAttempt { claimed, record, timed_out, detail, cue_id: None }
+}
+
+/// The outcome that a response reports. Never panics: what a receiver sends must not end the thread.
+fn reported_outcome(attempt_ref: &AttemptRef, body: &[u8], now: Timestamp) -> Option<Outcome> {
+    let read = panics::catch("a response", || Ok(OutcomeReport::from_response(body, now)));
+    read.unwrap_or_else(|error| {
+        tracing::error!(execution_id = %attempt_ref.id, %error, "response not read as an outcome");
+        None
+    })
 }
 
 /// Logs an attempt that took `duration`.
@@ -211,10 +225,12 @@ fn cause(result: &SendResult) -> Option<FailureCause> {
     }
 }
 
-fn request(attempt_ref: &AttemptRef, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
+fn request(claimed: &ClaimedDelivery, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
     let (method, url) = (spec.callback.method, spec.callback.url.clone());
-    let SignedRequest { headers, body } = signed_request(attempt_ref, spec, now);
-    WebhookRequest { method, url, headers, body }
+    let SignedRequest { headers, body } = signed_request(&claimed.attempt_ref, spec, now);
+    // One byte more shows that the response is too long for an outcome.
+    let max_response = if claimed.takes_outcome { MAX_RESPONSE_OUTCOME + 1 } else { MAX_KEPT_BODY };
+    WebhookRequest { method, url, headers, body, max_response }
 }
 
 fn status_message(http_status: u16) -> String {
@@ -225,8 +241,10 @@ fn status_message(http_status: u16) -> String {
     }
 }
 
-/// The body as text of at most [`MAX_KEPT_BODY`] bytes, without the character that was cut in half at the size limit.
+/// The beginning of the body as text of at most [`MAX_KEPT_BODY`] bytes, without the character that was cut in half at the
+/// size limit.
 fn text(body: &[u8]) -> String {
+    let body = &body[..body.len().min(MAX_KEPT_BODY)];
     let mut text = String::from_utf8_lossy(body).into_owned();
     // Each byte that is no UTF-8 becomes three.
     let end = (0..=MAX_KEPT_BODY.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
@@ -275,7 +293,8 @@ mod tests {
         ];
         let request = || {
             let (url, headers, body) = (String::new(), Vec::new(), None);
-            WebhookRequest { method: crate::domain::webhook::callback::Method::Post, url, headers, body }
+            let method = crate::domain::webhook::callback::Method::Post;
+            WebhookRequest { method, url, headers, body, max_response: MAX_KEPT_BODY }
         };
         let answers = errors.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
         let mut causes: Vec<_> = answers

@@ -1,4 +1,5 @@
-//! The memory of running deliveries: their bodies and custom headers together have a bound, and an account a share of it.
+//! The memory of running deliveries: their bodies, custom headers and responses that are taken as outcomes together have a
+//! bound, and an account a share of it.
 
 use std::collections::HashMap;
 
@@ -38,7 +39,7 @@ struct Held {
 impl MemoryBudget {
     /// Takes the memory of `claimed`, if it may have it now.
     pub fn try_take(&mut self, claimed: &ClaimedDelivery, is_trusted: bool) -> bool {
-        let ClaimedDelivery { attempt_ref, bytes } = *claimed;
+        let (attempt_ref, bytes) = (claimed.attempt_ref, claimed.memory());
         if bytes <= SMALL {
             return true;
         }
@@ -61,7 +62,7 @@ impl MemoryBudget {
 
     /// Returns the memory of `claimed`, whose attempt has ended.
     pub fn release(&mut self, claimed: &ClaimedDelivery) {
-        let ClaimedDelivery { attempt_ref, bytes } = *claimed;
+        let (attempt_ref, bytes) = (claimed.attempt_ref, claimed.memory());
         let Some(held) = self.accounts.get_mut(&attempt_ref.user_key).filter(|_| bytes > SMALL) else {
             return;
         };
@@ -101,7 +102,7 @@ mod tests {
             by_schedule: true,
             started_at: Timestamp::UNIX_EPOCH,
         };
-        ClaimedDelivery { attempt_ref, bytes }
+        ClaimedDelivery { attempt_ref, bytes, takes_outcome: false }
     }
 
     /// The deliveries of this size that the account may have at once.
@@ -157,6 +158,16 @@ mod tests {
         assert_eq!(take_all(&mut budget, 4, MIB, false), 1);
         budget.release(&of(4, MIB));
         assert_eq!(budget.untrusted, 0);
+    }
+
+    #[test]
+    fn a_response_that_is_taken_as_outcome_counts() {
+        let mut budget = MemoryBudget::default();
+        let claimed = ClaimedDelivery { takes_outcome: true, ..of(1, 0) };
+        assert_eq!((0..1_000).take_while(|_| budget.try_take(&claimed, true)).count(), 32);
+        assert_eq!(budget.in_use, MAX_BYTES / 4);
+        (0..32).for_each(|_| budget.release(&claimed));
+        assert_eq!((budget.in_use, budget.accounts.len()), (0, 0));
     }
 
     #[test]

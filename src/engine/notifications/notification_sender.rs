@@ -12,7 +12,7 @@ use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
 use crate::engine::delivery::attempt::{SendResult, send_guarded};
-use crate::engine::webhook_client::{WebhookClient, WebhookRequest};
+use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest};
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::panics;
 use crate::store::notifications::outbox::Notification;
@@ -130,7 +130,7 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
     };
     let SignedRequest { headers, body } =
         signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
-    Ok(WebhookRequest { method: Method::Post, url, headers, body })
+    Ok(WebhookRequest { method: Method::Post, url, headers, body, max_response: MAX_KEPT_BODY })
 }
 
 fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {

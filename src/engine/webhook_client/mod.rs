@@ -47,6 +47,8 @@ pub struct WebhookRequest {
     pub headers: Vec<(String, String)>,
     /// `None` is sent as an empty body if the method has one.
     pub body: Option<Vec<u8>>,
+    /// Most bytes of the body of a 2xx response that are kept; of another one, [`MAX_KEPT_BODY`].
+    pub max_response: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub struct WebhookResponse {
     pub retry_after: Option<String>,
     /// Of a response that is no success, the headers that may be kept: no cookies, at most [`MAX_KEPT_HEADERS`] bytes.
     pub headers: Vec<(String, String)>,
-    /// The first [`MAX_KEPT_BODY`] bytes of the body.
+    /// The first bytes of the body, as many as are kept.
     pub body: Vec<u8>,
 }
 
@@ -102,9 +104,11 @@ impl WebhookClient for HttpWebhookClient {
         let delivery_error = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
         let mut response = self.exchange(webhook_request).map_err(|error| delivery_error(None, error))?;
         let http_status = response.status().as_u16();
+        let is_success = response.status().is_success();
+        let kept = if is_success { webhook_request.max_response } else { MAX_KEPT_BODY };
         let body =
-            read_body(response.body_mut()).map_err(|error| delivery_error(Some(http_status), error))?;
-        let headers = if response.status().is_success() { Vec::new() } else { headers(&response) };
+            read_body(response.body_mut(), kept).map_err(|error| delivery_error(Some(http_status), error))?;
+        let headers = if is_success { Vec::new() } else { headers(&response) };
         Ok(WebhookResponse { http_status, retry_after: retry_after(&response), headers, body })
     }
 }
@@ -117,9 +121,9 @@ fn request<B: AsSendBody>(webhook_request: &WebhookRequest, body: B) -> Result<R
     Ok(request.body(body)?)
 }
 
-/// Reads beyond the stored part, so that the connection can be reused.
-fn read_body(body: &mut Body) -> Result<Vec<u8>, ureq::Error> {
-    let mut reader = body.as_reader().take(MAX_READ_BODY);
+/// Reads beyond the kept part, so that the connection can be reused.
+fn read_body(body: &mut Body, kept: usize) -> Result<Vec<u8>, ureq::Error> {
+    let mut reader = body.as_reader().take(MAX_READ_BODY.max(kept as u64));
     let mut body_start = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -127,7 +131,7 @@ fn read_body(body: &mut Body) -> Result<Vec<u8>, ureq::Error> {
         if count == 0 {
             return Ok(body_start);
         }
-        let stored = count.min(MAX_KEPT_BODY - body_start.len());
+        let stored = count.min(kept - body_start.len());
         body_start.extend_from_slice(&chunk[..stored]);
     }
 }

@@ -31,8 +31,8 @@ use crate::store::{ReadTx, WriteTx};
 macro_rules! columns {
     () => {
         "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
-    cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, payload_key,
-    max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at, claim_within_minutes,
+    cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, outcome_from_response,
+    payload_key, max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at, claim_within_minutes,
     (SELECT failures FROM consecutive_failures WHERE cue_key = cues.key)"
     };
 }
@@ -53,9 +53,9 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
                            destination_hash, cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure,
                            verification, callback_url, callback_method, callback_headers, name, description, warning,
-                           created_at, updated_at, claim_within_minutes)
+                           created_at, updated_at, claim_within_minutes, outcome_from_response)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26)",
+                 ?22, ?23, ?24, ?25, ?26, ?27)",
     )?
     .execute(params![
         cue.id,
@@ -84,6 +84,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
         millis(cue.created_at),
         millis(cue.updated_at),
         cue.claim_within_minutes,
+        takes_outcome(&cue),
     ])?;
     cue.key = tx.last_insert_rowid();
     tx.counters().add_cue(cue.user_key, cue.status);
@@ -106,7 +107,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
                 catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
                 callback_url = ?13, callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17,
-                warning = ?18, updated_at = ?19, claim_within_minutes = ?20
+                warning = ?18, updated_at = ?19, claim_within_minutes = ?20, outcome_from_response = ?21
           WHERE key = ?1",
     )?
     .execute(params![
@@ -130,6 +131,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
         cue.warning,
         millis(cue.updated_at),
         cue.claim_within_minutes,
+        takes_outcome(cue),
     ])?;
     Ok(())
 }
@@ -270,7 +272,8 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
 
 fn read_callback(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Option<Callback>> {
     let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
-    url.map(|url| parse_callback(url, method, headers)).transpose()
+    let outcome_from_response = columns.get()?;
+    url.map(|url| parse_callback(url, method, headers, outcome_from_response)).transpose()
 }
 
 /// The size of the texts that a user can make long.
@@ -303,6 +306,10 @@ fn callback_hash(cue: &Cue) -> Option<i64> {
 
 fn method(cue: &Cue) -> &'static str {
     cue.callback.as_ref().map_or(Method::Post, |callback| callback.method).as_str()
+}
+
+fn takes_outcome(cue: &Cue) -> bool {
+    cue.callback.as_ref().is_some_and(|callback| callback.outcome_from_response)
 }
 
 fn headers(cue: &Cue) -> String {

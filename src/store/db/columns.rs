@@ -119,11 +119,16 @@ pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> 
     Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.parse_word(CatchUp::parse)? })
 }
 
-pub(in crate::store) fn parse_callback(url: String, method: &str, headers: &str) -> Result<Callback> {
+pub(in crate::store) fn parse_callback(
+    url: String,
+    method: &str,
+    headers: &str,
+    outcome_from_response: bool,
+) -> Result<Callback> {
     let method = Method::parse(method)
         .ok_or_else(|| invalid_column(&format!("column callback_method has the unknown value {method:?}")))?;
     let headers = serde_json::from_str(headers).map_err(|error| invalid_column(&error.to_string()))?;
-    Ok(Callback { url, method, headers })
+    Ok(Callback { url, method, headers, outcome_from_response })
 }
 
 pub(in crate::store) fn parse_retry_policy(max_attempts: u32, backoff_minutes: &str) -> Result<RetryPolicy> {

@@ -12,6 +12,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::domain::account::figures::Figures;
 use crate::domain::execution::NextStep;
 use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::webhook::request::AttemptRef;
@@ -30,6 +31,16 @@ pub struct ClaimedDelivery {
     pub attempt_ref: AttemptRef,
     /// The most that its body and its custom headers take in memory while it is sent.
     pub bytes: usize,
+    /// True if the response is taken as the outcome of the execution.
+    pub takes_outcome: bool,
+}
+
+impl ClaimedDelivery {
+    /// The most memory that it takes until its attempt has ended.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
+    }
 }
 
 /// The limits on deliveries under way.
@@ -60,11 +71,16 @@ pub struct AttemptRecord {
     /// The reason of a failure; `None` after a success.
     pub error_message: Option<String>,
     pub cause: Option<FailureCause>,
+    /// The outcome that the response reports, if that is taken.
+    pub outcome: Option<Outcome>,
 }
 
 /// Copies of the custom headers while a request is sent: in the request, and two in the HTTP client. Of the body there is
 /// one.
 const HEADER_COPIES: u32 = 3;
+
+/// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
+const RESPONSE_COPIES: usize = 2;
 
 macro_rules! fail_all {
     ($index:literal, $filter:literal) => {
@@ -113,7 +129,7 @@ const READY: &str = "SELECT key FROM executions
 const FIND: &str =
     "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
         scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers), started_at
+        octet_length(callback_headers), started_at, outcome_from_response IS 1
    FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
@@ -306,7 +322,8 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelive
     };
     let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
     let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
-    Ok(ClaimedDelivery { attempt_ref, bytes: usize::try_from(bytes).unwrap_or(usize::MAX) })
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)? })
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub struct LoadedDelivery {
 macro_rules! spec_columns {
     () => {
         "disabled_at, cues.id, callback_url, callback_method, callback_headers, max_attempts, backoff_minutes,
-         payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at"
+         payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at,
+         outcome_from_response"
     };
 }
 
@@ -97,26 +98,26 @@ pub fn show(
 ) -> Result<Option<ShownDelivery>> {
     let mut show = read.prepare_cached(SHOW)?;
     let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
-        let scheduled_for = read_instant(row.get(13)?)?;
-        let started_at = row.get::<_, Option<i64>>(18)?.map(read_instant).transpose()?;
+        let scheduled_for = read_instant(row.get(14)?)?;
+        let started_at = row.get::<_, Option<i64>>(19)?.map(read_instant).transpose()?;
         let attempt_ref = AttemptRef {
-            key: row.get(11)?,
+            key: row.get(12)?,
             id,
-            cue_key: row.get(12)?,
+            cue_key: row.get(13)?,
             user_key,
             destination: 0,
             attempt,
             scheduled_for,
-            by_schedule: row.get(14)?,
+            by_schedule: row.get(15)?,
             started_at: started_at.unwrap_or(scheduled_for),
         };
         Ok(ShownDelivery {
             attempt_ref,
             spec: read_spec(row)?.0,
-            attempts: row.get(15)?,
+            attempts: row.get(16)?,
             status: parse_word(row, "status", ExecutionStatus::parse)?,
             started_at,
-            cue_updated_at: read_instant(row.get(17)?)?,
+            cue_updated_at: read_instant(row.get(18)?)?,
         })
     });
     Ok(shown.optional()?)
@@ -128,7 +129,7 @@ fn read_spec(row: &Row<'_>) -> rusqlite::Result<(DeliverySpec, RetryPolicy)> {
     let expires_at: Option<Timestamp> = row.get::<_, Option<i64>>(10)?.map(read_instant).transpose()?;
     let spec = DeliverySpec {
         cue_id: row.get(1)?,
-        callback: parse_callback(url, row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str()?)?,
+        callback: parse_callback(url, row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str()?, row.get(11)?)?,
         payload: row.get(7)?,
         secret: row.get(8)?,
         previous_webhook_secret: row.get(9)?,

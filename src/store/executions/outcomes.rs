@@ -33,6 +33,12 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
     Ok(stored == 1)
 }
 
+/// Replaces the outcome of an execution.
+pub fn replace(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    tx.prepare_cached("DELETE FROM outcomes WHERE execution_key = ?1")?.execute([execution_key])?;
+    insert(tx, execution_key, outcome).map(|_| ())
+}
+
 /// Completes a worker execution with its outcome, in any state: removes it from the queue and ends its lease. A success
 /// also sets `delivered_at`.
 pub fn complete_execution(

@@ -226,6 +226,7 @@ pub const ROWS: &[Row] = &[
             "large_payloads_under_way_are_bounded_and_hold_up_no_small_one",
             "large_deliveries_to_receivers_that_never_answer_take_bounded_memory",
             "an_account_holds_a_quarter_and_all_accounts_no_more_than_the_bound",
+            "a_response_that_is_taken_as_outcome_counts",
             "the_largest_delivery_fits_into_either_half",
             "accounts_without_a_good_record_leave_half_to_the_others",
             "small_deliveries_wait_for_no_large_one",

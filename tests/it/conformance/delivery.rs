@@ -209,4 +209,29 @@ pub const ROWS: &[Row] = &[
         "alerts are listed and filtered",
         &["the_alert_list_is_newest_first_and_filtered", "alert_filters_are_validated"],
     ),
+    (
+        "§6.10",
+        "a 2xx response is the outcome of a cue that asks for it",
+        &[
+            "the_body_of_a_2xx_response_is_the_outcome_of_the_execution",
+            "only_successful_responses_of_cues_that_ask_for_it_are_outcomes",
+            "a_worker_cue_has_no_response_to_take",
+            "a_response_is_verified_like_a_report",
+            "the_event_of_the_outcome_follows_that_of_the_success",
+        ],
+    ),
+    (
+        "§6.10",
+        "a body that no report may have is no outcome",
+        &[
+            "a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report",
+            "a_response_above_the_limit_is_no_outcome",
+        ],
+    ),
+    ("§6.10", "the first report wins", &["a_report_during_the_delivery_wins_over_the_response"]),
+    (
+        "§6.10",
+        "without room success alone is recorded",
+        &["of_a_response_without_room_the_success_alone_is_the_outcome"],
+    ),
 ];

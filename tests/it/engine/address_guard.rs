@@ -14,7 +14,9 @@ use cued::engine::webhook_client::address_guard::{
     AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic, ResolveError,
 };
 use cued::engine::webhook_client::delivery_error::DeliveryError;
-use cued::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
+use cued::engine::webhook_client::{
+    ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
+};
 use proptest::prelude::*;
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -97,6 +99,7 @@ fn request(url: &str) -> WebhookRequest {
         url: url.to_owned(),
         headers: Vec::new(),
         body: Some(b"{}".to_vec()),
+        max_response: MAX_KEPT_BODY,
     }
 }
 

@@ -9,7 +9,7 @@ use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{
-    ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest, WebhookResponse,
+    ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
 };
 
 use crate::support::receiver::reaction::drip;
@@ -27,7 +27,13 @@ fn client_with(timeout: Duration) -> HttpWebhookClient {
 }
 
 fn request(url: String) -> WebhookRequest {
-    WebhookRequest { method: Method::Post, url, headers: Vec::new(), body: Some(b"{}".to_vec()) }
+    WebhookRequest {
+        method: Method::Post,
+        url,
+        headers: Vec::new(),
+        body: Some(b"{}".to_vec()),
+        max_response: MAX_KEPT_BODY,
+    }
 }
 
 fn send(url: String) -> Result<WebhookResponse, DeliveryError> {
@@ -62,8 +68,13 @@ fn the_request_has_exactly_the_given_headers_and_body() {
     let headers = [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Some(b"{\"a\": 1}".to_vec());
-    let request =
-        sent(&WebhookRequest { method: Method::Put, url: "/a/b?c=d&e#f".to_owned(), headers, body });
+    let request = sent(&WebhookRequest {
+        method: Method::Put,
+        url: "/a/b?c=d&e#f".to_owned(),
+        headers,
+        body,
+        max_response: MAX_KEPT_BODY,
+    });
     assert_eq!(request.line(), "PUT /a/b?c=d&e HTTP/1.1");
     assert_eq!(request.body, b"{\"a\": 1}");
     assert_eq!(request.header("content-type"), Some("application/json"));
@@ -99,7 +110,8 @@ fn the_largest_allowed_headers_and_a_large_body_arrive() {
     let headers: Vec<_> = (0..40).map(|n| (format!("X-{n}"), "v".repeat(4096))).collect();
     let body = Some(vec![b'x'; 1024 * 1024]);
     let url = format!("/{}", "p".repeat(2000));
-    let request = sent(&WebhookRequest { method: Method::Post, url, headers, body });
+    let request =
+        sent(&WebhookRequest { method: Method::Post, url, headers, body, max_response: MAX_KEPT_BODY });
     assert_eq!(request.headers.iter().filter(|(_, value)| value.len() == 4096).count(), 40);
     assert_eq!(request.body.len(), 1024 * 1024);
 }

@@ -253,7 +253,12 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     trial.create(1, |new| {
         new.transport = Transport::Webhook;
         let url = "http://127.0.0.1:1/".to_owned();
-        new.callback = Some(Callback { url: url.clone(), method: Method::Post, headers: Vec::new() });
+        new.callback = Some(Callback {
+            url: url.clone(),
+            method: Method::Post,
+            headers: Vec::new(),
+            outcome_from_response: false,
+        });
         new.on_failure = OnFailure { email: true, webhook: Some(url), pause: false };
     });
     trial.create(2, |_| ());

@@ -42,7 +42,7 @@ fn a_new_cue_has_every_field_with_its_default() {
         "schedule": {
             "type": "recurring", "cron": "30 9 * * *", "at": null, "timezone": "UTC", "catch_up": "latest",
         },
-        "callback": {"url": url, "method": "POST", "headers": {}},
+        "callback": {"url": url, "method": "POST", "headers": {}, "outcome_from_response": false},
         "transport": "webhook", "payload": null,
         "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
         "on_failure": created["on_failure"], "verification": created["verification"],
@@ -75,7 +75,9 @@ fn a_new_cue_shows_the_given_values() {
     let given = json!({
         "name": "once", "description": "why", "transport": "webhook", "payload": {"a": [1, {"b": null}]},
         "schedule": {"type": "once", "at": once, "timezone": "Europe/Berlin"},
-        "callback": {"url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-Own": "mine"}},
+        "callback": {
+            "url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-Own": "mine"}, "outcome_from_response": true,
+        },
         "retry": {"max_attempts": 2, "backoff_minutes": [3]},
     });
     let created = user.create(&given);

@@ -20,6 +20,7 @@ mod long_polls;
 mod many;
 mod memory;
 mod reports;
+mod response_outcomes;
 mod unclaimed;
 mod verification;
 mod wire;

@@ -13,7 +13,7 @@ use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
 use cued::engine::scheduler::reaper;
 use cued::error::Result;
-use cued::lifecycle::verification::RecordedOutcome;
+use cued::lifecycle::outcome::RecordedOutcome;
 use cued::store::cues::payloads;
 use cued::store::executions;
 use cued::store::executions::claims::ClaimableExecution;

@@ -16,7 +16,7 @@ use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
-use cued::lifecycle::verification::RecordedOutcome;
+use cued::lifecycle::outcome::RecordedOutcome;
 use cued::random;
 use cued::store::cues::payloads;
 use cued::store::db::counters;

@@ -191,12 +191,13 @@ fn parse_callback(
     let url = fields.string("url", 0..=usize::MAX);
     let method = fields.string("method", 0..=16);
     let headers = fields.string_map("headers");
+    let outcome_from_response = fields.boolean("outcome_from_response");
     let url = url.map(|url| check_url(&url, policy)).transpose()?.map(|target| target.url);
     let method = method.map(|method| Method::from_request(&method)).transpose()?;
     if let Some(headers) = &headers {
         check_headers(headers)?;
     }
-    Ok(CallbackPatch { url, method, headers })
+    Ok(CallbackPatch { url, method, headers, outcome_from_response })
 }
 
 fn parse_retry(fields: &mut JsonFields<'_>, unknown: Option<&mut Vec<String>>) -> RetryPatch {

@@ -136,10 +136,12 @@ impl Serialize for CallbackView<'_> {
         let (url, method) =
             self.0.map_or((None, Method::default()), |callback| (Some(&callback.url), callback.method));
         let headers = self.0.map_or(&[][..], |callback| &callback.headers);
-        let mut object = serializer.serialize_struct("callback", 3)?;
+        let outcome_from_response = self.0.is_some_and(|callback| callback.outcome_from_response);
+        let mut object = serializer.serialize_struct("callback", 4)?;
         object.serialize_field("url", &url)?;
         object.serialize_field("method", method.as_str())?;
         object.serialize_field("headers", &HeadersView(headers))?;
+        object.serialize_field("outcome_from_response", &outcome_from_response)?;
         object.end()
     }
 }

@@ -4,10 +4,9 @@ use serde_json::json;
 
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{
-    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, RESULT_URL, TEXTS, first_bad_artifact_url,
-    is_result_url,
+    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
+    first_bad_artifact_url, is_bad_result_url, is_too_long_as_artifacts,
 };
-use crate::domain::execution::outcome::MAX_TEXT_BYTES;
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::api::executions::execution_response::{EvidenceView, VerdictView};
@@ -75,8 +74,7 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     let mut evidence = Vec::new();
     for name in TEXTS {
         if let Some(text) = read_bounded_text(fields, name) {
-            // A blank text is no evidence, but it must not cost the only report.
-            if name == RESULT_URL && !text.trim().is_empty() && !is_result_url(text.trim()) {
+            if name == RESULT_URL && is_bad_result_url(&text) {
                 fields.reject(
                     name,
                     &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
@@ -86,7 +84,7 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
         }
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
-        if artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES {
+        if is_too_long_as_artifacts(artifacts) {
             fields
                 .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Plans, START, email, id, worker};
 use crate::support::client::Client;
+use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Server, run, until};
 
 /// A plan with one megabyte of storage and plenty of everything else.
@@ -152,6 +153,42 @@ fn results_count_and_a_report_without_them_is_never_refused() {
     let plan = plans.path();
     run(&["user", "--db", db.to_str().unwrap(), "set-plan", &email(&user), "pro", "--plans", &plan]);
     assert_eq!(report(&large).0.status, 200);
+}
+
+#[test]
+fn of_a_response_without_room_the_success_alone_is_the_outcome() {
+    let (plans, receiver) = (one_megabyte(), Receiver::start());
+    let server = plans.server();
+    let user = server.user();
+    let large = json!({"success": true, "result": "r".repeat(60_000), "external_id": "7"}).to_string();
+    receiver.react(Reaction::Full(200, Vec::new(), large));
+    let cue = user.create(&json!({
+        "name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+        "callback": {"url": receiver.url(), "outcome_from_response": true},
+        "verification": {"mode": "require_external_id"},
+    }));
+    let shown = || {
+        let fired = user.post(&format!("{}/fire", path(&cue)), &json!({})).expect(200);
+        user.settle();
+        user.get(&format!("/v1/executions/{}", id(&fired))).expect(200)
+    };
+    for number in 1..=17 {
+        let shown = shown();
+        assert_eq!(shown["outcome_state"], "verified_success", "response {number}");
+        assert_eq!(shown["outcome"]["result"].as_str().unwrap().len(), 60_000);
+    }
+    let before = stored(&user);
+    let bare = shown();
+    assert_eq!((&bare["outcome"]["success"], &bare["outcome"]["result"]), (&json!(true), &Value::Null));
+    assert_eq!((&bare["status"], &bare["evidence"]), (&json!("success"), &Value::Null));
+    assert_eq!(bare["outcome_state"], "verification_failed", "its evidence had no room");
+    assert_eq!(stored(&user), before);
+    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    assert_eq!(user.get("/v1/usage").expect(200)["outcomes"]["reported"], 18);
+    // Evidence that finds room later proves it.
+    let evidence = format!("/v1/executions/{}/evidence", id(&bare));
+    let proved = user.patch(&evidence, &json!({"external_id": "7"})).expect(200);
+    assert_eq!(proved["outcome_state"], "verified_success");
 }
 
 #[test]
