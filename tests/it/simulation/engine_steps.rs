@@ -13,7 +13,7 @@ use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
 
 use crate::simulation::machine::Machine;
-use crate::simulation::model::{Checked, MINUTE, Model, Queue, SECOND, ensure};
+use crate::simulation::model::{Checked, MINUTE, Model, Outcome, Queue, SECOND, ensure};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
 use crate::simulation::runner::Simulation;
 use crate::support::delivery_fixture::RecordingClient;
@@ -230,7 +230,7 @@ impl Simulation {
                 continue;
             }
             (run.status, run.queue) = match next {
-                Next::Success => ("success", Queue::None),
+                Next::Success(_) => ("success", Queue::None),
                 Next::Failed => ("failed", Queue::None),
                 Next::RetryAt(at) => ("retrying", Queue::Waiting(at)),
             };
@@ -238,7 +238,13 @@ impl Simulation {
                 run.kept.insert((attempt, false), "retrying");
             }
             if run.is_over() {
-                self.model.finish(key, next == Next::Success);
+                self.model.finish(key, matches!(next, Next::Success(_)));
+            }
+            if let Next::Success(Some(success)) = next {
+                let mode = self.model.cue_of(key).mode;
+                let outcome = Outcome::reported(mode, success, false);
+                // A report that came during the delivery counts.
+                self.model.change(key, |run| run.outcome = run.outcome.take().or(Some(outcome)));
             }
         }
     }

@@ -64,6 +64,8 @@ pub struct Cue {
     /// How long a run of a worker cue may wait for a claim.
     pub claim_within: Option<Ms>,
     pub mode: &'static str,
+    /// Whether its responses are outcomes.
+    pub takes_outcome: bool,
     pub payload: Value,
     pub is_deleted: bool,
 }
@@ -83,6 +85,20 @@ pub struct Outcome {
     pub state: &'static str,
     pub has_proof: bool,
     pub is_judged: bool,
+}
+
+impl Outcome {
+    /// A first report, of a cue that verifies successes in `mode`.
+    pub fn reported(mode: &str, success: bool, has_proof: bool) -> Self {
+        let state = match (success, mode) {
+            (false, _) => "reported_failure",
+            (true, "none") => "reported_success",
+            (true, "manual") => "verification_pending",
+            (true, _) if has_proof => "verified_success",
+            (true, _) => "verification_failed",
+        };
+        Self { success, state, has_proof, is_judged: false }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -48,7 +48,8 @@ const RETRY_AFTER: Ms = 150 * SECOND;
 /// What follows an attempt, by the rules (contract §6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    Success,
+    /// With the result that the response reports as the outcome.
+    Success(Option<bool>),
     RetryAt(Ms),
     Failed,
 }
@@ -63,6 +64,7 @@ pub struct InFlight {
     pub receiver: usize,
     scheduled_for: Ms,
     max_attempts: u32,
+    takes_outcome: bool,
     backoff: Ms,
     secret: String,
     payload: Value,
@@ -113,6 +115,7 @@ impl InFlight {
             receiver: cue.receiver,
             scheduled_for: run.scheduled_for,
             max_attempts: cue.max_attempts,
+            takes_outcome: cue.takes_outcome,
             backoff: cue.backoff_minutes[index] * MINUTE,
             secret: secret.to_owned(),
             payload: run.payload.clone(),
@@ -136,7 +139,7 @@ impl InFlight {
         let is_success = answer.as_ref().is_ok_and(|response| response.http_status == 200);
         let is_gone = answer.as_ref().is_ok_and(|response| response.http_status == 410);
         let next = match () {
-            () if is_success => Next::Success,
+            () if is_success => Next::Success(self.reported()),
             () if is_gone || self.attempt >= self.max_attempts => Next::Failed,
             () => Next::RetryAt(now + self.backoff.max(pause)),
         };
@@ -156,14 +159,24 @@ impl InFlight {
         Ok((finished, next))
     }
 
+    /// The result that is reported by its response, which is an outcome.
+    fn reported(&self) -> Option<bool> {
+        let is_report = matches!(RECEIVERS[self.receiver], Kind::Fast | Kind::Slow);
+        (is_report && self.takes_outcome).then_some(self.turn() > 0)
+    }
+
+    fn turn(&self) -> i64 {
+        (self.scheduled_for / SECOND + i64::from(self.attempt)).rem_euclid(3)
+    }
+
     /// The answer, and the pause that it asks for.
     fn answer(&self) -> (Result<WebhookResponse, DeliveryError>, Ms) {
         let status = |http_status, body| {
             Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body })
         };
-        let turn = (self.scheduled_for / SECOND + i64::from(self.attempt)).rem_euclid(3);
+        let turn = self.turn();
         match RECEIVERS[self.receiver] {
-            Kind::Fast | Kind::Slow => (status(200, b"ok".to_vec()), 0),
+            Kind::Fast | Kind::Slow => (status(200, format!("{{\"success\": {}}}", turn > 0).into()), 0),
             Kind::Flaky if turn == 0 => (status(200, Vec::new()), 0),
             Kind::Flaky if turn == 1 => (status(500, b"later".to_vec()), 0),
             Kind::Flaky => {

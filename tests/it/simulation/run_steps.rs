@@ -118,13 +118,7 @@ impl Simulation {
             return Ok(());
         }
         let cue = &self.model.cues[run.cue];
-        let state = match (success, cue.mode) {
-            (false, _) => "reported_failure",
-            (true, "none") => "reported_success",
-            (true, "manual") => "verification_pending",
-            (true, _) if has_proof => "verified_success",
-            (true, _) => "verification_failed",
-        };
+        let outcome = Outcome::reported(cue.mode, success, has_proof);
         let is_worker = cue.is_worker;
         let status = match (is_worker, success) {
             (false, _) => run.status,
@@ -132,7 +126,7 @@ impl Simulation {
             (true, false) => "failed",
         };
         self.model.change(key, |run| {
-            run.outcome = Some(Outcome { success, state, has_proof, is_judged: false });
+            run.outcome = Some(outcome);
             if is_worker {
                 (run.status, run.queue, run.lease) = (status, Queue::None, None);
             }

@@ -86,6 +86,7 @@ impl Simulation {
         let max_attempts = 1 + u32::try_from(self.random.below(3)).unwrap();
         let backoff_minutes = [vec![1], vec![1, 5]][self.random.index(2)].clone();
         let (pauses, mode) = (self.random.below(3) == 0, MODES[self.random.index(3)]);
+        let takes_outcome = !is_worker && self.random.below(2) == 0;
         let claim_within = [None, Some(1), Some(20)][self.random.index(3)].filter(|_| is_worker);
         let (name, payload) = (format!("cue {}", self.model.cues.len()), self.payload());
         let room = self.room_for(user, &payload)?;
@@ -102,7 +103,9 @@ impl Simulation {
             true => {
                 (body["transport"], body["claim_within_minutes"]) = ("worker".into(), claim_within.into())
             }
-            false => body["callback"] = json!({"url": url(receiver)}),
+            false => {
+                body["callback"] = json!({"url": url(receiver), "outcome_from_response": takes_outcome});
+            }
         }
         let next_run = rule.next_after(self.model.now);
         let expected = match next_run {
@@ -134,6 +137,7 @@ impl Simulation {
             pauses,
             claim_within: claim_within.map(|minutes: Ms| minutes * MINUTE),
             mode,
+            takes_outcome,
             payload,
             is_deleted: false,
         });
