@@ -57,9 +57,11 @@ fn each_end_of_an_execution_and_each_retry_counts_in_its_hour() {
     );
     assert_eq!((counts(&stats["totals"]), stats["series"].as_array().unwrap().len()), ([1, 0, 2, 0], 24));
     assert_eq!((&stats["step"], &stats["truncated"]), (&json!("hour"), &json!(false)));
+    // The duration of an attempt is measured, also under a test clock.
+    let took = &user.get("/v1/executions").expect(200)["executions"][0]["duration_ms"];
     let ended = json!({
         "at": "2026-01-05T10:00:00Z", "succeeded": 1, "failed": 0, "retried": 1, "missed": 0,
-        "late_avg_ms": 0, "late_max_ms": 0, "took_avg_ms": 0,
+        "late_avg_ms": 0, "late_max_ms": 0, "took_avg_ms": took,
     });
     assert_eq!(stats["series"][23], ended);
     let idle = json!({
