@@ -38,10 +38,6 @@ struct Sent<'a> {
 #[track_caller]
 pub fn check(sent: &[u8], response: &Response) {
     let Some(sent) = parse(sent) else { return };
-    let is_ours = response.header("x-request-id").is_some();
-    if !is_ours {
-        return;
-    }
     let found = match Operation::find(&sent.method, &sent.path) {
         Some(operation) => {
             let faults = problems(operation, &sent, response);
