@@ -94,7 +94,7 @@ pub fn fire(
 /// `execution_limit_exceeded` and `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let context = RunContext::new(app, user_key, app.clock.now());
-    app.store.write_for(user_key, move |tx| context.replay(tx, id))
+    app.store.write_for(user_key, move |tx| Ok(context.replay(tx, id)?.0))
 }
 
 /// Sends an execution now that waits for its next attempt or for its `send_at`. Its attempts and the rest of its retry
@@ -160,8 +160,8 @@ impl RunContext {
         Ok(Some(insert_run(tx, &cue, &run)?))
     }
 
-    /// As [`replay`].
-    pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<ManualRun> {
+    /// As [`replay`]. Returns the bytes of payload that were copied as well.
+    pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
         let (user_key, now) = (self.user_key, self.now);
         let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
         let old = listed.execution;
@@ -174,14 +174,15 @@ impl RunContext {
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
         let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
+        let (payload_key, copied) = within_storage(tx, &self.plans, user_key, copy)?;
         let run = NewExecution {
-            payload_key: within_storage(tx, &self.plans, user_key, copy)?,
+            payload_key,
             task: old.task,
             agent: old.agent,
             replayed_from: Some(old.id),
             ..run_of(&cue, self.ids.next(now)?, Trigger::Replay, now)
         };
-        insert_run(tx, &cue, &run)
+        Ok((insert_run(tx, &cue, &run)?, copied))
     }
 }
 

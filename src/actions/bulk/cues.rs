@@ -1,6 +1,6 @@
 //! Pauses, resumes, deletes or fires many cues. Each cue has the rules of its own route.
 
-use crate::actions::bulk::{BulkRun, BulkStep, step};
+use crate::actions::bulk::{BulkRequest, Done, run};
 use crate::actions::cues::{ChangeContext, not_found};
 use crate::actions::idempotency::StoredResponse;
 use crate::actions::manual_runs::{FirePayload, FireRequest, RunContext};
@@ -12,8 +12,8 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::{Error, Result};
 use crate::lifecycle::events;
+use crate::store::WriteTx;
 use crate::store::maintenance::cue_deletion;
-use crate::store::{Pending, WriteTx};
 
 word_enum! {
     /// `action`.
@@ -34,7 +34,7 @@ pub struct RefusedCue {
 }
 
 /// What was done with the cues.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct CuesDone {
     pub ids: Vec<String>,
     pub refused: Vec<RefusedCue>,
@@ -42,45 +42,55 @@ pub struct CuesDone {
     pub execution_ids: Vec<ExecutionId>,
 }
 
-pub type CueRun = BulkRun<String, CuesDone>;
+impl Done for CuesDone {
+    fn append(&mut self, next: Self) {
+        self.ids.extend(next.ids);
+        self.refused.extend(next.refused);
+        self.execution_ids.extend(next.execution_ids);
+    }
 
-/// One write of `run`.
-pub fn apply(
+    fn refuse(&mut self, id: &str, refusal: Refusal) {
+        self.refused.push(RefusedCue { id: id.to_owned(), refusal });
+    }
+}
+
+/// Does `action` with all cues of `request`.
+///
+/// # Errors
+/// Those of the first write: nothing was done.
+pub async fn apply(
     app: &App,
     caller: &Caller,
     action: CueAction,
-    run: CueRun,
-    render: fn(&CuesDone) -> Result<StoredResponse>,
-) -> Pending<BulkStep<String, CuesDone>> {
-    let (now, user_key) = (app.clock.now(), caller.user_key);
-    let changes = ChangeContext::new(app, caller, now);
-    let runs = RunContext::new(app, user_key, now);
-    let one = move |tx: &WriteTx<'_>, id: &String, done: &mut CuesDone| {
-        let work = match action {
-            CueAction::Pause => change_status(tx, &changes, id, RequestedStatus::Paused)?,
-            CueAction::Resume => change_status(tx, &changes, id, RequestedStatus::Active)?,
-            CueAction::Delete => {
-                events::cue_deleted(tx, user_key, id, now);
-                if !cue_deletion::delete_later(tx, user_key, id)? {
-                    return Err(not_found().into());
+    request: BulkRequest<CuesDone>,
+) -> Result<StoredResponse> {
+    let user_key = caller.user_key;
+    let action = |now| {
+        let changes = ChangeContext::new(app, caller, now);
+        let runs = RunContext::new(app, user_key, now);
+        move |tx: &WriteTx<'_>, id: &str, done: &mut CuesDone| {
+            let mut work = 1;
+            match action {
+                CueAction::Pause => work = change_status(tx, &changes, id, RequestedStatus::Paused)?,
+                CueAction::Resume => work = change_status(tx, &changes, id, RequestedStatus::Active)?,
+                CueAction::Delete => {
+                    events::cue_deleted(tx, user_key, id, now);
+                    if !cue_deletion::delete_later(tx, user_key, id)? {
+                        return Err(not_found().into());
+                    }
                 }
-                1
+                CueAction::Fire => {
+                    let request = FireRequest { send_at: None, payload: FirePayload::OfCue };
+                    let run = runs.fire(tx, id, request)?;
+                    let run = run.ok_or_else(|| Error::fault("a run without an override was not created"))?;
+                    done.execution_ids.push(run.execution_id);
+                }
             }
-            CueAction::Fire => {
-                let request = FireRequest { send_at: None, payload: FirePayload::OfCue };
-                let run = runs.fire(tx, id, request)?;
-                let run = run.ok_or_else(|| Error::fault("a run without an override was not created"))?;
-                done.execution_ids.push(run.execution_id);
-                1
-            }
-        };
-        done.ids.push(id.clone());
-        Ok(work)
+            done.ids.push(id.to_owned());
+            Ok(work)
+        }
     };
-    let refuse = |id: &String, refusal, done: &mut CuesDone| {
-        done.refused.push(RefusedCue { id: id.clone(), refusal });
-    };
-    step(app, user_key, run, one, refuse, render)
+    run(app, user_key, request, action).await
 }
 
 /// Returns the work of the change: a run that was overdue is as much as a cue.

@@ -1,6 +1,7 @@
 //! Actions on many objects, in several writes. A write takes one batch, and an object that is refused does not stop the
-//! others. A batch that is committed stays: if the process ends or the disk fills up between two writes, only the answer is
-//! lost (contract §4.15).
+//! others. A batch that is committed stays. If a later one fails, the answer says so of the objects that are left (contract
+//! §4.15): an error would ask the caller to repeat what is done. If the process ends between two writes, only the answer is
+//! lost.
 //!
 //! With an `Idempotency-Key` the first write stores a refusal of repetitions, which the last one replaces by the answer. A
 //! repetition of an interrupted request therefore does nothing twice.
@@ -8,11 +9,13 @@
 pub mod cues;
 pub mod replays;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::app::App;
+use crate::domain::account::plan::Plans;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::lifecycle::plan_limits::within_storage;
@@ -24,6 +27,9 @@ pub const MAX_IDS: usize = 500;
 /// Most objects in a write. All other writes wait for it, a due run too, so it must take far less than 100 ms (contract
 /// §11.5).
 const BATCH: usize = 100;
+
+/// Bytes that are as much work as an object: to copy them takes a write as long.
+const BYTES_OF_WORK: usize = 32 << 10;
 
 /// Most objects that a filter may match: 100 writes, and an answer of up to 3 MB.
 pub const MAX_MATCHED: usize = 10_000;
@@ -39,29 +45,23 @@ pub struct BulkCall {
 pub const BEGUN: &str = "A request with this Idempotency-Key has begun and its answer is not stored: it still runs, was interrupted, \
      or its answer found no room. Look at what was done before you send it with a new key";
 
-/// An action on many objects that has not ended. `S` collects what was done.
-#[derive(Debug)]
-pub struct BulkRun<T, S> {
-    waiting: VecDeque<T>,
-    done: S,
-    call: Option<BulkCall>,
-    has_begun: bool,
+/// What was done with the objects of a request.
+pub trait Done: Clone + Default + Send + Sync + 'static {
+    /// Adds what the next write has done.
+    fn append(&mut self, next: Self);
+
+    /// Adds an object that was left as it was.
+    fn refuse(&mut self, id: &str, refusal: Refusal);
 }
 
-/// What comes after a write.
-#[derive(Debug)]
-pub enum BulkStep<T, S> {
-    /// Another write.
-    More(BulkRun<T, S>),
-    /// The answer, of this request or of an earlier one with the same `Idempotency-Key`.
-    Done(StoredResponse),
-}
-
-impl<T, S> BulkRun<T, S> {
-    #[must_use]
-    pub fn new(targets: Vec<T>, done: S, call: Option<BulkCall>) -> Self {
-        Self { waiting: targets.into(), done, call, has_begun: false }
-    }
+/// A request for an action on many objects.
+pub struct BulkRequest<D> {
+    pub ids: Vec<String>,
+    pub call: Option<BulkCall>,
+    /// Renders the answer, when no object is left.
+    pub render: fn(&D) -> Result<StoredResponse>,
+    /// The reason to show for the objects that are left when a later write fails. It logs the error.
+    pub explain: Box<dyn Fn(Error) -> Refusal + Send + Sync>,
 }
 
 /// The targets without repetitions, in their order.
@@ -92,56 +92,143 @@ pub fn check_expected(matched: usize, expected: usize) -> Result<()> {
     Err(Error::refused(ErrorCode::InvalidState, message))
 }
 
-/// Runs one write of `run`: `apply` for each target, which returns the work that it did, 1 or more. A target that is refused
-/// changes nothing, and is given to `refuse`. The answer is `render`ed when no target is left.
-fn step<T, S>(
+/// A write, as a closure sees it.
+struct Batch<D> {
+    user_key: i64,
+    plans: Plans,
+    now: jiff::Timestamp,
+    ids: Arc<[String]>,
+    call: Option<BulkCall>,
+    render: fn(&D) -> Result<StoredResponse>,
+    /// The place of its first object in `ids`.
+    first: usize,
+    /// What earlier writes have done.
+    earlier: Arc<D>,
+}
+
+/// What comes after a write.
+enum BatchEnd<D> {
+    /// Another write, from the object at place `next`.
+    More { done: D, next: usize },
+    /// The answer, of this request or of an earlier one with the same `Idempotency-Key`.
+    Answered(StoredResponse),
+}
+
+/// Runs all writes of `request`. `action` returns, with the present time, what to do with an object in a write: it returns
+/// the work that it did, 1 or more. An object that is refused changes nothing.
+///
+/// # Errors
+/// Those of the first write: nothing was done.
+async fn run<D, A>(
     app: &App,
     user_key: i64,
-    mut run: BulkRun<T, S>,
-    apply: impl Fn(&WriteTx<'_>, &T, &mut S) -> Result<usize> + Send + 'static,
-    refuse: fn(&T, Refusal, &mut S),
-    render: fn(&S) -> Result<StoredResponse>,
-) -> Pending<BulkStep<T, S>>
+    request: BulkRequest<D>,
+    action: impl Fn(jiff::Timestamp) -> A,
+) -> Result<StoredResponse>
 where
-    T: Send + 'static,
-    S: Send + 'static,
+    D: Done,
+    A: Fn(&WriteTx<'_>, &str, &mut D) -> Result<usize> + Send + 'static,
 {
-    let (now, plans) = (app.clock.now(), app.config.plans.clone());
-    app.store.write_for(user_key, move |tx| {
-        if !run.has_begun
-            && let Some(BulkCall { request, begun }) = &run.call
-        {
-            if let Some(response) = repeated(tx, user_key, Some(request), now)? {
-                return Ok(BulkStep::Done(response));
+    let BulkRequest { ids, call, render, explain } = request;
+    let (ids, mut first, mut earlier) = (Arc::<[String]>::from(ids), 0, Arc::<D>::default());
+    loop {
+        let now = app.clock.now();
+        let batch = Batch {
+            user_key,
+            plans: app.config.plans.clone(),
+            now,
+            ids: Arc::clone(&ids),
+            call: call.clone(),
+            render,
+            first,
+            earlier: Arc::clone(&earlier),
+        };
+        let apply = action(now);
+        match app.store.write_for(user_key, move |tx| batch.write(tx, &apply)).await {
+            Ok(BatchEnd::Answered(response)) => return Ok(response),
+            Ok(BatchEnd::More { done, next }) => {
+                let mut all = Arc::unwrap_or_clone(earlier);
+                all.append(done);
+                (earlier, first) = (Arc::new(all), next);
             }
-            within_storage(tx, &plans, user_key, || keep(tx, user_key, Some(request), begun, now))?;
+            Err(error) if first == 0 => return Err(error),
+            Err(error) => {
+                let refusal = explain(error);
+                let mut done = Arc::unwrap_or_clone(earlier);
+                for id in ids.iter().skip(first) {
+                    done.refuse(id, refusal.clone());
+                }
+                let response = render(&done)?;
+                keep_answer(app, user_key, call, response.clone()).await;
+                return Ok(response);
+            }
         }
-        run.has_begun = true;
-        let mut work = 0;
-        while work < BATCH
-            && let Some(target) = run.waiting.pop_front()
+    }
+}
+
+/// Stores the answer of a request of which a write has failed. If that fails too, a repetition stays refused.
+async fn keep_answer(app: &App, user_key: i64, call: Option<BulkCall>, response: StoredResponse) {
+    let Some(BulkCall { request, .. }) = call else { return };
+    let (now, plans) = (app.clock.now(), app.config.plans.clone());
+    let kept = app.store.write_for(user_key, move |tx| {
+        within_storage(tx, &plans, user_key, || keep(tx, user_key, Some(&request), &response, now))
+    });
+    if let Err(error) = kept.await {
+        tracing::warn!(error = %error, "the answer to an interrupted request is not stored for repetitions");
+    }
+}
+
+impl<D: Done> Batch<D> {
+    fn write(
+        &self,
+        tx: &WriteTx<'_>,
+        apply: &impl Fn(&WriteTx<'_>, &str, &mut D) -> Result<usize>,
+    ) -> Result<BatchEnd<D>> {
+        if self.first == 0
+            && let Some(BulkCall { request, begun }) = &self.call
         {
-            match tx.part(|tx| apply(tx, &target, &mut run.done)) {
+            if let Some(response) = repeated(tx, self.user_key, Some(request), self.now)? {
+                return Ok(BatchEnd::Answered(response));
+            }
+            self.keep(tx, request, begun)?;
+        }
+        let (mut work, mut next, mut done) = (0, self.first, D::default());
+        while work < BATCH
+            && let Some(id) = self.ids.get(next)
+        {
+            match tx.part(|tx| apply(tx, id, &mut done)) {
                 Ok(did) => work += did,
                 Err(Error::Refused(refusal)) => {
-                    refuse(&target, refusal, &mut run.done);
+                    done.refuse(id, refusal);
                     work += 1;
                 }
                 Err(error) => return Err(error),
             }
+            next += 1;
         }
-        if !run.waiting.is_empty() {
-            return Ok(BulkStep::More(run));
+        if next < self.ids.len() {
+            return Ok(BatchEnd::More { done, next });
         }
-        let response = render(&run.done)?;
-        if let Some(BulkCall { request, .. }) = &run.call {
-            let store = || keep(tx, user_key, Some(request), &response, now);
-            match tx.part(|tx| within_storage(tx, &plans, user_key, store)) {
+        let mut all = D::clone(&self.earlier);
+        all.append(done);
+        let response = (self.render)(&all)?;
+        if let Some(BulkCall { request, .. }) = &self.call {
+            match tx.part(|tx| self.keep(tx, request, &response)) {
                 // The work is done, so a full account does not refuse it: repetitions get the first response.
                 Ok(()) | Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(BulkStep::Done(response))
-    })
+        Ok(BatchEnd::Answered(response))
+    }
+
+    fn keep(&self, tx: &WriteTx<'_>, request: &IdempotencyRequest, response: &StoredResponse) -> Result<()> {
+        let keep = || keep(tx, self.user_key, Some(request), response, self.now);
+        within_storage(tx, &self.plans, self.user_key, keep)
+    }
+}
+
+/// The work of an object for which `bytes` were copied.
+fn work_of(bytes: usize) -> usize {
+    1 + bytes / BYTES_OF_WORK
 }

@@ -1,6 +1,6 @@
 //! Replays many executions, oldest first. Each has the rules of a single replay.
 
-use crate::actions::bulk::{BulkRun, BulkStep, step};
+use crate::actions::bulk::{BulkRequest, Done, run, work_of};
 use crate::actions::executions::not_found;
 use crate::actions::idempotency::StoredResponse;
 use crate::actions::manual_runs::RunContext;
@@ -9,34 +9,40 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::{Pending, WriteTx};
+use crate::store::WriteTx;
 
 /// What was done with the executions.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReplaysDone {
     /// The new executions.
     pub execution_ids: Vec<ExecutionId>,
     pub skipped: Vec<(String, ErrorCode)>,
 }
 
-pub type ReplayRun = BulkRun<String, ReplaysDone>;
+impl Done for ReplaysDone {
+    fn append(&mut self, next: Self) {
+        self.execution_ids.extend(next.execution_ids);
+        self.skipped.extend(next.skipped);
+    }
 
-/// One write of `run`.
-pub fn apply(
-    app: &App,
-    caller: &Caller,
-    run: ReplayRun,
-    render: fn(&ReplaysDone) -> Result<StoredResponse>,
-) -> Pending<BulkStep<String, ReplaysDone>> {
+    fn refuse(&mut self, id: &str, refusal: Refusal) {
+        self.skipped.push((id.to_owned(), refusal.code));
+    }
+}
+
+/// Replays all executions of `request`.
+///
+/// # Errors
+/// Those of the first write: nothing was done.
+pub async fn apply(app: &App, caller: &Caller, request: BulkRequest<ReplaysDone>) -> Result<StoredResponse> {
     let user_key = caller.user_key;
-    let runs = RunContext::new(app, user_key, app.clock.now());
-    let one = move |tx: &WriteTx<'_>, id: &String, done: &mut ReplaysDone| {
-        let run = runs.replay(tx, ExecutionId::parse(id).ok_or_else(not_found)?)?;
-        done.execution_ids.push(run.execution_id);
-        Ok(1)
+    let action = |now| {
+        let runs = RunContext::new(app, user_key, now);
+        move |tx: &WriteTx<'_>, id: &str, done: &mut ReplaysDone| {
+            let (run, copied) = runs.replay(tx, ExecutionId::parse(id).ok_or_else(not_found)?)?;
+            done.execution_ids.push(run.execution_id);
+            Ok(work_of(copied))
+        }
     };
-    let refuse = |id: &String, refusal: Refusal, done: &mut ReplaysDone| {
-        done.skipped.push((id.clone(), refusal.code));
-    };
-    step(app, user_key, run, one, refuse, render)
+    run(app, user_key, request, action).await
 }

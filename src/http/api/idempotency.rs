@@ -74,6 +74,19 @@ pub fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
     Ok(call.map(|request| BulkCall { request, begun }))
 }
 
+/// Runs an action on many objects to its end, also if the client disconnects: a half of it would be done, and a repetition
+/// with the same key would find no answer. The stop of the program ends it between two writes.
+///
+/// # Errors
+/// Those of `action`, and [`Error::Fault`] if it panics.
+pub async fn run_to_end(
+    action: impl Future<Output = Result<StoredResponse>> + Send + 'static,
+) -> Result<Response> {
+    let done = tokio::spawn(action).await;
+    let done = done.map_err(|error| Error::fault_from("an action on many objects was interrupted", error))?;
+    done.map(from_stored)
+}
+
 /// The response that was stored under a key, or that would be.
 pub fn from_stored(stored: StoredResponse) -> Response {
     Response::json(StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK), stored.body)

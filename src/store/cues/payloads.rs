@@ -1,7 +1,7 @@
 //! Payloads. A cue has one current payload, which its executions share; a new one supersedes it. A single-use payload
 //! belongs to one execution.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::cue::payload::Payload;
 use crate::error::Result;
@@ -26,7 +26,8 @@ const INSERT: &str =
     "INSERT INTO payloads (cue_key, is_single_use, task, agent, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 const COPY: &str = "INSERT INTO payloads (cue_key, is_single_use, task, agent, body)
-    SELECT cue_key, 1, task, agent, body FROM payloads WHERE key = ?1";
+    SELECT cue_key, 1, task, agent, body FROM payloads WHERE key = ?1
+    RETURNING key, octet_length(body)";
 
 macro_rules! shared_payloads {
     ($order:literal) => {
@@ -74,18 +75,19 @@ pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Payload) -> R
 }
 
 /// The payload for a replay of an execution with payload `payload_key`: the same one if it is still the cue's current
-/// payload, otherwise a single-use copy.
+/// payload, otherwise a single-use copy. Returns the bytes that were copied as well.
 pub fn reuse_or_copy(
     tx: &WriteTx<'_>,
     payload_key: Option<i64>,
     current: Option<i64>,
-) -> Result<Option<i64>> {
+) -> Result<(Option<i64>, usize)> {
     match payload_key {
         Some(key) if payload_key != current => {
-            tx.prepare_cached(COPY)?.execute([key])?;
-            Ok(Some(tx.last_insert_rowid()))
+            let copied = |row: &Row<'_>| Ok((Some(row.get(0)?), row.get::<_, i64>(1)?));
+            let (copy, bytes) = tx.prepare_cached(COPY)?.query_row([key], copied)?;
+            Ok((copy, usize::try_from(bytes).unwrap_or(usize::MAX)))
         }
-        shared => Ok(shared),
+        shared => Ok((shared, 0)),
     }
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::db::columns::millis;
@@ -22,6 +23,9 @@ pub struct ReplayFilter {
     pub cause: Option<FailureCause>,
 }
 
+/// A run that its user cancelled is left out: it was not wanted. Only the report of a worker may have the same message by
+/// chance.
+///
 /// The index is named: without statistics SQLite would take the one of the primary key for its order. The cue is looked
 /// up, because the rows of a deleted cue are deleted later; not with EXISTS, which SQLite may turn into a join.
 macro_rules! select {
@@ -32,7 +36,9 @@ macro_rules! select {
             " WHERE ",
             $filter,
             " AND status = 'failed' AND (?3 IS NULL OR created_at >= ?3) AND (?4 IS NULL OR created_at < ?4)
-                AND (?5 IS NULL OR cause = ?5) AND (SELECT 1 FROM cues WHERE cues.key = cue_key) IS NOT NULL
+                AND (?5 IS NULL OR cause = ?5)
+                AND (error_message IS NOT ?7 OR (transport = 'worker' AND outcome_state IS NOT NULL))
+                AND (SELECT 1 FROM cues WHERE cues.key = cue_key) IS NOT NULL
               ORDER BY executions.key LIMIT ?6 + 0"
         )
     };
@@ -42,7 +48,7 @@ const OF_USER: &str = select!("executions_finished", "user_key = ?1 AND ?2 IS NU
 const OF_CUE: &str = select!("executions_by_cue", "user_key = ?1 AND cue_key = ?2");
 const OF_CAUSE: &str = select!("executions_by_cause", "user_key = ?1 AND ?2 IS NULL AND cause = ?5");
 
-/// The ids of the user's failed executions that match, oldest first, at most `limit`.
+/// The ids of the user's failed executions that match and were not cancelled, oldest first, at most `limit`.
 pub fn select(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -61,7 +67,7 @@ pub fn select(
     let (since, until) = (filter.since.map(millis), filter.until.map(millis));
     let mut ids = read.prepare_cached(sql)?;
     let ids = ids.query_map(
-        params![user_key, cue_key, since, until, filter.cause.map(FailureCause::as_str), limit],
+        params![user_key, cue_key, since, until, filter.cause.map(FailureCause::as_str), limit, CANCELLED],
         read_id,
     )?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)

@@ -305,5 +305,19 @@ pub const ROWS: &[Row] = &[
             "a_key_without_room_for_its_answer_is_refused_before_anything_is_done",
         ],
     ),
+    (
+        "§4.15",
+        "a later write that fails is told of what is left",
+        &[
+            "a_fault_after_the_first_write_is_told_of_what_is_left",
+            "a_fault_after_the_first_write_of_fires_names_the_cues_that_were_not_fired",
+            "a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left",
+        ],
+    ),
+    (
+        "§4.15",
+        "a client that disconnects stops nothing",
+        &["a_client_that_disconnects_stops_nothing_and_a_repetition_gets_the_answer"],
+    ),
     ("§4.15", "bulk-delete returns lists of ids", &["bulk_delete_answers_with_the_ids"]),
 ];

@@ -3,19 +3,17 @@
 use serde::Serialize;
 
 use crate::actions::bulk::cues as actions;
-use crate::actions::bulk::cues::{CueAction, CueRun, CuesDone};
-use crate::actions::bulk::{
-    BulkCall, BulkRun, BulkStep, MAX_MATCHED, check_expected, distinct, find_repeated,
-};
+use crate::actions::bulk::cues::{CueAction, CuesDone};
+use crate::actions::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
 use crate::actions::idempotency::StoredResponse;
 use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
-use crate::http::api::idempotency::{bulk_call, from_stored};
+use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, read_targets};
 use crate::http::request::Request;
-use crate::http::response::{Response, to_json};
+use crate::http::response::{Response, to_json, to_refusal};
 use crate::store::ReadTx;
 use crate::store::cues::cue_selection;
 
@@ -67,7 +65,7 @@ pub async fn apply(request: Request) -> Result<Response> {
         }
     };
     let render = if action == CueAction::Fire { render_fired } else { render_done };
-    run_all(&request, action, ids, call, render).await
+    run_all(request, action, ids, call, render).await
 }
 
 /// `POST /v1/cues/bulk-delete`, with the answer of the public service. Its header `X-Confirm-Destructive` has no effect.
@@ -78,11 +76,11 @@ pub async fn delete(request: Request) -> Result<Response> {
     fields.finish()?;
     let ids = distinct(ids.ok_or_else(missing)?);
     let call = bulk_call(&request, "POST /v1/cues/bulk-delete")?;
-    run_all(&request, CueAction::Delete, ids, call, render_deleted).await
+    run_all(request, CueAction::Delete, ids, call, render_deleted).await
 }
 
 async fn run_all(
-    request: &Request,
+    request: Request,
     action: CueAction,
     ids: Vec<String>,
     call: Option<BulkCall>,
@@ -90,13 +88,11 @@ async fn run_all(
 ) -> Result<Response> {
     let caller = request.caller()?;
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
-    let mut run: CueRun = BulkRun::new(ids, CuesDone::default(), call);
-    loop {
-        match actions::apply(&request.app, &caller, action, run, render).await? {
-            BulkStep::More(rest) => run = rest,
-            BulkStep::Done(response) => return Ok(from_stored(response)),
-        }
-    }
+    let request_id = request.id.clone();
+    let bulk =
+        BulkRequest { ids, call, render, explain: Box::new(move |error| to_refusal(error, &request_id)) };
+    // The request moves into the task, because the memory for the answer is reserved as long as it exists.
+    run_to_end(async move { actions::apply(&request.app, &caller, action, bulk).await }).await
 }
 
 /// The ids of the caller's cues that match, one more than there may be.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::actions::bulk::replays as actions;
-use crate::actions::bulk::replays::{ReplayRun, ReplaysDone};
-use crate::actions::bulk::{BulkRun, BulkStep, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::actions::bulk::replays::ReplaysDone;
+use crate::actions::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
 use crate::actions::idempotency::StoredResponse;
 use crate::actions::manual_runs;
 use crate::domain::execution::ExecutionStatus;
@@ -14,11 +14,11 @@ use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
-use crate::http::api::idempotency::{bulk_call, from_stored};
+use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targets};
 use crate::http::request::Request;
-use crate::http::response::{Response, to_json};
+use crate::http::response::{Response, to_json, to_refusal};
 use crate::store::ReadTx;
 use crate::store::executions::replay_selection;
 use crate::store::executions::replay_selection::ReplayFilter;
@@ -81,13 +81,11 @@ pub async fn replay_all(request: Request) -> Result<Response> {
         }
     };
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
-    let mut run: ReplayRun = BulkRun::new(ids, ReplaysDone::default(), call);
-    loop {
-        match actions::apply(&request.app, &caller, run, render).await? {
-            BulkStep::More(rest) => run = rest,
-            BulkStep::Done(response) => return Ok(from_stored(response)),
-        }
-    }
+    let request_id = request.id.clone();
+    let bulk =
+        BulkRequest { ids, call, render, explain: Box::new(move |error| to_refusal(error, &request_id)) };
+    // The request moves into the task, because the memory for the answer is reserved as long as it exists.
+    run_to_end(async move { actions::apply(&request.app, &caller, bulk).await }).await
 }
 
 /// Each id once and in its usual spelling. Ids sort by the time of creation.

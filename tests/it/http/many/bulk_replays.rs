@@ -3,7 +3,7 @@
 use cued::store::db::counters;
 use serde_json::{Value, json};
 
-use super::{START, execution, failed_runs, fire, id, webhook_cue, worker_cue};
+use super::{START, copy_failed, execution, failed_runs, fire, id, webhook_cue, worker_cue};
 use crate::support::client::{Client, Response};
 use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::Server;
@@ -118,22 +118,6 @@ fn more_executions_than_a_write_takes_are_replayed_in_several() {
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
 }
 
-/// Adds copies of the first execution.
-fn copy_failed(server: &Server, count: i64) {
-    server
-        .sqlite()
-        .execute(
-            "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
-             INSERT INTO executions (id, cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
-                                     attempts, created_at, updated_at)
-             SELECT randomblob(16), cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
-                    attempts, created_at, updated_at
-               FROM number, (SELECT * FROM executions ORDER BY key LIMIT 1)",
-            [count],
-        )
-        .unwrap();
-}
-
 #[test]
 fn a_limit_that_is_reached_in_the_middle_skips_the_rest() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,4 +187,32 @@ fn an_interrupted_replay_is_not_repeated_by_its_key() {
     }
     assert_eq!(count(&server), done);
     check_counters(&server);
+}
+
+#[test]
+fn a_filter_leaves_cancelled_runs_out() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    let cue = user.create(&worker_cue("work"));
+    let failed = failed_runs(&user, &cue, 1);
+    // A worker may report the same word.
+    let reported = fire(&user, &cue);
+    let report = json!({"success": false, "error": "cancelled"});
+    user.post(&format!("/v1/executions/{reported}/outcome"), &report).expect(200);
+    let cancelled = fire(&user, &cue);
+    user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
+    for filter in [json!({}), json!({"cue_id": id(&cue)})] {
+        let refused = replay(&user, &json!({"filter": filter, "expected": 3}));
+        let refused = refused.expect_error(409, "invalid_state");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("matches 2 "), "{refused}");
+    }
+    let done = replay(&user, &json!({"filter": {}, "expected": 2})).expect(200);
+    let replayed: Vec<Value> = done["execution_ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| execution(&user, it.as_str().unwrap())["replayed_from"].clone())
+        .collect();
+    assert_eq!(replayed, [json!(failed[0]), json!(reported)]);
+    assert_eq!(replay(&user, &json!({"ids": [cancelled]})).expect(200)["replayed"], 1, "by its id");
 }

@@ -2,12 +2,14 @@
 
 mod bulk_bounds;
 mod bulk_cues;
+mod bulk_faults;
 mod bulk_replays;
 mod waiting;
 
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
+use crate::support::server::Server;
 
 const START: &str = "2026-01-05T09:00:00Z";
 
@@ -48,4 +50,20 @@ fn failed_runs(user: &Client, cue: &Value, count: usize) -> Vec<String> {
             id
         })
         .collect()
+}
+
+/// Adds copies of the first execution.
+fn copy_failed(server: &Server, count: i64) {
+    server
+        .sqlite()
+        .execute(
+            "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
+             INSERT INTO executions (id, cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
+                                     attempts, created_at, updated_at)
+             SELECT randomblob(16), cue_key, user_key, transport, status, scheduled_for, triggered_by, payload_key,
+                    attempts, created_at, updated_at
+               FROM number, (SELECT * FROM executions ORDER BY key LIMIT 1)",
+            [count],
+        )
+        .unwrap();
 }
