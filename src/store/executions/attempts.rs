@@ -42,12 +42,13 @@ impl Attempt {
     }
 }
 
-// The row has just been changed, so its page is in the cache.
+// The row has just been changed, so its page is in the cache. After a lost claim `due_at` is no time of a retry: nobody
+// knows when a worker claims the execution again.
 const KEEP_LATEST: &str =
     "INSERT OR REPLACE INTO attempts (execution_key, attempt, is_counted, started_at, duration_ms, http_status, cause,
                                       error_message, response_headers, response_body, next_retry, worker_id)
      SELECT key, attempts, 1, coalesce(last_attempt_at, updated_at), duration_ms, http_status, cause, error_message,
-            response_headers, response_body, due_at, ?2
+            response_headers, response_body, iif(?2 IS NULL, due_at, NULL), ?2
        FROM executions WHERE key = ?1";
 
 const DELETE_OLDEST: &str = "DELETE FROM attempts WHERE execution_key = ?1 AND attempt <= ?2";
@@ -93,8 +94,9 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
     let mut kept = read.prepare_cached(LIST)?;
     let attempts = kept.query_map([key], read_kept)?;
     let mut attempts: Vec<Attempt> = attempts.collect::<rusqlite::Result<_>>()?;
+    // A cut attempt has a later number, and comes after it.
     let is_kept = |latest: &Attempt| {
-        attempts.last().is_some_and(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))
+        attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))
     };
     let latest = latest.filter(|latest| !is_kept(latest));
     attempts.extend(latest);

@@ -84,11 +84,16 @@ const RESPONSE_COPIES: usize = 2;
 
 macro_rules! fail_all {
     ($index:literal, $filter:literal) => {
+        fail_all!($index, $filter, "")
+    };
+    ($index:literal, $filter:literal, $change:literal) => {
         concat!(
             "UPDATE executions INDEXED BY ",
             $index,
             " SET status = 'failed', queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?2,
-                  updated_at = ?3
+                  updated_at = ?3",
+            $change,
+            "
               WHERE user_key = ?1 AND ",
             $filter
         )
@@ -152,7 +157,15 @@ const FAIL_ALL: [(&str, Option<QueueName>); 4] = [
     (fail_all!("executions_to_send", "queue_name = 'send'"), Some(QueueName::Send)),
     (fail_all!("executions_waiting", "queue_name = 'waiting'"), None),
     (fail_all!("executions_to_claim", "queue_name = 'claim'"), Some(QueueName::Claim)),
-    (fail_all!("executions_leased", "lease_expires_at IS NOT NULL"), None),
+    // The claim ends, and the row has the duration of the attempt before.
+    (
+        fail_all!(
+            "executions_leased",
+            "lease_expires_at IS NOT NULL",
+            ", duration_ms = max(?3 - last_attempt_at, 0)"
+        ),
+        None,
+    ),
 ];
 
 const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_waiting

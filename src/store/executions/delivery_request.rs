@@ -44,14 +44,18 @@ const FIND: &str = concat!(
      WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'"
 );
 
+// The kept attempt first: after an attempt that was cut off, the row of the execution has the start of that one, which is
+// not counted.
 const SHOW: &str = concat!(
     "SELECT ",
     spec_columns!(),
     ", executions.key, executions.cue_key, executions.scheduled_for,
        executions.triggered_by = 'schedule', executions.attempts, executions.status, cues.updated_at,
-       CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at
-            ELSE (SELECT started_at FROM attempts
-                   WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1) END
+       coalesce((SELECT started_at FROM attempts
+                  WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1),
+                CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at END),
+       (SELECT 1 FROM attempts
+         WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL
      FROM executions JOIN cues ON cues.key = executions.cue_key
           JOIN users ON users.key = executions.user_key
           LEFT JOIN payloads ON payloads.key = executions.payload_key
@@ -84,6 +88,8 @@ pub struct ShownDelivery {
     pub status: ExecutionStatus,
     /// When the attempt began; `None` if it has not, or if that is not known.
     pub started_at: Option<Timestamp>,
+    /// The end of the program cut a delivery of this attempt off.
+    pub was_cut: bool,
     /// The latest change of the cue, or pause, or run on request.
     pub cue_updated_at: Timestamp,
 }
@@ -117,6 +123,7 @@ pub fn show(
             attempts: row.get(16)?,
             status: parse_word(row, "status", ExecutionStatus::parse)?,
             started_at,
+            was_cut: row.get(20)?,
             cue_updated_at: read_instant(row.get(18)?)?,
         })
     });

@@ -106,6 +106,8 @@ pub const ROWS: &[Row] = &[
             "a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before",
             "a_lost_claim_and_a_report_are_attempts_of_their_workers",
             "the_last_lost_claim_is_the_last_attempt_even_after_a_late_report",
+            "an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other",
+            "a_claim_that_ends_with_the_account_has_its_own_duration",
         ],
     ),
     (
@@ -120,6 +122,7 @@ pub const ROWS: &[Row] = &[
             "the_request_of_an_attempt_is_built_as_it_was_sent",
             "a_request_without_a_time_is_shown_without_signatures",
             "a_request_that_cannot_be_shown_is_refused",
+            "the_request_of_a_run_that_ended_before_its_first_attempt_is_shown",
         ],
     ),
     ("§5.3", "the list has has_more", &["lists_have_has_more"]),
@@ -267,6 +270,8 @@ pub const ROWS: &[Row] = &[
             "more_executions_than_a_write_takes_are_replayed_in_several",
             "a_limit_that_is_reached_in_the_middle_skips_the_rest",
             "an_interrupted_replay_is_not_repeated_by_its_key",
+            "a_write_replays_fewer_executions_with_large_payloads",
+            "a_filter_leaves_cancelled_runs_out",
         ],
     ),
     (

@@ -9,7 +9,7 @@ use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::reaper::release_expired_claims;
-use cued::store::executions::execution_list;
+use cued::store::executions::{attempts, delivery_queue, execution_list};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -230,4 +230,21 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
         let expected = if success { cue::CueStatus::Completed } else { cue::CueStatus::Failed };
         assert_eq!(fixture.cue(cue_key).status, expected);
     }
+}
+
+#[test]
+fn a_claim_that_ends_with_the_account_has_its_own_duration() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let id = fixture.run(&fixture.worker_cue(user, |new| new.retry.max_attempts = 3), json!({}));
+    fixture.claim(user, id, "w1");
+    fixture.advance(900);
+    assert_eq!(release_expired(&fixture), 1);
+    fixture.claim(user, id, "w2");
+    fixture.advance(60);
+    let now = fixture.now();
+    fixture.write(move |tx| delivery_queue::fail_all_for_user(tx, user, "disabled", now).unwrap());
+    let list = fixture.app.store.read(move |read| attempts::list(read, user, id)).wait().unwrap().unwrap();
+    let seconds: Vec<_> = list.iter().map(|it| it.duration.unwrap().as_secs()).collect();
+    assert_eq!(seconds, [900, 60]);
 }

@@ -129,6 +129,7 @@ fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
     assert_eq!(column(&all, "result"), ["claim_lost", "failed"]);
     assert_eq!(column(&all, "worker_id"), ["w1", "w2"]);
     assert_eq!(column(&all, "duration_ms"), [900_000, 90_000]);
+    assert_eq!(column(&all, "next_retry"), [Value::Null, Value::Null], "no time is planned for a worker");
     assert!(all[0]["error_message"].as_str().unwrap().contains("the claim of worker w1 expired"));
     let shown = user.get(&execution).expect(200);
     assert_eq!(shown["error_message"], "x".repeat(2_000), "the reported error, shortened");
@@ -260,4 +261,66 @@ fn a_request_that_cannot_be_shown_is_refused() {
     user.get(&format!("{run}/request")).expect_error(409, "invalid_state");
     let other = server.client().register("eve@example.com");
     other.get(&format!("{execution}/request")).expect_error(404, "execution_not_found");
+}
+
+/// Ends the program during a delivery, and holds the file, so that the run waits after the restart.
+fn cut_off_and_hold(server: &mut Server) {
+    server.kill();
+    server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
+    server.restart();
+}
+
+#[test]
+fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
+    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    receiver.first([Reaction::Status(503), Reaction::Hang]);
+    let execution = fire(&user, &cue);
+    let first = user.get(&format!("{execution}/request?attempt=1")).expect(200)["headers"].clone();
+    user.post("/v1/test/clock", &json!({"advance": "PT30S"})).expect(200);
+    user.post(&format!("{execution}/retry"), &json!({})).expect(200);
+    receiver.wait_hanging(1);
+    let other = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    receiver.react(Reaction::Hang);
+    receiver.wait_hanging(2);
+    cut_off_and_hold(&mut server);
+    let user = user.at(server.addr());
+    let all = attempts(&user, &execution);
+    assert_eq!(
+        (column(&all, "attempt"), column(&all, "result")),
+        (vec![json!(1), json!(2)], vec![json!("retrying"), json!("cut")])
+    );
+    assert_eq!(json!(column(&all, "started_at")), json!([START, "2026-01-05T00:00:30Z"]));
+    let again = user.get(&format!("{execution}/request?attempt=1")).expect(200);
+    assert_eq!(again["headers"], first, "signed at its own start");
+    // The first attempt of the other run was cut off.
+    let other = format!("/v1/executions/{}", other["id"].as_str().unwrap());
+    let shown = user.get(&format!("{other}/request")).expect(200);
+    assert!(shown["why"].as_str().unwrap().contains("may have been sent, and was then cut off"), "{shown}");
+    assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
+    for run in [&execution, &other] {
+        user.post(&format!("{run}/cancel"), &json!({})).expect(200);
+    }
+    assert_eq!(attempts(&user, &execution), all);
+    let shown = user.get(&format!("{other}/request")).expect(200);
+    assert!(shown["why"].as_str().unwrap().contains("the execution has ended since"), "{shown}");
+}
+
+#[test]
+fn the_request_of_a_run_that_ended_before_its_first_attempt_is_shown() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let mut cue = cue(&receiver);
+    cue["payload"] = json!({"n": 1});
+    let cue = user.create(&cue);
+    let later = json!({"send_at": "2026-01-06T00:00:00Z"});
+    let run = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &later).expect(200);
+    let run = format!("/v1/executions/{}", run["id"].as_str().unwrap());
+    user.post(&format!("{run}/cancel"), &json!({})).expect(200);
+    let shown = user.get(&format!("{run}/request")).expect(200);
+    assert!(shown["why"].as_str().unwrap().starts_with("it was never sent"), "{shown}");
+    assert_eq!((&shown["url"], &shown["body"]), (&json!(receiver.url()), &json!("{\"n\": 1}")));
+    assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
+    user.get(&format!("{run}/request?attempt=1")).expect_error(422, "validation_error");
 }

@@ -49,10 +49,11 @@ pub async fn show_request(request: Request) -> Result<Response> {
         let message = "A worker execution sends no request; the answer to its claim has its payload";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
-    let attempt =
-        attempt.and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(execution.attempts.max(1));
+    let asked = attempt.and_then(|attempt| u32::try_from(attempt).ok());
+    // An execution may have ended before its first attempt; then the request is shown that it would have sent.
+    let attempt = asked.unwrap_or(execution.attempts.max(1));
     let is_waiting = matches!(execution.status, ExecutionStatus::Pending | ExecutionStatus::Retrying);
-    if attempt > execution.attempts + u32::from(is_waiting) {
+    if asked.is_some() && attempt > execution.attempts + u32::from(is_waiting) {
         query.reject("attempt", &format!("the execution has {} attempts so far", execution.attempts));
         query.finish()?;
     }
@@ -89,8 +90,7 @@ impl RequestView {
 fn why_inexact(shown: &ShownDelivery) -> String {
     let ShownDelivery { attempt_ref, spec, attempts, started_at, cue_updated_at, .. } = shown;
     if attempt_ref.attempt > *attempts {
-        return "not sent yet: time and signatures are added when it is sent, and changes of the cue until then count"
-            .to_owned();
+        return not_counted(shown).to_owned();
     }
     let Some(started_at) = started_at else {
         return "built again: the time of this attempt is not known, so it is not signed, and the cue or the secret \
@@ -109,6 +109,24 @@ fn why_inexact(shown: &ShownDelivery) -> String {
         why += "; the webhook secret was replaced since";
     }
     why
+}
+
+/// The reason for an attempt that is not one of those that count.
+fn not_counted(shown: &ShownDelivery) -> &'static str {
+    match (shown.was_cut, shown.status.is_over()) {
+        (true, false) => {
+            "it may have been sent, and was then cut off by the end of the program: it is sent again, and time and \
+             signatures are added then"
+        }
+        (true, true) => {
+            "it may have been sent, and was then cut off by the end of the program: the execution has ended since, and \
+             the request is not signed"
+        }
+        (false, true) => "it was never sent: the execution has ended before, and the request is not signed",
+        (false, false) => {
+            "not sent yet: time and signatures are added when it is sent, and changes of the cue until then count"
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
