@@ -281,8 +281,8 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
     user.post("/v1/test/clock", &json!({"advance": "PT30S"})).expect(200);
     user.post(&format!("{execution}/retry"), &json!({})).expect(200);
     receiver.wait_hanging(1);
-    let other = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     receiver.react(Reaction::Hang);
+    let other = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
     receiver.wait_hanging(2);
     cut_off_and_hold(&mut server);
     let user = user.at(server.addr());
