@@ -1,5 +1,6 @@
 //! Evidence that the work was done, in addition to the report itself (contract §5).
 
+use serde_json::Value;
 use url::Url;
 
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged};
@@ -24,26 +25,18 @@ pub const MAX_RESULT_URL: usize = 2048;
 /// The member of an artifact that must be a URL.
 const ARTIFACT_URL: &str = "url";
 
-/// Returns whether a text is no `result_url`: neither blank, which is no evidence but must not cost the only report, nor a
-/// [result URL](is_result_url).
-#[must_use]
-pub fn is_bad_result_url(text: &str) -> bool {
-    !text.trim().is_empty() && !is_result_url(text.trim())
-}
-
 /// Returns whether a list takes more than [`MAX_TEXT_BYTES`] in the stored evidence.
 #[must_use]
 pub fn is_too_long_as_artifacts(artifacts: JsonStr<'_>) -> bool {
     artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES
 }
 
-/// The number of the first artifact whose `url` is neither null, nor blank, nor a [result URL](is_result_url). Both become links.
+/// The number of the first artifact whose `url` is neither null nor [storable](is_storable_url). Both become links.
 #[must_use]
 pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
     artifacts.items()?.position(|artifact| {
         let url = JsonObject::of(artifact).and_then(|object| object.get(ARTIFACT_URL));
-        let is_good = |text: &str| text.is_empty() || is_result_url(text);
-        url.is_some_and(|url| !url.is_null() && !url.as_text().is_some_and(|text| is_good(text.trim())))
+        url.is_some_and(|url| !url.is_null() && !url.as_text().is_some_and(|text| is_storable_url(&text)))
     })
 }
 
@@ -52,6 +45,37 @@ pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
 #[must_use]
 pub fn is_storable(text: &str) -> bool {
     text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
+}
+
+/// The artifacts with each `url` as it is stored: without blanks around it. Their `url`s are checked.
+#[must_use]
+pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
+    let Some(items) = artifacts.items() else { return artifacts.into() };
+    let items = items.map(|artifact| {
+        let url = JsonObject::of(artifact).and_then(|object| object.get(ARTIFACT_URL));
+        match url.and_then(JsonStr::as_text) {
+            Some(url) => {
+                let url = trimmed(&url);
+                merged(artifact, JsonText::object(vec![(ARTIFACT_URL, url.get())]).get()).into_string()
+            }
+            None => artifact.as_str().to_owned(),
+        }
+    });
+    JsonText::stored(format!("[{}]", items.collect::<Vec<_>>().join(",")))
+}
+
+/// A URL as it is stored.
+#[must_use]
+pub fn trimmed(url: &str) -> JsonText {
+    JsonText::from(&Value::from(url.trim()))
+}
+
+/// Returns whether a text is blank, or with the blanks around it a [result URL](is_result_url) of bounded length. A blank
+/// text is no evidence, but it must not cost the only report.
+#[must_use]
+pub fn is_storable_url(text: &str) -> bool {
+    let url = text.trim();
+    text.chars().nth(MAX_RESULT_URL).is_none() && (url.is_empty() || is_result_url(url))
 }
 
 /// Returns whether a text is a `result_url`: an absolute `http` or `https` URL of bounded length. People open it in a
@@ -120,14 +144,14 @@ impl Evidence {
     /// The evidence among the members of a report. `None` if one of them is no evidence.
     #[must_use]
     pub fn of_report(report: &JsonObject<'_>) -> Option<Self> {
-        let mut fields = Vec::new();
+        let mut fields: Vec<(&str, JsonText)> = Vec::new();
         for name in TEXTS {
             if let Some(value) = report.get(name).filter(|value| !value.is_null()) {
                 let text = value.as_text().filter(|text| is_storable(text))?;
-                if name == RESULT_URL && is_bad_result_url(&text) {
+                if name == RESULT_URL && !is_storable_url(&text) {
                     return None;
                 }
-                fields.push((name, value));
+                fields.push((name, if name == RESULT_URL { trimmed(&text) } else { value.into() }));
             }
         }
         if let Some(artifacts) = report.get(ARTIFACTS).filter(|value| !value.is_null()) {
@@ -136,8 +160,9 @@ impl Evidence {
             if !is_short || first_bad_artifact_url(artifacts).is_some() {
                 return None;
             }
-            fields.push((ARTIFACTS, artifacts));
+            fields.push((ARTIFACTS, with_trimmed_urls(artifacts)));
         }
+        let fields = fields.iter().map(|(name, value)| (*name, value.get())).collect();
         Some(JsonText::object(fields).into())
     }
 
@@ -150,7 +175,7 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn evidence(fields: Value) -> Evidence {
         JsonText::from(&fields).into()

@@ -365,6 +365,36 @@ fn a_result_url_that_is_no_web_address_is_refused_in_every_mode() {
         run.ask("POST", "/outcome", &json!({"success": true, "result_url": " https://example.com/7 "}));
         run.try_to("PATCH", "/evidence", &json!({"result_url": "done"}))
             .expect_error(422, "validation_error");
-        assert_eq!(run.shown()["evidence"]["result_url"], " https://example.com/7 ");
+        assert_eq!(run.shown()["evidence"]["result_url"], "https://example.com/7");
+    }
+}
+
+#[test]
+fn a_url_of_evidence_is_stored_as_it_is_checked() {
+    let api = Api::start();
+    let user = api.user("ada");
+    let run = Run::new(&api, &user, VerificationMode::None);
+    let padded = format!("https://example.com/7{}", "\n".repeat(2_048));
+    let artifacts =
+        json!(["a", {"name": "log", "url": "\t https://example.com/\u{fc} \n", "size": 7}, {"url": " "}]);
+    let expected = json!({
+        "result_url": "https://example.com/7",
+        "artifacts": ["a", {"name": "log", "url": "https://example.com/\u{fc}", "size": 7}, {"url": ""}],
+    });
+    for (method, path, rest) in
+        [("POST", "/outcome", json!({"success": true})), ("PATCH", "/evidence", json!({}))]
+    {
+        let with = |name: &str, value: Value| {
+            let mut body = rest.clone();
+            body[name] = value;
+            body
+        };
+        for bad in [with("result_url", json!(padded)), with("artifacts", json!([{"url": padded}]))] {
+            run.try_to(method, path, &bad).expect_error(422, "validation_error");
+        }
+        let mut body = with("result_url", json!("\nhttps://example.com/7\r"));
+        body["artifacts"] = artifacts.clone();
+        run.ask(method, path, &body);
+        assert_eq!(run.shown()["evidence"], expected, "{method}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{
     ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
-    first_bad_artifact_url, is_bad_result_url, is_too_long_as_artifacts,
+    first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
 };
 use crate::domain::json::JsonText;
 use crate::error::Result;
@@ -71,16 +71,18 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
 
 /// Reads the evidence from the fields of an outcome report or of a PATCH.
 pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
-    let mut evidence = Vec::new();
+    let mut evidence: Vec<(&str, JsonText)> = Vec::new();
     for name in TEXTS {
         if let Some(text) = read_bounded_text(fields, name) {
-            if name == RESULT_URL && is_bad_result_url(&text) {
+            if name == RESULT_URL && !is_storable_url(&text) {
                 fields.reject(
                     name,
                     &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
                 );
             }
-            evidence.extend(fields.any(name).map(|text| (name, text)));
+            let stored =
+                if name == RESULT_URL { Some(trimmed(&text)) } else { fields.any(name).map(Into::into) };
+            evidence.extend(stored.map(|stored| (name, stored)));
         }
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
@@ -97,9 +99,9 @@ pub(in crate::http) fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
                 ),
             );
         }
-        evidence.push((ARTIFACTS, artifacts));
+        evidence.push((ARTIFACTS, with_trimmed_urls(artifacts)));
     }
-    JsonText::object(evidence).into()
+    JsonText::object(evidence.iter().map(|(name, value)| (*name, value.get())).collect()).into()
 }
 
 /// Reads a text of at most [`MAX_TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
