@@ -28,6 +28,8 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
+/// The days that a month has in every year.
+const SURE_DAYS: [usize; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 /// In the order of the words: a week begins on Monday.
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
@@ -40,9 +42,11 @@ struct Values {
 /// `At 09:00, Monday to Friday, in March`.
 pub(super) fn describe(pattern: &Pattern) -> String {
     let hours = Values::of(pattern.hours, 24);
-    let mut words = times(&Values::of(pattern.minutes, 60), &hours);
     let months = Values::of(pattern.months >> 1, 12);
     let (days, joins_months) = days(pattern, &months);
+    // Hours past midnight follow the evening before only if the day after always matches too.
+    let past_midnight = days.is_none() && months.is_all();
+    let mut words = times(&Values::of(pattern.minutes, 60), &hours, past_midnight);
     match days {
         Some(days) => words = format!("{words}, {days}"),
         // `Every 15 minutes` needs no `every day`.
@@ -56,7 +60,8 @@ pub(super) fn describe(pattern: &Pattern) -> String {
     words
 }
 
-fn times(minutes: &Values, hours: &Values) -> String {
+/// `past_midnight`: whether hours may be a range such as 22 to 2.
+fn times(minutes: &Values, hours: &Values, past_midnight: bool) -> String {
     let (first, last) = (minutes.first(), minutes.last());
     let clock = |hour: usize, minute: usize| format!("{hour:02}:{minute:02}");
     if hours.is_all() {
@@ -67,10 +72,11 @@ fn times(minutes: &Values, hours: &Values) -> String {
         };
     }
     let count = minutes.values.len() * hours.values.len();
+    let hour_range = hours.range().filter(|(from, to)| past_midnight || from <= to);
     let span = |from: (usize, usize), to: (usize, usize)| {
         format!("from {} to {}", clock(from.0, from.1), clock(to.0, to.1))
     };
-    if let (Some(step), Some((from, to))) = (minutes.cycle(), hours.range())
+    if let (Some(step), Some((from, to))) = (minutes.cycle(), hour_range)
         && count > 2
     {
         return format!("{} {}", every(step, "minute"), span((from, first), (to, last)));
@@ -79,7 +85,7 @@ fn times(minutes: &Values, hours: &Values) -> String {
         return format!("{} {}", every(step, "minute"), span((*hour, first), (*hour, last)));
     }
     if minutes.values.len() == 1 {
-        if let Some((from, to)) = hours.range().filter(|_| hours.values.len() > 2) {
+        if let Some((from, to)) = hour_range.filter(|_| hours.values.len() > 2) {
             return format!("Every hour {}", span((from, first), (to, first)));
         }
         let stepped = hours.values.len() >= MIN_STEPPED;
@@ -145,17 +151,25 @@ fn days_of_months(days: &Values, months: &Values) -> (Option<String>, bool) {
     let words = match (&days.values[..], &months.values[..]) {
         ([_], [month]) => format!("on {first} {}", MONTHS[*month]),
         _ => {
-            let it = if days.values.len() == 1 { "it" } else { "them" };
+            let is_one = days.values.len() == 1;
             let of = match months.range() {
                 // Every month has 28 days.
-                _ if months.is_all() && first > 28 => format!("the months that have {it}"),
+                _ if months.is_all() && first > 28 && is_one => "the months that have it".to_owned(),
                 _ if months.is_all() => "the month".to_owned(),
                 Some((from, to)) if months.values.len() > 2 => {
                     format!("every month from {} to {}", MONTHS[from], MONTHS[to])
                 }
                 _ => months.listed("months", |month| MONTHS[month].to_owned()).text(),
             };
-            format!("on {} of {of}", days_of_month(days))
+            let lacks = |month: &usize| days.last() + 1 > SURE_DAYS[*month];
+            // Nobody expects every day up to 31 in every month.
+            let is_plain = months.is_all() && (is_one || first <= 28);
+            let rest = match months.values.iter().any(lacks) && !is_plain {
+                true if is_one => ", where it exists",
+                true => ", where they exist",
+                false => "",
+            };
+            format!("on {} of {of}{rest}", days_of_month(days))
         }
     };
     (Some(words), true)

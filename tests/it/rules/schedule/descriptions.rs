@@ -53,6 +53,11 @@ fn a_cron_expression_reads_as_english() {
         // Hours.
         ("0 9-17 * * *", "Every hour from 09:00 to 17:00, every day"),
         ("30 22-2 * * *", "Every hour from 22:30 to 02:30, every day"),
+        // Past midnight is another day.
+        ("0 22-2 * * 5", "At 00:00, 01:00, 02:00, 22:00 and 23:00, on Fridays"),
+        ("*/5 23-1 * * mon", "Every 5 minutes in the hours 00, 01 and 23, on Mondays"),
+        ("*/30 22-4 13 * *", "Every 30 minutes in the hours 00 to 04, 22 and 23, on day 13 of the month"),
+        ("0 20-2 25 12 *", "At :00 in the hours 00 to 02 and 20 to 23, on 25 December"),
         ("0 */2 * * *", "Every 2 hours from 00:00, every day"),
         ("5 1/2 * * *", "Every 2 hours from 01:05, every day"),
         ("0 */5 * * *", "Every 5 hours from 00:00 to 20:00, every day"),
@@ -86,7 +91,14 @@ fn a_cron_expression_reads_as_english() {
         ("0 9 2-20/3 * ?", "At 09:00, on every 3rd day from 2 to 20 of the month"),
         ("0 9 */6 * *", "At 09:00, on every 6th day from 1 to 31 of the month"),
         ("0 9 31 * *", "At 09:00, on day 31 of the months that have it"),
-        ("0 9 30,31 * *", "At 09:00, on days 30 and 31 of the months that have them"),
+        ("0 9 30,31 * *", "At 09:00, on days 30 and 31 of the month, where they exist"),
+        ("0 0 29,31 * *", "At 00:00, on days 29 and 31 of the month, where they exist"),
+        ("0 0 31 1,2 *", "At 00:00, on day 31 of January and February, where it exists"),
+        (
+            "0 0 29-31 2-4 *",
+            "At 00:00, on days 29 to 31 of every month from February to April, where they exist",
+        ),
+        ("0 0 29,30 1,3 *", "At 00:00, on days 29 and 30 of January and March"),
         ("0 9 1,2,4,5,7,8,10,11,13,14,16,17 * *", "At 09:00, on 12 days (1, 2, 4 …) of the month"),
         // Both day fields: either of them, or both if one begins with a star.
         ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Fridays"),
