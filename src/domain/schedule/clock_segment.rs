@@ -26,9 +26,16 @@ pub(super) struct ClockSegment {
 
 /// The first run strictly after an instant.
 pub(super) fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
+    // A floor, and the first match above it. A rare match lies many clock changes ahead, and is searched once.
+    let mut found: Option<(DateTime, DateTime)> = None;
     for segment in between(cron, zone, after, Timestamp::MAX) {
-        // If the calendar has no later match, no later segment has one either.
-        let time = cron.next_civil(segment.floor)?;
+        let known = found.filter(|(floor, time)| *floor <= segment.floor && segment.floor < *time);
+        let time = match known {
+            Some((_, time)) => time,
+            // If the calendar has no later match, no later segment has one either.
+            None => cron.next_civil(segment.floor)?,
+        };
+        found = Some((segment.floor, time));
         if let Some(run) = segment.run_at(time) {
             return Some(run);
         }
