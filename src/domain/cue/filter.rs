@@ -6,6 +6,10 @@ use crate::domain::webhook::callback_url::host_of;
 /// Most characters of `q`.
 pub const MAX_SEARCH: usize = 100;
 
+/// Characters of a description that are searched: what a person reads first. A page may look at all cues of a user, and
+/// longer descriptions in other than ASCII letters would take a second.
+const MAX_SEARCHED: usize = 1_000;
+
 /// The text of `q`, folded once. Two texts match if they differ in case alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchText(String);
@@ -16,14 +20,15 @@ impl SearchText {
         Self(fold(text))
     }
 
-    #[must_use]
-    pub fn is_in(&self, text: &str) -> bool {
-        fold(text).contains(&self.0)
+    /// The buffer holds the folded text; several calls use one.
+    fn is_in(&self, text: &str, buffer: &mut String) -> bool {
+        fold_into(text, buffer);
+        buffer.contains(&self.0)
     }
 
-    #[must_use]
-    pub fn begins(&self, text: &str) -> bool {
-        fold(text).starts_with(&self.0)
+    fn begins(&self, text: &str, buffer: &mut String) -> bool {
+        fold_into(text, buffer);
+        buffer.starts_with(&self.0)
     }
 
     /// The folded text.
@@ -37,10 +42,29 @@ impl SearchText {
 /// text. Upper case first: `ß` and `ss` fold to the same text, and so do the two lower-case forms of `Σ`.
 #[must_use]
 pub fn fold(text: &str) -> String {
-    if text.is_ascii() {
-        return text.to_ascii_lowercase();
+    let mut folded = String::with_capacity(text.len());
+    fold_into(text, &mut folded);
+    folded
+}
+
+/// Replaces the content of `folded` by the [folded](fold) text.
+fn fold_into(text: &str, folded: &mut String) {
+    folded.clear();
+    for char in text.chars() {
+        if char.is_ascii() {
+            folded.push(char.to_ascii_lowercase());
+        } else {
+            folded.extend(char.to_uppercase().flat_map(char::to_lowercase));
+        }
     }
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// The part of a description in which `q` is searched.
+fn searched(description: &str) -> &str {
+    match description.char_indices().nth(MAX_SEARCHED) {
+        Some((end, _)) => &description[..end],
+        None => description,
+    }
 }
 
 /// The conditions that a cue must meet. `None` is no condition.
@@ -73,10 +97,11 @@ impl CueFilter {
             && self.transport.is_none_or(|transport| transport == cue.transport)
             && self.failing.is_none_or(|failing| failing == cue.is_failing)
             && self.q.as_ref().is_none_or(|q| {
-                q.is_in(cue.name)
-                    || q.begins(cue.id)
-                    || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url)))
-                    || cue.description.is_some_and(|description| q.is_in(description))
+                let mut buffer = String::new();
+                q.is_in(cue.name, &mut buffer)
+                    || q.begins(cue.id, &mut buffer)
+                    || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url), &mut buffer))
+                    || cue.description.is_some_and(|text| q.is_in(searched(text), &mut buffer))
             })
     }
 }
@@ -106,6 +131,16 @@ mod tests {
         for q in ["daily", "abcdefghijkl", "secret", "token", "8443", "https", "nightly "] {
             assert_eq!(matches(q), q == "nightly ", "{q}");
         }
+    }
+
+    #[test]
+    fn the_first_thousand_characters_of_a_description_are_searched() {
+        let matches = |before: usize| {
+            let description = format!("{}x", "é ".repeat(before / 2));
+            let cue = CueFacts { description: Some(&description), ..CUE };
+            CueFilter { q: Some(SearchText::new("É X")), ..CueFilter::default() }.matches(&cue)
+        };
+        assert!(matches(MAX_SEARCHED - 2) && !matches(MAX_SEARCHED));
     }
 
     #[test]
