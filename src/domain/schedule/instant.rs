@@ -7,6 +7,10 @@ use jiff::tz::Offset;
 use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
 
+/// The begin of the year 1, the first that an instant has in four digits without a doubt: the year 0 is no year of the
+/// calendar, and an offset may move it before itself.
+pub const EARLIEST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
+
 /// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
 /// repeated local time the first, for a skipped one the first instant after the gap.
 ///

@@ -17,7 +17,7 @@ use crate::domain::schedule::occurrence::clock_time;
 use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
 use crate::domain::text::word_enum::word_enum;
 
-pub use crate::domain::schedule::instant::parse_instant;
+pub use crate::domain::schedule::instant::{EARLIEST, parse_instant};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {

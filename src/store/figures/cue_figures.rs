@@ -3,6 +3,9 @@
 use rusqlite::params;
 
 use crate::domain::account::figures::{Figures, Grid};
+use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
+use crate::domain::execution::queue_change::CANCELLED;
+use crate::domain::execution::unclaimed::NOT_CLAIMED;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::figures::hours::read_figures;
@@ -28,7 +31,7 @@ macro_rules! newest {
     () => {
         concat!(
             "(SELECT e.status, e.attempts, e.scheduled_for, e.started_at, e.last_attempt_at, e.duration_ms,
-                     e.triggered_by, e.created_at, ",
+                     e.triggered_by, e.created_at, e.error_message, e.outcome_state, ",
             ended_at!(),
             " AS ended_at
                 FROM executions e WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 + 0)"
@@ -36,14 +39,20 @@ macro_rules! newest {
     };
 }
 
+// An execution that was queued when it ended has no times, and another attempt would have followed each of its attempts. A
+// worker may report an error with one of the words, and then has an outcome.
 const ENDED: &str = concat!(
-    "SELECT (ended_at - ?3) / ?5, sum(status = 'success'), sum(status = 'failed'), sum(max(attempts - 1, 0)), 0,
-            count(started_at), coalesce(sum(max(started_at - scheduled_for, 0)), 0),
-            coalesce(max(max(started_at - scheduled_for, 0)), 0),
-            coalesce(sum(coalesce(duration_ms, max(ended_at - last_attempt_at, 0))), 0)
-       FROM ",
+    "SELECT (ended_at - ?3) / ?5, sum(status = 'success'), sum(status = 'failed'),
+            sum(iif(was_queued, attempts, max(attempts - 1, 0))), 0,
+            count(first_start), coalesce(sum(max(first_start - scheduled_for, 0)), 0),
+            coalesce(max(max(first_start - scheduled_for, 0)), 0),
+            coalesce(sum(iif(was_queued, NULL, coalesce(duration_ms, max(ended_at - last_attempt_at, 0)))), 0)
+       FROM (SELECT *, iif(was_queued, NULL, started_at) AS first_start
+               FROM (SELECT *, status = 'failed' AND outcome_state IS NULL AND error_message IN (?6, ?7, ?8, ?9)
+                            AS was_queued
+                       FROM ",
     newest!(),
-    " WHERE (status = 'success' OR status = 'failed') AND ended_at >= ?3 AND ended_at < ?4 GROUP BY 1"
+    ")) WHERE (status = 'success' OR status = 'failed') AND ended_at >= ?3 AND ended_at < ?4 GROUP BY 1"
 );
 
 const MISSED: &str = "SELECT (last - ?3) / ?5, sum(count)
@@ -65,7 +74,17 @@ pub fn series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<Figur
     let (first, end) = grid.millis();
     let length = (end - first) / i64::try_from(grid.len()).unwrap_or(i64::MAX).max(1);
     let mut ended = read.prepare_cached(ENDED)?;
-    let mut rows = ended.query([cue_key, MAX_COUNTED, first, end, length])?;
+    let mut rows = ended.query(params![
+        cue_key,
+        MAX_COUNTED,
+        first,
+        end,
+        length,
+        CANCELLED,
+        NOT_CLAIMED,
+        ACCOUNT_DISABLED,
+        KEYS_REVOKED
+    ])?;
     while let Some(row) = rows.next()? {
         let place = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX);
         if let Some(place) = series.get_mut(place) {

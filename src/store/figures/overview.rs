@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::cue::CueStatus;
+use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::execution::worker::{ACTIVE_FOR, DEAD_AFTER};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::saturating_sub;
@@ -22,8 +23,8 @@ const MAX_MISSED: u32 = 5;
 /// Queued executions are counted up to this number: 10 ms for those that wait for a retry, whose rows are read.
 pub const MAX_WAITING: u32 = 10_000;
 
-/// Executions of a failing cue among which the last failed one is looked for. Those after it have not ended.
-const MAX_UNFINISHED: u32 = 200;
+/// The newest executions of a failing cue, among which the one that failed last is looked for.
+const MAX_NEWEST: u32 = 200;
 
 macro_rules! count {
     ($index:literal, $filter:literal) => {
@@ -49,12 +50,15 @@ const FAILING: &str =
     "SELECT cues.key, id, name, failures FROM cues JOIN consecutive_failures ON cue_key = cues.key
   WHERE user_key = ?1 ORDER BY failures DESC, cues.key LIMIT ?2 + 0";
 
+// A cancelled execution is no failure of the cue. A worker may report an error with that word, and then has an outcome. An
+// execution that was created earlier may end later, after its retries.
 const LAST_FAILED: &str = concat!(
     "SELECT id, ended_at, cause, http_status, error_message
-       FROM (SELECT e.id, e.key, e.status, e.cause, e.http_status, e.error_message, ",
+       FROM (SELECT e.id, e.key, e.status, e.cause, e.http_status, e.error_message, e.outcome_state, ",
     ended_at!(),
     " AS ended_at FROM executions e WHERE e.cue_key = ?1 ORDER BY e.key DESC LIMIT ?2 + 0)
-      WHERE status = 'failed' ORDER BY key DESC LIMIT 1"
+      WHERE status = 'failed' AND NOT (error_message IS ?3 AND outcome_state IS NULL)
+      ORDER BY ended_at DESC, key DESC LIMIT 1"
 );
 
 // The newest intervals belong to the cues with the newest ones. After an outage every cue has one: the rows of the others
@@ -120,7 +124,7 @@ pub struct FailingCue {
     pub name: String,
     /// Executions that failed in a row.
     pub streak: i64,
-    /// `None` if it is no longer kept, or if too many executions after it have not ended.
+    /// `None` if it is no longer kept, or not among the newest executions.
     pub last: Option<LastFailure>,
 }
 
@@ -195,7 +199,8 @@ fn failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<FailingCue>> {
     let mut failing = Vec::new();
     while let Some(row) = rows.next()? {
         let mut last = read.prepare_cached(LAST_FAILED)?;
-        let last = last.query_row(params![row.get::<_, i64>(0)?, MAX_UNFINISHED], read_failure).optional()?;
+        let last =
+            last.query_row(params![row.get::<_, i64>(0)?, MAX_NEWEST, CANCELLED], read_failure).optional()?;
         failing.push(FailingCue { cue_id: row.get(1)?, name: row.get(2)?, streak: row.get(3)?, last });
     }
     Ok(failing)

@@ -228,6 +228,9 @@ fn a_wrong_span_is_refused_with_what_to_do() {
     is("to=", "to", "2030-01-31T09:00:00Z");
     is("from=2026-01-05T09:00:00Z&to=2026-01-05T09:00:00Z", "from", "before to");
     is("from=2026-01-05T10:00:00Z", "from", "before to");
+    is("to=0000-01-01T00:00:00Z", "to", "year 0001");
+    is("to=0001-01-01T00:00:00Z", "to", "year 0001");
+    is("from=0000-12-31T23:00:00Z&to=0001-01-01T00:00:00Z", "from", "year 0001");
     is("from=2025-01-05T09:00:00Z", "from", "at most 1000 hours apart");
     is("from=2025-01-05T09:00:00Z", "from", "step=day");
     is("step=day&from=0001-01-01T00:00:00Z&to=9999-12-30T22:00:00Z", "from", "at most 1000 days apart");
@@ -339,4 +342,48 @@ fn the_overview_shows_what_needs_attention_first() {
     assert_eq!(hours, [&json!(3), &json!(2)]);
     let (others, _) = without(&server.user().get("/v1/overview").expect(200)["waiting"], "send");
     assert_eq!(others, json!({"claim": 0, "retry": 0, "delivering": 0}));
+}
+
+#[test]
+fn a_cancelled_execution_has_no_times_and_is_no_failure_of_its_cue() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    receiver.react(Reaction::Status(503));
+    let mut hook = webhook(&receiver, "hook", "59 9 * * *");
+    hook["retry"] = json!({"max_attempts": 2, "backoff_minutes": [30]});
+    let hook = user.create(&hook);
+    let fire = |body: Value| {
+        let fired = user.post(&format!("/v1/cues/{}/fire", id(&hook)), &body).expect(200);
+        fired["id"].as_str().unwrap().to_owned()
+    };
+    let early = fire(json!({}));
+    user.advance("PT5M");
+    let cancelled = fire(json!({}));
+    user.advance("PT5M");
+    user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
+    let stats = |query: &str| user.get(&format!("/v1/stats{query}")).expect(200)["totals"].clone();
+    let expected = json!({
+        "succeeded": 0, "failed": 1, "retried": 2, "missed": 0,
+        "late_avg_ms": null, "late_max_ms": null, "took_avg_ms": null,
+    });
+    assert_eq!(stats(""), expected);
+    let expected = json!({
+        "succeeded": 0, "failed": 1, "retried": 1, "missed": 0,
+        "late_avg_ms": null, "late_max_ms": null, "took_avg_ms": null,
+    });
+    assert_eq!(stats(&format!("?cue_id={}", id(&hook))), expected, "the other one has not ended");
+    // A later execution fails before the retry of the first one, and another one is cancelled before its only attempt.
+    let change = json!({"retry": {"max_attempts": 1, "backoff_minutes": [1]}});
+    user.patch(&format!("/v1/cues/{}", id(&hook)), &change).expect(200);
+    let later = fire(json!({}));
+    user.advance("PT1M");
+    let failing = || user.get("/v1/overview").expect(200)["failing"][0].clone();
+    assert_eq!((&failing()["execution_id"], &failing()["http_status"]), (&json!(later), &json!(503)));
+    user.advance("PT30M");
+    let waiting = fire(json!({"send_at": "2026-01-06T00:00:00Z"}));
+    user.post(&format!("/v1/executions/{waiting}/cancel"), &json!({})).expect(200);
+    let last = failing();
+    assert_eq!((&last["execution_id"], &last["streak"]), (&json!(early), &json!(2)), "{last}");
+    let of_cue = stats(&format!("?cue_id={}", id(&hook)));
+    assert_eq!(of_cue, stats(""));
 }

@@ -1,13 +1,14 @@
 //! `/v1/cues/{cue_id}/upcoming` and `/v1/schedule/preview`.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde_json::{Value, json};
 
 use crate::actions::cues::not_found;
 use crate::domain::api_error::Refusal;
 use crate::domain::schedule::occurrence::offset_text;
 use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{Schedule, parse_instant};
+use crate::domain::schedule::{EARLIEST, Schedule, parse_instant};
 use crate::domain::time::just_before;
 use crate::error::Result;
 use crate::http::api::cues::cue_request::preview_schedule;
@@ -21,7 +22,7 @@ const DEFAULT_LIMIT: i64 = 10;
 /// Longest text of `from`, in characters.
 const MAX_FROM: usize = 64;
 
-const BAD_FROM: &str = "from should be a time such as 2030-01-31T09:00:00Z";
+const BAD_FROM: &str = "from should be a time since the year 0001 such as 2030-01-31T09:00:00Z";
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit&from&detail`: an empty list if no run is scheduled.
 pub async fn upcoming(request: Request) -> Result<Response> {
@@ -29,7 +30,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
     let limit = query.integer("limit", 1..=100, DEFAULT_LIMIT);
     let has_detail = query.boolean("detail").unwrap_or(false);
     let from = query.text("from", 0..=MAX_FROM).and_then(|text| {
-        let from = parse_instant(text, &Zone::UTC).ok();
+        let from = parse_from(text);
         if from.is_none() {
             query.reject("from", &format!("{BAD_FROM}; write the + of an offset as %2B"));
         }
@@ -64,7 +65,7 @@ pub async fn preview(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let limit = fields.integer("limit", 1..=100).unwrap_or(DEFAULT_LIMIT);
     let from = fields.string("from", 0..=MAX_FROM).and_then(|text| {
-        let from = parse_instant(&text, &Zone::UTC).ok();
+        let from = parse_from(&text);
         if from.is_none() {
             fields.reject("from", BAD_FROM);
         }
@@ -82,6 +83,15 @@ pub async fn preview(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
+fn parse_from(text: &str) -> Option<Timestamp> {
+    parse_instant(text, &Zone::UTC).ok().filter(|from| *from >= EARLIEST)
+}
+
+/// A local time with as many digits as an [`instant`].
+fn local_time(local: DateTime) -> String {
+    if local.millisecond() == 0 { format!("{local:.0}") } else { format!("{local:.3}") }
+}
+
 fn instants(runs: &[Timestamp]) -> Vec<String> {
     runs.iter().copied().map(instant).collect()
 }
@@ -90,7 +100,7 @@ fn instants(runs: &[Timestamp]) -> Vec<String> {
 fn add_detail(body: &mut Value, schedule: &Schedule, after: Timestamp, runs: &[Timestamp], per_month: u64) {
     let occurrences = runs.iter().map(|run| schedule.occurrence(*run)).map(|run| {
         json!({
-            "at": instant(run.at), "local": run.local.to_string(), "offset": offset_text(run.offset),
+            "at": instant(run.at), "local": local_time(run.local), "offset": offset_text(run.offset),
             "note": run.note,
         })
     });

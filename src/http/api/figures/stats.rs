@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::actions::cues::not_found;
 use crate::domain::account::figures::{Figures, Grid, GridError, KEPT_FOR, MAX_STEPS, Step};
-use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{EARLIEST, parse_instant};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::http::input::query::Query;
@@ -69,6 +69,14 @@ fn parse_grid(query: &Query, now: Timestamp) -> Option<Grid> {
     };
     let (Ok(from), Ok(to), Some(step)) = (instant("from"), instant("to"), step) else { return None };
     match Grid::new(step, from, to, now) {
+        Ok(grid) if grid.millis().0 < EARLIEST.as_millisecond() => {
+            let name = if from.is_some() { "from" } else { "to" };
+            query.reject(
+                name,
+                &format!("{name} should be later: the span may not begin before the year 0001"),
+            );
+            None
+        }
         Ok(grid) => Some(grid),
         Err(GridError::Empty) => {
             query.reject("from", "from should be before to, which is the present if it is left out");

@@ -171,7 +171,25 @@ fn a_preview_validates_like_a_create() {
                 &json!({"schedule": {"type": "recurring", "cron": "0 9 * * *"}, "limit": 0}),
             )
             .invalid("greater_than_equal", "body.limit"),
+            Case::post(
+                "/v1/schedule/preview",
+                &json!({"schedule": {"type": "recurring", "cron": "0 9 * * *"}, "from": "0000-01-01T00:00:00Z"}),
+            )
+            .invalid("value_error", "body.from"),
         ],
+    );
+}
+
+#[test]
+fn the_local_time_of_a_run_has_the_milliseconds_of_its_instant() {
+    let server = server();
+    let client = server.user();
+    let once = json!({"schedule": {"type": "once", "at": "2099-01-01T00:00:05.12Z"}});
+    let preview = client.post("/v1/schedule/preview", &once).expect(200);
+    let run = &preview["occurrences"][0];
+    assert_eq!(
+        (&run["at"], &run["local"]),
+        (&json!("2099-01-01T00:00:05.120Z"), &json!("2099-01-01T00:00:05.120"))
     );
 }
 
