@@ -80,6 +80,12 @@ fn evidence_and_verdicts_are_refused_when_the_storage_is_used_up() {
     let long = "x".repeat(60_000);
     user.patch(&path("evidence"), &json!({"summary": long})).expect_error(403, "storage_limit_exceeded");
     user.post(&path("verify"), &json!({"reason": long})).expect_error(403, "storage_limit_exceeded");
+    let keyed = |id: &str| {
+        let body = json!({"ids": [id]}).to_string();
+        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "small")], body.as_bytes()).unwrap()
+    };
+    keyed("a").expect(200);
+    keyed("b").expect_error(409, "idempotency_conflict");
 }
 
 #[test]

@@ -179,6 +179,7 @@ fn requests_without_such_an_execution_or_with_a_bad_body_are_refused() {
         let path = format!("/v1/executions/{run}/{action}");
         let bad = user.call("POST", &path, &[], b"{").unwrap();
         bad.expect_error(400, "invalid_json");
+        user.post(&path, &json!([])).expect_error(422, "validation_error");
         assert_eq!(execution(&user, &run)["status"], "pending");
     }
 }
