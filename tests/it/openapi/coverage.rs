@@ -27,7 +27,7 @@ const ALIKE: [&str; 14] = [
 
 const EARLY: &str = "the connection sends it; the tests of the connection receive it outside of the client";
 
-const ROOM: &str = "the check is that of bulkCues, which is tried without room for its key";
+const ROOM: &str = "the check is that of changeCues, which is tried without room for its key";
 
 /// Responses that no test receives, each with the reason.
 const UNSEEN: [(&str, &str); 9] = [
@@ -43,6 +43,8 @@ const UNSEEN: [(&str, &str); 9] = [
         "deleteCues 409 invalid_state",
         "the request with the same key is still running; replayExecutions is tried so",
     ),
+    ("deleteCues 403 storage_limit_exceeded", ROOM),
+    ("replayExecutions 403 storage_limit_exceeded", ROOM),
     ("fireCue 409 invalid_state", "the payload of the cue changes during each of eight merges"),
 ];
 
