@@ -4,30 +4,26 @@
 //! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago, have
 //! their events recorded.
 
+mod recording;
 mod ring;
 mod share;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::domain::notification::event::{Emitted, Event, EventFilter, EventSink, MAX_SINGLE_PER_COMMIT};
+use crate::domain::notification::event::{Emitted, Event, EventFilter, EventSink};
 use crate::domain::text::hex;
 use crate::error::Result;
-use crate::events::ring::Ring;
+use crate::events::recording::{FollowedUser, Recording};
 use crate::events::share::Share;
 use crate::locks::Mutex;
 use crate::metrics::{Counter, Stopwatch};
 use crate::random;
 
 pub use crate::events::ring::{RingEvent, RingEventBody};
-
-/// Time for which events of a user are recorded after the end of the last stream: a client that lost its connection
-/// resumes without a gap.
-const KEPT_AFTER_LAST: Duration = Duration::from_secs(60);
 
 /// Streams of one user: two devices with a page and a terminal each.
 pub const MAX_STREAMS_PER_USER: usize = 5;
@@ -40,29 +36,12 @@ const MAX_TAKEN_BYTES: usize = 4 << 10;
 pub struct Events {
     boot: String,
     is_watched: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<Recording>,
     /// The number of the last event. Its change wakes the streams.
     last: watch::Sender<u64>,
     clock: Stopwatch,
     max_streams: usize,
     recorded: Counter,
-}
-
-#[derive(Default)]
-struct State {
-    ring: Ring,
-    users: BTreeMap<i64, FollowedUser>,
-    streams: usize,
-}
-
-/// A user whose events are recorded.
-struct FollowedUser {
-    streams: usize,
-    /// The number of the last event before the recording began.
-    since: u64,
-    /// The end of the last stream.
-    left_at: Duration,
-    share: Share,
 }
 
 /// A position in the events of this start of the program.
@@ -168,11 +147,11 @@ impl Events {
         if state.streams >= self.max_streams {
             return Err(TooManyStreams::OfServer(self.max_streams));
         }
-        let State { ring, users, streams } = &mut *state;
+        let Recording { ring, users, streams } = &mut *state;
         let user = users.entry(user_key).or_insert_with(|| {
             // A number of its own: an id of an earlier recording must not seem to be one of this.
             let since = ring.skip();
-            FollowedUser { streams: 0, since, left_at: now, share: Share::default() }
+            FollowedUser { streams: 0, since, is_complete: false, left_at: now, share: Share::default() }
         });
         if user.streams >= MAX_STREAMS_PER_USER {
             return Err(TooManyStreams::OfUser);
@@ -195,17 +174,14 @@ impl Events {
         Ok((EventStream { events: Arc::clone(self), user_key, position, changed }, start))
     }
 
-    /// Hands out the `burst` of a user that is due.
+    /// Hands out the `burst` of a user, also one that is not due.
     pub fn flush(&self, user_key: i64) {
-        let now = self.clock.elapsed();
         let mut state = self.state.lock();
-        let State { ring, users, .. } = &mut *state;
-        if let Some(burst) = users.get_mut(&user_key).and_then(|user| user.share.take_due(now)) {
-            ring.push(Some(user_key), RingEventBody::Burst(burst));
-            self.recorded.add(1);
-        }
-        let last = ring.last();
+        let before = state.ring.last();
+        state.end_burst(user_key);
+        let last = state.ring.last();
         drop(state);
+        self.recorded.add(last - before);
         self.last.send_replace(last);
     }
 
@@ -244,49 +220,6 @@ impl EventSink for Events {
     }
 }
 
-impl State {
-    fn record(&mut self, events: Vec<Emitted>, now: Duration) {
-        let mut of_commit = BTreeMap::<i64, u32>::new();
-        for emitted in events {
-            let (user_key, event_type, event) = match emitted {
-                Emitted::Counted { user_key, event_type } => (user_key, event_type, None),
-                Emitted::Event(event) => match event.user_key {
-                    Some(user_key) => (user_key, event.event_type, Some(event)),
-                    None => {
-                        self.ring.push(None, RingEventBody::Single(event));
-                        continue;
-                    }
-                },
-            };
-            let Some(user) = self.users.get_mut(&user_key) else { continue };
-            if let Some(burst) = user.share.take_due(now) {
-                self.ring.push(Some(user_key), RingEventBody::Burst(burst));
-            }
-            let singles = of_commit.entry(user_key).or_default();
-            *singles += 1;
-            match event.filter(|_| *singles <= MAX_SINGLE_PER_COMMIT && user.share.has_room(now)) {
-                Some(event) => self.ring.push(Some(user_key), RingEventBody::Single(event)),
-                None => user.share.count(event_type, now),
-            }
-        }
-        for user_key in of_commit.into_keys() {
-            let burst = self.users.get_mut(&user_key).and_then(|user| user.share.take_of_commit(now));
-            if let Some(burst) = burst {
-                self.ring.push(Some(user_key), RingEventBody::Burst(burst));
-            }
-        }
-    }
-
-    /// Forgets users whose last stream ended a while ago. Returns whether nobody is left.
-    fn forget_left(&mut self, now: Duration) -> bool {
-        self.users.retain(|_, user| user.streams > 0 || now < user.left_at + KEPT_AFTER_LAST);
-        if self.users.is_empty() {
-            self.ring.clear();
-        }
-        self.users.is_empty()
-    }
-}
-
 /// The place of one stream in the events. Dropping it makes room for another.
 pub struct EventStream {
     events: Arc<Events>,
@@ -301,6 +234,11 @@ impl EventStream {
     #[must_use]
     pub fn id(&self) -> String {
         self.id_of(self.position)
+    }
+
+    #[must_use]
+    pub fn user_key(&self) -> i64 {
+        self.user_key
     }
 
     #[must_use]
@@ -354,7 +292,22 @@ impl EventStream {
             .map(|due| due.saturating_sub(now))
     }
 
-    /// Hands out the burst of the user that is due.
+    /// Whether a write may be open that began before the events of the user were recorded. Nobody gets its events: its
+    /// end must be awaited before a client reads what its events would change.
+    #[must_use]
+    pub fn awaits_earlier_writes(&self) -> bool {
+        let state = self.events.state.lock();
+        !state.users.get(&self.user_key).is_some_and(|user| user.is_complete)
+    }
+
+    /// Records that the writes which [`EventStream::awaits_earlier_writes`] means have ended.
+    pub fn earlier_writes_ended(&self) {
+        if let Some(user) = self.events.state.lock().users.get_mut(&self.user_key) {
+            user.is_complete = true;
+        }
+    }
+
+    /// Hands out the burst of the user, also one that is not due.
     pub fn flush(&self) {
         self.events.flush(self.user_key);
     }

@@ -62,7 +62,8 @@ impl Share {
         }
     }
 
-    fn take(&mut self) -> Option<Burst> {
+    /// The burst, also before the end of the second.
+    pub fn take(&mut self) -> Option<Burst> {
         let burst = std::mem::take(&mut self.pending);
         (!burst.counts.is_empty()).then_some(burst)
     }

@@ -54,6 +54,7 @@ pub async fn stream(request: Request) -> Result<Response> {
     request.reserve_response(STREAM_COST)?;
     let held = request.app.store.read_inline_single(hold::is_held).await?;
     let (events, start) = request.app.events.subscribe(caller.user_key, after.as_ref()).map_err(too_many)?;
+    await_earlier_writes(&request, &events).await;
     let greeting = greeting(&request, &events, start, held);
     let live = LiveStream {
         app: request.app,
@@ -69,6 +70,18 @@ pub async fn stream(request: Request) -> Result<Response> {
     Ok(Response::stream("text/event-stream", live.into_body())
         .with(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"))
         .with(X_ACCEL_BUFFERING, HeaderValue::from_static("no")))
+}
+
+/// Waits for the writes that began before the events of the user were recorded: a client that reads a list after `hello`
+/// finds each change in the list or in the stream.
+async fn await_earlier_writes(request: &Request, events: &EventStream) {
+    if !events.awaits_earlier_writes() {
+        return;
+    }
+    // Writes end in the order in which they begin. An error is no reason to refuse the stream: the earlier writes have
+    // ended then too, with the same error or before.
+    drop(request.app.store.write_for(events.user_key(), |_| Ok(())).await);
+    events.earlier_writes_ended();
 }
 
 fn filter(request: &Request) -> Result<EventFilter> {
@@ -174,6 +187,10 @@ impl LiveStream {
             if self.is_over {
                 return None;
             }
+            // Before the events: also a stream that always has some ends when its key is revoked.
+            if self.next_beat <= Instant::now() {
+                return self.beat().await;
+            }
             if let Some(text) = self.next_events() {
                 return Some(text);
             }
@@ -185,16 +202,11 @@ impl LiveStream {
                 _ = self.stopping.wait_for(|stopping| *stopping) => (false, true),
             };
             if is_stopping {
+                self.events.flush();
                 return self.next_events().or_else(|| Some(self.farewell()));
             }
-            if is_changed {
-                continue;
-            }
-            if burst_due.is_some_and(|due| due <= Instant::now()) {
+            if !is_changed && burst_due.is_some_and(|due| due <= Instant::now()) {
                 self.events.flush();
-            }
-            if self.next_beat <= Instant::now() {
-                return self.beat().await;
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Live events: `GET /v1/events` (contract §8.13).
 
+mod ends;
 mod limits;
 mod ring;
 mod sequences;

@@ -82,6 +82,20 @@ fn a_stream_has_the_events_of_its_user_only() {
 }
 
 #[test]
+fn an_event_of_the_server_comes_after_all_events_before_it() {
+    let events = events();
+    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    // More than a second has places for: the others wait for its end.
+    for number in 0..250 {
+        events.publish(vec![event(ADA, number)]);
+    }
+    events.publish_server(Event { user_key: None, ..single(1_000) });
+    let texts = drain(&mut stream);
+    assert!(texts.iter().any(|text| text.contains("CueUpdated")), "a burst");
+    assert_eq!(texts.last(), numbers([1_000]).last());
+}
+
+#[test]
 fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
     let events = events();
     let (mut first, _) = events.subscribe(ADA, None).unwrap();

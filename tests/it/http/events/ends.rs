@@ -1,0 +1,93 @@
+//! The beginning and the end of streams: nothing is lost at the first, and nothing delays the second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cued::clock::Clock;
+use cued::domain::notification::event::{Emitted, Event, EventSink, EventType};
+use serde_json::json;
+
+use crate::support::api::Api;
+use crate::support::event_stream::EventReader;
+use crate::support::fixture::{BEGIN, Fixture};
+
+fn event(user_key: i64) -> Emitted {
+    let data = json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
+    Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
+}
+
+#[test]
+fn a_stream_begins_after_the_writes_that_began_before_it() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let is_committed = Arc::new(AtomicBool::new(false));
+    let ((began, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+    let committed = Arc::clone(&is_committed);
+    let write = api.fixture.app.store.write_for(ada.key, move |tx| {
+        began.send(()).unwrap();
+        // Ends when the client has the greeting, or after a while if the greeting waits for it.
+        let _ = released.recv_timeout(Duration::from_millis(300));
+        tx.on_commit(move || committed.store(true, Ordering::SeqCst));
+        Ok(())
+    });
+    has_begun.recv().unwrap();
+    let mut stream = EventReader::open(api.addr(), &ada, "");
+    assert_eq!(stream.next().0, "hello");
+    let was_committed = is_committed.load(Ordering::SeqCst);
+    let _ = release.send(());
+    write.wait().unwrap();
+    assert!(was_committed, "a list read now lacks the write, and the stream has no event of it");
+}
+
+#[test]
+fn a_stream_that_always_has_events_ends_when_its_key_is_revoked() {
+    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
+    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+        config.http.beat_interval = Duration::from_millis(50);
+    }));
+    let ada = api.user("ada");
+    let mut stream = EventReader::open(api.addr(), &ada, "?types=cue");
+    assert_eq!(stream.next().0, "hello");
+    api.fixture.sql(&format!("DELETE FROM api_keys WHERE user_key = {}", ada.key));
+    let events = &api.fixture.app.events;
+    thread::scope(|scope| {
+        // Of this thread's scope, so that its end, also by a panic, ends the publisher.
+        let mut stream = stream;
+        scope.spawn(|| {
+            while events.streams() > 0 {
+                let Emitted::Event(event) = event(ada.key) else { unreachable!() };
+                // For all: the events of a user would become bursts above 200 a second.
+                events.publish(vec![Emitted::Event(Event { user_key: None, ..event })]);
+            }
+        });
+        // A stream without a check has events as long as they come.
+        let blocks = std::iter::from_fn(|| stream.next_block().unwrap());
+        assert!(blocks.take(20_000).count() < 20_000, "the stream goes on");
+    });
+}
+
+#[test]
+fn a_stop_hands_out_the_events_that_were_only_counted() {
+    let mut api = Api::start();
+    let ada = api.user("ada");
+    let mut stream = EventReader::open(api.addr(), &ada, "");
+    assert_eq!(stream.next().0, "hello");
+    for _ in 0..250 {
+        api.fixture.app.events.publish(vec![event(ada.key)]);
+    }
+    api.stop();
+    let events = stream.until(|event, _| event == "server.state");
+    let count: u64 = events
+        .iter()
+        .map(|(event, data)| match event.as_str() {
+            "burst" => data["counts"]["cue.updated"].as_u64().unwrap(),
+            "cue.updated" => 1,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(count, 250);
+    api.wait_until_stopped();
+}
