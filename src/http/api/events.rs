@@ -101,14 +101,15 @@ fn filter(request: &Request) -> Result<EventFilter> {
 /// The id after which the stream begins. The header counts before the query: a browser that connects again repeats the
 /// query of the first time.
 fn last_event_id(request: &Request) -> Result<Option<EventId>> {
-    let query = request.query();
     let header = request.headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?"));
-    let given = match (header, query.raw("last_event_id")) {
-        (Some(text), _) => Some((["header", LAST_EVENT_ID], text)),
-        (None, Some(text)) => Some((["query", "last_event_id"], text)),
-        (None, None) => None,
-    };
-    let Some((loc, text)) = given.filter(|(_, text)| !text.is_empty()) else { return Ok(None) };
+    let of_header = read_event_id(["header", LAST_EVENT_ID], header)?;
+    let of_query = read_event_id(["query", "last_event_id"], request.query().raw("last_event_id"))?;
+    Ok(of_header.or(of_query))
+}
+
+/// An id from `loc`; `None` if it is absent or empty.
+fn read_event_id(loc: [&'static str; 2], text: Option<&str>) -> Result<Option<EventId>> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id = EventId::parse(text).ok_or_else(|| {
         let msg = "Value error, the id of an event is the text after `id: ` in a stream, such as 5f3a9c-1842; leave it \
                    out to begin with the present";
