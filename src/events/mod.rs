@@ -292,8 +292,8 @@ impl EventStream {
             .map(|due| due.saturating_sub(now))
     }
 
-    /// Whether a write may be open that began before the events of the user were recorded. Nobody gets its events: its
-    /// end must be awaited before a client reads what its events would change.
+    /// Returns whether a write may be open that began before the events of the user were recorded. Nobody gets its events:
+    /// its end must be awaited before a client reads what its events would change.
     #[must_use]
     pub fn awaits_earlier_writes(&self) -> bool {
         let state = self.events.state.lock();

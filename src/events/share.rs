@@ -10,7 +10,7 @@ const MAX_PER_SECOND: u32 = 200;
 
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What a user has got in the present second. A second begins with the first event after the last one.
+/// The events that a user has got in the present second. A second begins with the first event after the last one.
 #[derive(Debug, Default)]
 pub struct Share {
     began: Duration,

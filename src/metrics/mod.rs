@@ -190,7 +190,7 @@ impl HistogramSnapshot {
     }
 }
 
-/// What a histogram says about its values; `None` if there are none.
+/// A summary of the values of a histogram; `None` if there are none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary<const QUANTILES: usize> {
     pub count: u64,

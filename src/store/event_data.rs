@@ -1,4 +1,4 @@
-//! What live events say about executions and cues, read in the write that changes them (contract §8.13).
+//! The data of live events about executions and cues, read in the write that changes them (contract §8.13).
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};

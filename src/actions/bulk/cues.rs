@@ -33,7 +33,7 @@ pub struct RefusedCue {
     pub refusal: Refusal,
 }
 
-/// What was done with the cues.
+/// The cues that were changed, and those that were refused.
 #[derive(Debug, Clone, Default)]
 pub struct CuesDone {
     pub ids: Vec<String>,

@@ -45,7 +45,7 @@ pub struct BulkCall {
 pub const BEGUN: &str = "A request with this Idempotency-Key has begun and its answer is not stored: it still runs, was interrupted, \
      or its answer found no room. Look at what was done before you send it with a new key";
 
-/// What was done with the objects of a request.
+/// The objects of a request that were changed, and those that were refused.
 pub trait Done: Clone + Default + Send + Sync + 'static {
     /// Adds what the next write has done.
     fn append(&mut self, next: Self);
@@ -102,11 +102,11 @@ struct Batch<D> {
     render: fn(&D) -> Result<StoredResponse>,
     /// The place of its first object in `ids`.
     first: usize,
-    /// What earlier writes have done.
+    /// The results of earlier writes.
     earlier: Arc<D>,
 }
 
-/// What comes after a write.
+/// The step after a write.
 enum BatchEnd<D> {
     /// Another write, from the object at place `next`.
     More { done: D, next: usize },
@@ -114,8 +114,8 @@ enum BatchEnd<D> {
     Answered(StoredResponse),
 }
 
-/// Runs all writes of `request`. `action` returns, with the present time, what to do with an object in a write: it returns
-/// the work that it did, 1 or more. An object that is refused changes nothing.
+/// Runs all writes of `request`. `action` returns, for the present time, the change of one object in a write, which returns
+/// its work, 1 or more. An object that is refused changes nothing.
 ///
 /// # Errors
 /// Those of the first write: nothing was done.

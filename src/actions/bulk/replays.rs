@@ -11,7 +11,7 @@ use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::WriteTx;
 
-/// What was done with the executions.
+/// The executions that were replayed, and those that were skipped.
 #[derive(Debug, Clone, Default)]
 pub struct ReplaysDone {
     /// The new executions.

@@ -7,7 +7,7 @@ use crate::domain::cue::filter::fold;
 use crate::domain::text::word_enum::word_enum;
 
 word_enum! {
-    /// What a list is sorted by. A minus sign is descending. Cues with the same value are in the order of their creation,
+    /// The value by which a list is sorted. A minus sign is descending. Cues with the same value are in the order of their creation,
     /// which is reversed with the list, and those without a value are last in either direction.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueSort {

@@ -71,7 +71,7 @@ pub struct Cue {
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
-    /// How long an execution of a worker cue may wait for a claim; `None` is for ever.
+    /// The time for which an execution of a worker cue may wait for a claim; `None` is for ever.
     pub claim_within_minutes: Option<u32>,
     /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,

@@ -7,7 +7,7 @@ use crate::domain::text::word_enum::word_enum;
 pub const MAX_KEPT: u32 = 10;
 
 word_enum! {
-    /// How an attempt ended.
+    /// The end of an attempt.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AttemptEnd {
         /// Delivered, or reported as a success.

@@ -130,7 +130,7 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
 }
 
 impl Execution {
-    /// How late the first attempt began; `None` before it. A clock that was set back makes no run early.
+    /// The delay of the first attempt; `None` before it. A clock that was set back makes no run early.
     #[must_use]
     pub fn lateness(&self) -> Option<SignedDuration> {
         self.started_at

@@ -1,4 +1,4 @@
-//! What a user may do with an execution that waits: send it now, or cancel it (contract §5.4).
+//! Changes by request to an execution that waits: it is sent now, or cancelled (contract §5.4).
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::ExecutionStatus;

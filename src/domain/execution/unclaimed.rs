@@ -21,7 +21,7 @@ pub const MAX_CLAIM_WITHIN: i64 = 10_080;
 /// After an outage workers get this long to come back before an execution counts as unclaimed. A long poll lasts 30 s.
 const RETURN_TIME: SignedDuration = SignedDuration::from_mins(1);
 
-/// What happens to a claimable execution now. An instant of `None` is never.
+/// The next step for a claimable execution. An instant of `None` is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnclaimedStep {
     Fail,

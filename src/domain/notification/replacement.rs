@@ -13,7 +13,7 @@ use crate::domain::webhook::canonical_json::canonical;
 /// alone, so that failing cues cannot suppress these.
 pub const MAX_WITH_REPLACEMENTS: usize = MAX_MAILS + 5;
 
-/// What was replaced.
+/// The kind of secret that was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Credential {

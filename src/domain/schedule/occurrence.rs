@@ -22,7 +22,7 @@ pub struct Occurrence {
     /// The local time at that instant.
     pub local: DateTime,
     pub offset: Offset,
-    /// How a clock change moves or repeats the run.
+    /// The way in which a clock change moves or repeats the run.
     pub note: Option<String>,
 }
 

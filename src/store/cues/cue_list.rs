@@ -25,18 +25,18 @@ const MAX_INLINE_BYTES: usize = 64 << 10;
 /// Entries of an index that are passed on the calling thread to reach an offset: about 30 µs.
 const MAX_INLINE_OFFSET: u64 = 1_000;
 
-/// What to list.
+/// The cues to list.
 #[derive(Debug, Clone)]
 pub struct CueList {
     pub filter: CueFilter,
     pub sort: CueSort,
     pub start: ListStart,
     pub limit: u32,
-    /// How many runs of each cue to read.
+    /// The number of runs of each cue to read.
     pub runs: Option<u32>,
 }
 
-/// Where a page of a list begins.
+/// The place at which a page of a list begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListStart {
     /// After so many entries.

@@ -41,7 +41,7 @@ pub struct ExecutionDetails {
     pub cue_name: String,
     /// The number of attempts that its cue allows.
     pub max_attempts: u32,
-    /// How successes of its cue are verified.
+    /// The mode by which successes of its cue are verified.
     pub verification: VerificationMode,
     pub outcome: Option<Outcome>,
 }

@@ -1,4 +1,4 @@
-//! What the overview shows of a user: numbers of cues, executions and workers, and the few cues to look at first. Read
+//! The part of the overview that is about a user: numbers of cues, executions and workers, and the few cues to look at first. Read
 //! along indexes that begin with the user or with a cue of the user, never over the history.
 
 use jiff::Timestamp;
@@ -84,7 +84,7 @@ const WORKERS: &str =
     "SELECT count(*), coalesce(sum(last_heartbeat > ?2), 0), coalesce(sum(last_heartbeat <= ?3), 0)
    FROM workers WHERE user_key = ?1";
 
-/// What a user has, and what needs attention.
+/// The numbers of a user, and the cues that need attention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overview {
     pub cues: CueCounts,

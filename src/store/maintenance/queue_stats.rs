@@ -42,7 +42,7 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
         (SELECT updated_at FROM executions WHERE queue_name = 'claim' ORDER BY updated_at LIMIT 1)";
 
 impl QueueStats {
-    /// How long the execution that is claimable for the longest time has waited.
+    /// The time for which the execution that has been claimable longest has waited.
     #[must_use]
     pub fn oldest_claim(&self, now: Timestamp) -> Option<SignedDuration> {
         Some(now.duration_since(self.claimable_since?).max(SignedDuration::ZERO))

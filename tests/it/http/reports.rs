@@ -1,4 +1,4 @@
-//! What a report shows afterwards, and the URLs in it.
+//! The effects of a report on its execution, and the URLs in it.
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use crate::openapi::document::{DOCUMENT, METHODS};
 /// The description of the last release; a release replaces it.
 const RELEASED: &str = include_str!("../../data/openapi-released.json");
 
-/// Where a schema is used. A reader suffers from what is missing, a writer from what is demanded.
+/// The use of a schema. A reader suffers from what is missing, a writer from what is demanded.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Request,
@@ -24,7 +24,7 @@ struct Walk<'a> {
     done: BTreeSet<String>,
 }
 
-/// What a program that was written for `old` would miss in `new`.
+/// The breaks that a program written for `old` would meet in `new`.
 fn breaks(old: &Value, new: &Value) -> Vec<String> {
     let mut walk = Walk { old, new, found: Vec::new(), done: BTreeSet::new() };
     for (path, item) in old["paths"].as_object().unwrap() {

@@ -119,7 +119,7 @@ pub fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator>
     built
 }
 
-/// What is wrong with a value.
+/// The faults of a value.
 pub fn faults(root: &'static Value, schema: &'static Value, value: &Value) -> Vec<String> {
     let validator = validator(root, schema);
     if validator.is_valid(value) {

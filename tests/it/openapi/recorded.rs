@@ -12,7 +12,7 @@ use crate::support::client::Response;
 /// One line for each operation, documented response and error code. It grows over runs; `.ci/run` deletes it before.
 const FILE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/openapi-responses.txt");
 
-/// What this process has written already.
+/// The lines that this process has written already.
 static SEEN: LazyLock<Mutex<BTreeSet<String>>> = LazyLock::new(Mutex::default);
 
 /// Remembers a response.

@@ -61,10 +61,10 @@ pub struct Cue {
     pub max_attempts: u32,
     pub backoff_minutes: Vec<i64>,
     pub pauses: bool,
-    /// How long a run of a worker cue may wait for a claim.
+    /// The time for which a run of a worker cue may wait for a claim.
     pub claim_within: Option<Ms>,
     pub mode: &'static str,
-    /// Whether its responses are outcomes.
+    /// True if its responses are outcomes.
     pub takes_outcome: bool,
     pub payload: Value,
     pub is_deleted: bool,

@@ -37,7 +37,7 @@ use crate::store::{ReadTx, cues};
 /// may block the thread of the connection. A larger value saves thread switches; a smaller one protects other requests.
 const SHORT_HISTORY: i64 = 1_000;
 
-/// How often `fire` merges an override again because the payload of the cue has changed meanwhile. Each time takes
+/// The number of times that `fire` merges an override again because the payload of the cue has changed meanwhile. Each time takes
 /// another change of the same cue within a millisecond.
 const MAX_MERGES: usize = 8;
 

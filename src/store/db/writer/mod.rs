@@ -30,7 +30,7 @@ use crate::store::db::writer::write_tx::CommitHook;
 
 pub use crate::store::db::writer::write_tx::{WakeSet, WriteTx};
 
-/// What happens after a commit outside the store.
+/// The listeners outside the store that learn of a commit.
 #[derive(Clone)]
 pub struct CommitListeners {
     /// Called after each successful commit.
