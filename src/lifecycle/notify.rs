@@ -8,6 +8,7 @@ use crate::domain::notification::failure_report::{
     FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
 };
 use crate::domain::notification::replacement::{Credential, MAX_WITH_REPLACEMENTS, ReplacementMail};
+use crate::domain::notification::stored_mail::StoredMail;
 use crate::domain::notification::{
     BACKLOG_CLEARED, MAX_WAITING, NotificationKind, account_notification_id, notification_id,
 };

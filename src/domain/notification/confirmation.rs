@@ -2,10 +2,8 @@
 //! no text that a caller has written (contract §3.10).
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::domain::json::{self, JsonText};
-use crate::domain::webhook::canonical_json::canonical;
+use crate::domain::notification::stored_mail::StoredMail;
 
 /// The mail as stored in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,19 +13,10 @@ pub struct ConfirmationMail {
     pub confirmation_token: String,
 }
 
+impl StoredMail for ConfirmationMail {}
+
 impl ConfirmationMail {
     pub const SUBJECT: &'static str = "Confirm your email address";
-
-    /// The JSON that is stored.
-    #[must_use]
-    pub fn body(&self) -> String {
-        canonical(JsonText::from(&json!(self)).get())
-    }
-
-    #[must_use]
-    pub fn read(body: &str) -> Option<Self> {
-        serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
-    }
 
     /// The link to the page of the server at `base` that confirms the address.
     #[must_use]

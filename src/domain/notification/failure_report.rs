@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::json::{self, JsonText};
+use crate::domain::json::JsonText;
+use crate::domain::notification::stored_mail::StoredMail;
 use crate::domain::text::one_line;
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
@@ -54,18 +55,9 @@ pub struct FailureMail {
     pub suppressed_until: Option<String>,
 }
 
+impl StoredMail for FailureMail {}
+
 impl FailureMail {
-    /// The JSON that is stored.
-    #[must_use]
-    pub fn body(&self) -> String {
-        canonical(JsonText::from(&json!(self)).get())
-    }
-
-    #[must_use]
-    pub fn read(body: &str) -> Option<Self> {
-        serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
-    }
-
     #[must_use]
     pub fn subject(&self) -> String {
         format!("Cue {} failed", one_line(&self.failure.cue_name, 100))

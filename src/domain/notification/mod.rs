@@ -1,13 +1,14 @@
 //! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`), and `event`, the live events, which
-//! are stored nowhere.
+//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`; `stored_mail` is the form in which
+//! the mails are stored), and `event`, the live events, which are stored nowhere.
 
 pub mod alert;
 pub mod confirmation;
 pub mod event;
 pub mod failure_report;
 pub mod replacement;
+pub mod stored_mail;
 
 use jiff::{SignedDuration, Timestamp};
 

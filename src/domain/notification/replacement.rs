@@ -2,12 +2,10 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::domain::json::{self, JsonText};
 use crate::domain::notification::failure_report::MAX_MAILS;
+use crate::domain::notification::stored_mail::StoredMail;
 use crate::domain::time::rfc3339;
-use crate::domain::webhook::canonical_json::canonical;
 
 /// Mails of an account in an hour, failure mails included, above which a replacement is not mailed. More than of failures
 /// alone, so that failing cues cannot suppress these.
@@ -50,21 +48,12 @@ pub struct ReplacementMail {
     replaced_at: String,
 }
 
+impl StoredMail for ReplacementMail {}
+
 impl ReplacementMail {
     #[must_use]
     pub fn new(replaced: Credential, at: Timestamp) -> Self {
         Self { replaced, replaced_at: rfc3339(at) }
-    }
-
-    /// The JSON that is stored.
-    #[must_use]
-    pub fn body(&self) -> String {
-        canonical(JsonText::from(&json!(self)).get())
-    }
-
-    #[must_use]
-    pub fn read(body: &str) -> Option<Self> {
-        serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
     }
 
     #[must_use]

@@ -6,6 +6,7 @@ use crate::domain::execution::NextStep;
 use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::FailureMail;
 use crate::domain::notification::replacement::ReplacementMail;
+use crate::domain::notification::stored_mail::StoredMail;
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;

@@ -13,7 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +31,7 @@ use crate::http::middleware::state::ServerState;
 use crate::http::server::connection_state::{ConnectionState, RequestGuard, TimeoutReason};
 use crate::http::server::monitored_stream::MonitoredStream;
 use crate::http::server::response_body::{RESPONSE_PART, ResponseBody};
+use crate::http::server::stream_executor::StreamExecutor;
 use crate::http::timeout::within;
 
 /// Bytes of a request head, as in Node.js. hyper limits the number of headers to 100.
@@ -133,8 +134,8 @@ async fn respond(
     })
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder() -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()
@@ -190,7 +191,12 @@ async fn drive<C: GracefulConnection>(
             }
             ready!(timer.as_mut().poll(context));
             match state.next_check(config) {
-                (due, Some(reason)) if due <= Instant::now() => return Poll::Ready(Some(reason)),
+                (due, Some(reason)) if due <= Instant::now() => {
+                    // A stream of HTTP/2 ends alone; the others of the connection go on.
+                    if reason != TimeoutReason::Stuck || !state.reset_stuck_streams(config) {
+                        return Poll::Ready(Some(reason));
+                    }
+                }
                 (due, _) => timer.as_mut().reset(due),
             }
             if state.waits_for_memory() && connection.as_mut().poll(context).is_ready() {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::config::HttpLimits;
 use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::server::idleness::Idleness;
 use crate::http::server::open_streams::OpenStreams;
 use crate::locks::Mutex;
 
@@ -83,33 +84,6 @@ pub enum TimeoutReason {
     Evicted,
     /// Its client, or all clients, hold too much memory.
     NoMemory,
-}
-
-/// The order in which a full server closes connections: by kind, then the longest idle first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Idleness {
-    /// It has its last response, and what the peer still sends is discarded.
-    Closing(Instant),
-    /// It has sent nothing yet.
-    Silent(Instant),
-    /// Its requests have sent no complete body.
-    AwaitingBody(Instant),
-    /// It has received all its responses and is kept alive for another request.
-    KeptAlive(Instant),
-    /// It has sent a part of a head.
-    PartialHead(Instant),
-}
-
-impl Idleness {
-    pub fn since(self) -> Instant {
-        match self {
-            Self::Closing(since)
-            | Self::Silent(since)
-            | Self::AwaitingBody(since)
-            | Self::KeptAlive(since)
-            | Self::PartialHead(since) => since,
-        }
-    }
 }
 
 impl ConnectionState {
@@ -236,6 +210,12 @@ impl ConnectionState {
             if self.lock().is_evicted { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+
+    /// Ends the HTTP/2 streams whose client does not read. Returns `false` if another reason closes the connection.
+    pub fn reset_stuck_streams(&self, config: &HttpLimits) -> bool {
+        let mut state = self.lock();
+        state.blocked_since.or(state.unsent_since).is_none() && state.streams.reset_stuck(config)
     }
 
     /// Takes the socket of an ended connection. The flag is `true` if the peer may still be sending a body.

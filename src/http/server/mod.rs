@@ -2,9 +2,11 @@
 
 mod connection;
 mod connection_state;
+mod idleness;
 mod monitored_stream;
 mod open_streams;
 mod response_body;
+mod stream_executor;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,7 +28,8 @@ use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
-use crate::http::server::connection_state::{ConnectionState, Idleness};
+use crate::http::server::connection_state::ConnectionState;
+use crate::http::server::idleness::Idleness;
 use crate::http::timeout::within;
 
 /// A full server closes one in 16 of its connections at a time, so that one sort by idleness makes room for many new

@@ -21,7 +21,7 @@ impl Simulation {
         if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
             let now = self.model.now;
             self.model.change(key, |run| {
-                run.queue = Queue::Ready;
+                (run.queue, run.since) = (Queue::Ready, now);
                 if run.status == "pending" {
                     run.scheduled_for = run.scheduled_for.min(now);
                 }

@@ -57,10 +57,12 @@ fn a_stream_that_always_has_events_ends_when_its_key_is_revoked() {
         // Of this thread's scope, so that its end, also by a panic, ends the publisher.
         let mut stream = stream;
         scope.spawn(|| {
+            let Emitted::Event(event) = event(ada.key) else { unreachable!() };
+            // For all: the events of a user would become bursts above 200 a second.
+            let event = Event { user_key: None, ..event };
             while events.streams() > 0 {
-                let Emitted::Event(event) = event(ada.key) else { unreachable!() };
-                // For all: the events of a user would become bursts above 200 a second.
-                events.publish(vec![Emitted::Event(Event { user_key: None, ..event })]);
+                // More than the stream writes meanwhile: it never waits for an event.
+                events.publish((0..50).map(|_| Emitted::Event(event.clone())).collect());
             }
         });
         // A stream without a check has events as long as they come.

@@ -1,5 +1,6 @@
 //! The streams: greeting, filters, resumption over HTTP, beats, ends.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,7 +239,7 @@ fn a_client_that_reads_nothing_is_cut_off() {
 }
 
 #[test]
-fn streams_are_served_over_http2_and_cut_off_when_the_window_stays_closed() {
+fn a_stream_over_http2_whose_window_stays_closed_is_reset_and_no_other_one() {
     let api = impatient();
     let ada = api.user("ada");
     let (addr, key) = (api.addr(), ada.key().to_owned());
@@ -268,12 +269,22 @@ fn streams_are_served_over_http2_and_cut_off_when_the_window_stays_closed() {
         // A second one on the same connection reads nothing.
         let unread = sender.send_request(request()).await.unwrap();
         assert_eq!(events.streams(), 2);
-        while events.streams() > 0 {
+        while events.streams() > 1 {
             events.publish(large(user_key));
-            // The first one reads on, and ends with the connection.
-            drop(body.frame().await);
+            body.frame().await.unwrap().expect("the first one goes on");
         }
-        drop(unread);
+        let mut unread = unread.into_body();
+        let reset = loop {
+            match unread.frame().await {
+                Some(Ok(_)) => {}
+                end => break end,
+            }
+        };
+        let reset = reset.unwrap().unwrap_err();
+        let error: &h2::Error = reset.source().unwrap().downcast_ref().unwrap();
+        assert_eq!(error.reason(), Some(h2::Reason::CANCEL));
+        events.publish(large(user_key));
+        body.frame().await.unwrap().expect("the first one goes on after the end of the other");
     });
 }
 
