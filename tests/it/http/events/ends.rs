@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use cued::clock::Clock;
@@ -43,32 +42,28 @@ fn a_stream_begins_after_the_writes_that_began_before_it() {
 }
 
 #[test]
-fn a_stream_that_always_has_events_ends_when_its_key_is_revoked() {
+fn a_stream_checks_its_key_also_while_events_wait() {
+    const BACKLOG: usize = 4_000;
     let clock = Clock::test(Some(BEGIN.parse().unwrap()));
     let api = Api::from_fixture(Fixture::with_config(clock, |config| {
-        config.http.beat_interval = Duration::from_millis(50);
+        config.http.beat_interval = Duration::from_millis(1);
     }));
     let ada = api.user("ada");
-    let mut stream = EventReader::open(api.addr(), &ada, "?types=cue");
-    assert_eq!(stream.next().0, "hello");
-    api.fixture.sql(&format!("DELETE FROM api_keys WHERE user_key = {}", ada.key));
-    let events = &api.fixture.app.events;
-    thread::scope(|scope| {
-        // Of this thread's scope, so that its end, also by a panic, ends the publisher.
-        let mut stream = stream;
-        scope.spawn(|| {
-            let Emitted::Event(event) = event(ada.key) else { unreachable!() };
-            // For all: the events of a user would become bursts above 200 a second.
-            let event = Event { user_key: None, ..event };
-            while events.streams() > 0 {
-                // More than the stream writes meanwhile: it never waits for an event.
-                events.publish((0..50).map(|_| Emitted::Event(event.clone())).collect());
-            }
-        });
-        // A stream without a check has events as long as they come.
-        let blocks = std::iter::from_fn(|| stream.next_block().unwrap());
-        assert!(blocks.take(20_000).count() < 20_000, "the stream goes on");
-    });
+    let mut first = EventReader::open(api.addr(), &ada, "?types=cue");
+    let id = first.next_event().unwrap().id.unwrap();
+    drop(first);
+    let Emitted::Event(event) = event(ada.key) else { unreachable!() };
+    // For all: the events of a user would become bursts above 200 a second.
+    let event = Emitted::Event(Event { user_key: None, ..event });
+    for _ in 0..BACKLOG / 32 {
+        api.fixture.app.events.publish(vec![event.clone(); 32]);
+    }
+    let mut stream = EventReader::resume(api.addr(), &ada, "?types=cue", Some(&id));
+    assert_eq!(stream.next().1["resumed"], true);
+    // A beat begins with the check.
+    let waiting = (0..BACKLOG).map(|_| stream.next_block().unwrap().unwrap());
+    let is_beat = waiting.map(|block| block.comment.as_deref() == Some("beat"));
+    assert!(is_beat.skip_while(|is_beat| !is_beat).any(|is_beat| !is_beat), "events follow a beat");
 }
 
 #[test]
