@@ -5,7 +5,9 @@
 //! Each module has one subject, and a file in it answers one question.
 //!
 //! - `main.rs` parses the command line, runs the command and returns its exit code.
-//! - `cli` has one file per command; the flags of `cued serve` are the whole configuration.
+//! - `cli` has one file per command, in the folders `server`, `database` and `client`; the flags of `cued serve` are the
+//!   whole configuration of a server.
+//! - `client` makes the requests of the commands that use a server: its address and key, retries, errors.
 //! - `config` holds the settings of a server and their defaults.
 //! - `server` assembles the program: it opens the store, starts the engine, opens the port, and stops them in reverse.
 //! - `app` is the state that all modules share: store, clock, notifiers, statistics, settings.
@@ -40,6 +42,7 @@
 //! - `actions` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
 //! - `events` → `domain`; `store` knows it as an `EventSink` only.
 //! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
+//! - `client` → `domain`; it knows the server by its API only.
 //! - Only `server` and `cli` may use every module.
 //!
 //! # Glossary
@@ -86,6 +89,7 @@ pub mod app;
 pub mod bench;
 pub mod billing;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod domain;

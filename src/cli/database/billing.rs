@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::actions::billing as actions;
-use crate::cli::common::{DatabaseArgs, print_line, print_paused, print_table};
-use crate::cli::{CliError, OnOff, plans_from};
+use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::print::{print_line, print_paused, print_table};
+use crate::cli::plan_flags::{OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::store::billing::requests;
 use crate::store::billing::requests::BillingRequest;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum BillingAction {
+pub enum BillingAction {
     /// List undecided requests, oldest first
     List {
         /// Include decided requests
@@ -40,7 +42,7 @@ pub(super) enum BillingAction {
 
 impl BillingAction {
     /// Runs the action and prints its result.
-    pub(super) fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         match self {
             BillingAction::List { all } => list(database, all),
             BillingAction::Approve { id, plans, limits } => {

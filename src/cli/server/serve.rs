@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 use tracing::Level;
 
-use crate::cli::common::{host_name, network, socket_address, web_address};
-use crate::cli::stripe::StripeFlags;
-use crate::cli::{CliError, OnOff, plans_from, read};
+use crate::cli::error::CliError;
+use crate::cli::plan_flags::{OnOff, plans_from, read};
+use crate::cli::server::flag_values::{host_name, network, socket_address, web_address};
+use crate::cli::server::stripe::StripeFlags;
 use crate::clock::Clock;
 use crate::config::{Config, HttpLimits};
 use crate::domain::account::plan::Plans;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 
-use crate::cli::CliError;
-use crate::cli::common::{count, print_line};
+use crate::cli::error::CliError;
+use crate::cli::output::print::{count, print_line};
 use crate::cli::progress::size;
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::billing::stripe::{API_BASE, StripeConfig, TIMEOUT};
-use crate::cli::CliError;
+use crate::cli::error::CliError;
 use crate::domain::billing::offer::Prices;
 
 /// Stripe account. Without these flags, users request plans and the operator decides with `cued billing`.

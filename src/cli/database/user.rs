@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::actions::accounts as actions;
-use crate::cli::common::{DatabaseArgs, print_fields, print_line, print_paused, print_table};
-use crate::cli::{CliError, OnOff, plans_from};
+use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::print::{print_fields, print_line, print_paused, print_table};
+use crate::cli::plan_flags::{OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
@@ -16,7 +18,7 @@ use crate::store::accounts::users;
 use crate::store::{ReadTx, WriteTx};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum UserAction {
+pub enum UserAction {
     /// Add a user and print the first API key, which is shown only once
     Add {
         /// Email address of the user
@@ -57,7 +59,7 @@ pub(super) enum UserAction {
 
 impl UserAction {
     /// Runs the action and prints its result.
-    pub(super) fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         match self {
             UserAction::Add { email, default_plan, plans } => add(database, &email, &default_plan, plans),
             UserAction::List => list(database),

@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, count, print_line};
+use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::print::{count, print_line};
 use crate::clock::Clock;
 use crate::store::db::hold;
 use crate::store::db::hold::OverdueCounts;

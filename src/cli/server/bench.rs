@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::bench::{self, BenchOptions};
-use crate::cli::CliError;
-use crate::cli::common::print;
+use crate::cli::error::CliError;
+use crate::cli::output::print::print;
 use crate::cli::progress;
 
 #[derive(Debug, Args)]

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, print_line};
+use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::print::print_line;
 use crate::cli::progress::{self, size};
 use crate::clock::Clock;
 use crate::store::maintenance::backup;

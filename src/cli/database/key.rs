@@ -3,14 +3,15 @@
 use clap::Subcommand;
 
 use crate::actions::accounts as actions;
-use crate::cli::CliError;
-use crate::cli::common::{DatabaseArgs, print_fields, print_line, print_table};
-use crate::cli::user::{find_user, parse_email};
+use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::database::user::{find_user, parse_email};
+use crate::cli::error::CliError;
+use crate::cli::output::print::{print_fields, print_line, print_table};
 use crate::clock::Clock;
 use crate::store::accounts::api_keys;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum KeyAction {
+pub enum KeyAction {
     /// Create another API key for a user and print it; it is shown only once
     Add {
         /// Email address of the user
@@ -33,7 +34,7 @@ pub(super) enum KeyAction {
 
 impl KeyAction {
     /// Runs the action and prints its result.
-    pub(super) fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         match self {
             KeyAction::Add { email, name } => add(database, &email, name),
             KeyAction::List { email } => list(database, &email),

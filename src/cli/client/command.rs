@@ -1,0 +1,50 @@
+//! A command that is a client of a server: its flags, and what it does.
+
+use clap::{Args, Subcommand};
+
+use crate::cli::client::client_args::ClientArgs;
+use crate::cli::client::context::Context;
+use crate::cli::error::CliError;
+
+/// A group of commands, such as `cued cue …`.
+#[derive(Debug, Args)]
+pub struct CommandGroup<A: Subcommand> {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(subcommand)]
+    action: A,
+}
+
+/// A single command, such as `cued whoami`.
+#[derive(Debug, Args)]
+pub struct SingleCommand<A: Args> {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    action: A,
+}
+
+/// What a command does with a server.
+pub trait ClientAction {
+    /// # Errors
+    /// If the server refuses a request or cannot be reached, or the output cannot be written.
+    fn run(self, context: &Context) -> Result<(), CliError>;
+}
+
+impl<A: Subcommand + ClientAction> CommandGroup<A> {
+    pub fn run(self) -> Result<(), CliError> {
+        run(&self.client, self.action)
+    }
+}
+
+impl<A: Args + ClientAction> SingleCommand<A> {
+    pub fn run(self) -> Result<(), CliError> {
+        run(&self.client, self.action)
+    }
+}
+
+/// Runs an action. Its errors are JSON if its output is.
+fn run<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
+    let result = Context::new(args).and_then(|context| action.run(&context));
+    result.map_err(|error| if args.format().is_json() { error.into_json() } else { error })
+}

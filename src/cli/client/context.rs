@@ -1,0 +1,138 @@
+//! What every command of the client has: the connection, the form of the output, questions to the user.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use crate::cli::client::client_args::ClientArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::Output;
+use crate::cli::output::print::print_line;
+use crate::cli::output::times::Times;
+use crate::client::credentials::{Chosen, Credentials, Target};
+use crate::client::curl;
+use crate::client::error::ClientError;
+use crate::client::request::{Answer, ApiRequest};
+use crate::client::tls::TlsOptions;
+use crate::client::{Client, Connection, Exchange};
+
+pub struct Context {
+    pub client: Client,
+    pub output: Output,
+    pub target: Target,
+    /// Requests are shown, not made.
+    is_curl: bool,
+    is_yes: bool,
+}
+
+impl Context {
+    /// # Errors
+    /// If the credentials file, a certificate or a time zone is not usable.
+    pub fn new(args: &ClientArgs) -> Result<Self, CliError> {
+        let target = target(args)?;
+        let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
+        let connection = Connection { url: target.url.clone(), key: target.key.clone(), tls };
+        let mut client = Client::new(connection)?;
+        if args.verbose {
+            client.watch(print_exchange);
+        }
+        let times = Times::new(args.utc, args.tz.as_deref())?;
+        Ok(Self {
+            client,
+            output: Output::new(args.format(), args.color, times),
+            target,
+            is_curl: args.curl,
+            is_yes: args.yes,
+        })
+    }
+
+    /// Makes the request of the command, or shows it as a command of curl.
+    ///
+    /// # Errors
+    /// If the server refuses it or cannot be reached; [`CliError::OnlyShown`] if it was shown.
+    pub fn send(&self, request: &ApiRequest) -> Result<Answer, CliError> {
+        if self.is_curl {
+            print_line(&curl::command(self.client.connection(), request))?;
+            return Err(CliError::OnlyShown);
+        }
+        self.look_up(request)
+    }
+
+    /// Makes a request that only prepares that of the command, also if that one is only shown.
+    ///
+    /// # Errors
+    /// If the server refuses it or cannot be reached.
+    pub fn look_up(&self, request: &ApiRequest) -> Result<Answer, CliError> {
+        if !request.is_anonymous && self.target.key.is_none() {
+            return Err(ClientError::NotSignedIn.into());
+        }
+        Ok(self.client.send(request)?)
+    }
+
+    /// Requests are shown, not made.
+    #[must_use]
+    pub fn is_curl(&self) -> bool {
+        self.is_curl
+    }
+
+    /// Asks a question that has yes or no as its answer.
+    ///
+    /// # Errors
+    /// If the answer is no, or if there is nobody to ask.
+    pub fn confirm(&self, question: &str) -> Result<(), CliError> {
+        if self.is_yes || self.is_curl {
+            return Ok(());
+        }
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(CliError::Usage(format!("{question} Nobody can be asked here: add -y for yes")));
+        }
+        let mut answer = String::new();
+        let mut ask = || {
+            write!(io::stderr(), "{question} [y/N] ")?;
+            io::stdin().read_line(&mut answer)
+        };
+        ask().map_err(|error| CliError::Failed(format!("cannot ask: {error}")))?;
+        if matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(());
+        }
+        Err(CliError::Usage("nothing was changed".to_owned()))
+    }
+}
+
+/// The place of the credentials file.
+///
+/// # Errors
+/// If the environment names no home.
+pub fn credentials_path() -> Result<PathBuf, CliError> {
+    Ok(Credentials::path(&environment).map_err(ClientError::from)?)
+}
+
+/// A variable of the environment; an empty one counts as absent.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn target(args: &ClientArgs) -> Result<Target, CliError> {
+    let chosen =
+        Chosen { url: args.url.clone().filter(|url| !url.is_empty()), profile: args.profile.clone() };
+    let is_complete = chosen.profile.is_none()
+        && environment("CUED_PROFILE").is_none()
+        && environment("CUED_API_KEY").or_else(|| environment("CUEAPI_API_KEY")).is_some();
+    // A machine without a home, such as a service, needs no file if the environment says all.
+    let (path, credentials) = match credentials_path() {
+        Err(_) if is_complete => (PathBuf::new(), Credentials::default()),
+        path => {
+            let path = path?;
+            let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+            (path, credentials)
+        }
+    };
+    Ok(Target::resolve(&chosen, &environment, &credentials, &path).map_err(ClientError::from)?)
+}
+
+fn print_exchange(exchange: &Exchange<'_>) {
+    let Exchange { method, url, status, duration, request_id } = exchange;
+    let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    let id = request_id.map(|id| format!(" {id}")).unwrap_or_default();
+    // Without standard error there is nobody to tell.
+    drop(writeln!(io::stderr(), "{method} {url} {status} {} ms{id}", duration.as_millis()));
+}

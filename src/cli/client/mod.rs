@@ -1,0 +1,7 @@
+//! Commands that are a client of a server: they use its API, and no database file.
+
+pub mod client_args;
+pub mod command;
+pub mod context;
+pub mod pages;
+pub mod sign_in;

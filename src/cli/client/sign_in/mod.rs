@@ -1,0 +1,3 @@
+//! Signing in and out, and who is signed in.
+
+pub mod whoami;

@@ -1,0 +1,57 @@
+//! The `--db` flag of the commands on a database file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::error::CliError;
+use crate::store::Store;
+
+const CHOOSE_OR_CREATE: &str =
+    "give the server's database with --db, or create a new one with `cued user add`";
+
+/// The database file of an administration command.
+#[derive(Debug, Args)]
+pub struct DatabaseArgs {
+    /// Database file
+    #[arg(long, env = "CUED_DB", value_name = "FILE", default_value = "cued.db", global = true)]
+    db: PathBuf,
+}
+
+impl DatabaseArgs {
+    /// Opens an existing database, also while a server runs on it.
+    ///
+    /// # Errors
+    /// If the file does not exist, is empty or is not a cued database.
+    pub fn open(&self) -> Result<Store, CliError> {
+        let path = self.existing()?;
+        if path.metadata().is_ok_and(|file| file.len() == 0) {
+            return Err(CliError::Failed(format!("{} is empty: {CHOOSE_OR_CREATE}", path.display())));
+        }
+        self.open_or_create()
+    }
+
+    /// Returns the path, which must exist.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub fn existing(&self) -> Result<&Path, CliError> {
+        if self.db.exists() {
+            return Ok(&self.db);
+        }
+        Err(CliError::Failed(format!("{} does not exist: {CHOOSE_OR_CREATE}", self.db.display())))
+    }
+
+    /// Returns the path, whether or not the file exists.
+    pub fn path(&self) -> &Path {
+        &self.db
+    }
+
+    /// Opens the database and creates it if necessary.
+    ///
+    /// # Errors
+    /// If the file is not a cued database or cannot be used.
+    pub fn open_or_create(&self) -> Result<Store, CliError> {
+        Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
+    }
+}

@@ -1,0 +1,100 @@
+//! A failed command: its message, and its exit code.
+
+use std::io::{self, Write as _};
+
+use serde_json::{Value, json};
+use thiserror::Error as ThisError;
+
+use crate::client::error::ClientError;
+use crate::error::Error;
+use crate::server::ServeError;
+
+/// A failed command.
+#[derive(Debug, ThisError)]
+pub enum CliError {
+    /// Invalid command line: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The command failed: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+    /// Nothing has the given name or id: exit code 3.
+    #[error("{0}")]
+    NotFound(String),
+    /// The server's state does not permit the command: exit code 5.
+    #[error("{0}")]
+    Refused(String),
+    /// What was waited for has failed, and was printed: exit code 8.
+    #[error("{0}")]
+    WaitedFailed(String),
+    /// A request failed, and its exit code depends on why.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The request was shown, not made: success.
+    #[error("the request was only shown")]
+    OnlyShown,
+    /// As the error inside, for a program that reads JSON.
+    #[error(transparent)]
+    Json(Box<Self>),
+}
+
+impl CliError {
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::OnlyShown => 0,
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::Refused(_) => 5,
+            Self::WaitedFailed(_) => 8,
+            Self::Client(error) => error.exit_code(),
+            Self::Json(error) => error.exit_code(),
+        }
+    }
+
+    /// The same error, printed as JSON.
+    #[must_use]
+    pub fn into_json(self) -> Self {
+        Self::Json(Box::new(self))
+    }
+
+    /// Prints the error to standard error.
+    pub fn print(&self) {
+        let text = match self {
+            Self::OnlyShown => return,
+            Self::Json(error) if matches!(**error, Self::OnlyShown) => return,
+            Self::Json(error) => error.to_json().to_string(),
+            _ => format!("cued: {self}"),
+        };
+        // Without standard error there is nobody to tell; the exit code remains.
+        drop(writeln!(io::stderr(), "{text}"));
+    }
+
+    fn to_json(&self) -> Value {
+        let code = match self {
+            Self::Client(error) => return error.to_json(),
+            Self::Usage(_) => "usage",
+            Self::NotFound(_) => "not_found",
+            Self::Refused(_) => "refused",
+            Self::WaitedFailed(_) => "failed_run",
+            Self::Failed(_) | Self::OnlyShown | Self::Json(_) => "failed",
+        };
+        json!({"error": {"code": code, "message": self.to_string(), "status": null}})
+    }
+}
+
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => Self::Failed(refusal.message.into_owned()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}

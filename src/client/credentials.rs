@@ -1,0 +1,255 @@
+//! The credentials file, with a key per profile, and which server and key a command uses.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error as ThisError;
+
+/// The server of a command that names none: `cued serve` with its default address.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8000";
+
+/// The profile that `cued login` writes unless told otherwise.
+pub const DEFAULT_PROFILE: &str = "default";
+
+/// Bits of the file's mode that let others read or write it.
+const OTHERS: u32 = 0o077;
+
+#[derive(Debug, ThisError)]
+pub enum CredentialsError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error(
+        "{0} can be read by others: it contains keys. Run `chmod 600 {0}`, and replace the keys if anyone has read it"
+    )]
+    OpenToOthers(PathBuf),
+    #[error("{path} is damaged: {source}; repair it, or remove it and run `cued login`")]
+    Damaged { path: PathBuf, source: serde_json::Error },
+    #[error("there is no profile {name:?} in {path}; run `cued login --profile {name}`")]
+    NoProfile { name: String, path: PathBuf },
+    #[error("there is no place for a credentials file: set HOME, XDG_CONFIG_HOME or CUED_CONFIG")]
+    NoPlace,
+}
+
+/// One server and the key for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    pub url: String,
+    pub api_key: String,
+    #[serde(default)]
+    pub email: String,
+    #[serde(default)]
+    pub key_id: Option<String>,
+}
+
+/// The content of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    /// The profile of a command that names none.
+    #[serde(default)]
+    pub current: Option<String>,
+    #[serde(default)]
+    pub profiles: BTreeMap<String, Profile>,
+}
+
+/// What a command names explicitly, by flags.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    pub url: Option<String>,
+    pub profile: Option<String>,
+}
+
+/// The server and the key of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub url: String,
+    pub key: Option<String>,
+    /// The profile that they come from.
+    pub profile: Option<String>,
+}
+
+impl Credentials {
+    /// The place of the file, by the environment.
+    ///
+    /// # Errors
+    /// If the environment names no home.
+    pub fn path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, CredentialsError> {
+        if let Some(path) = env("CUED_CONFIG") {
+            return Ok(path.into());
+        }
+        let config = env("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = config.or_else(|| Some(Path::new(&env("HOME")?).join(".config")));
+        Ok(config.ok_or(CredentialsError::NoPlace)?.join("cued").join("credentials.json"))
+    }
+
+    /// Reads the file; empty if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no JSON of this form, or can be read by others.
+    pub fn read(path: &Path) -> Result<Self, CredentialsError> {
+        let failed = |source| CredentialsError::Read { path: path.to_owned(), source };
+        let text = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            text => text.map_err(failed)?,
+        };
+        if path.metadata().map_err(failed)?.permissions().mode() & OTHERS != 0 {
+            return Err(CredentialsError::OpenToOthers(path.to_owned()));
+        }
+        serde_json::from_slice(&text)
+            .map_err(|source| CredentialsError::Damaged { path: path.to_owned(), source })
+    }
+
+    /// Replaces the file. Only its owner can read it.
+    ///
+    /// # Errors
+    /// If it cannot be written; the file is then as before.
+    pub fn write(&self, path: &Path) -> Result<(), CredentialsError> {
+        self.try_write(path).map_err(|source| CredentialsError::Write { path: path.to_owned(), source })
+    }
+
+    fn try_write(&self, path: &Path) -> io::Result<()> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // Its mode is 0600 from the beginning.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    }
+}
+
+impl Target {
+    /// The target of a command: flags before the environment, before the profile, before the default. The key of a
+    /// profile goes to the server of that profile and to no other.
+    ///
+    /// # Errors
+    /// If a profile is named that does not exist.
+    pub fn resolve(
+        chosen: &Chosen,
+        env: &dyn Fn(&str) -> Option<String>,
+        credentials: &Credentials,
+        path: &Path,
+    ) -> Result<Self, CredentialsError> {
+        let named = chosen.profile.clone().or_else(|| env("CUED_PROFILE"));
+        let profile = match (&named, &credentials.current) {
+            (Some(name), _) => {
+                let no_profile = || CredentialsError::NoProfile { name: name.clone(), path: path.to_owned() };
+                Some((name, credentials.profiles.get(name).ok_or_else(no_profile)?))
+            }
+            (None, Some(name)) => credentials.profiles.get(name).map(|profile| (name, profile)),
+            (None, None) => None,
+        };
+        // A profile that is named by a flag counts before the environment.
+        let env_url = || env("CUED_URL").or_else(|| env("CUEAPI_API_BASE"));
+        let env_key = || env("CUED_API_KEY").or_else(|| env("CUEAPI_API_KEY"));
+        let (env_url, env_key) = if chosen.profile.is_some() { (None, None) } else { (env_url(), env_key()) };
+        let url = chosen.url.clone().or(env_url);
+        let url = url.map(|url| normal_url(&url));
+        // Another server than that of the profile: one that has a profile of its own, or none.
+        let profile = match &url {
+            Some(url) if named.is_none() => {
+                let of_url = |(_, profile): &(&String, &Profile)| normal_url(&profile.url) == *url;
+                profile.filter(of_url).or_else(|| credentials.profiles.iter().find(of_url))
+            }
+            _ => profile,
+        };
+        let profile_url = profile.map(|(_, profile)| normal_url(&profile.url));
+        let url = url.or_else(|| profile_url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let of_profile = profile.filter(|_| profile_url.as_ref() == Some(&url));
+        let key = env_key.or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
+        Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()) })
+    }
+}
+
+/// A base URL without slashes at its end and without `/v1`, which clients of the published API have in it.
+#[must_use]
+pub fn normal_url(url: &str) -> String {
+    let url = url.trim().trim_end_matches('/');
+    url.strip_suffix("/v1").unwrap_or(url).trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(url: &str, key: &str) -> Profile {
+        Profile {
+            url: url.to_owned(),
+            api_key: key.to_owned(),
+            email: "me@example.com".to_owned(),
+            key_id: None,
+        }
+    }
+
+    fn resolve(chosen: &Chosen, env: &[(&str, &str)]) -> Result<Target, CredentialsError> {
+        let credentials = Credentials {
+            current: Some("home".to_owned()),
+            profiles: [
+                ("home".to_owned(), profile("http://pi:8000/", "k-home")),
+                ("work".to_owned(), profile("https://cue.example.com", "k-work")),
+            ]
+            .into(),
+        };
+        let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Target::resolve(chosen, &env, &credentials, Path::new("f"))
+    }
+
+    fn target(url: &str, key: Option<&str>, profile: Option<&str>) -> Target {
+        Target { url: url.to_owned(), key: key.map(str::to_owned), profile: profile.map(str::to_owned) }
+    }
+
+    #[test]
+    fn flags_count_before_the_environment_before_the_profile() {
+        let chosen = |url: Option<&str>, profile: Option<&str>| Chosen {
+            url: url.map(str::to_owned),
+            profile: profile.map(str::to_owned),
+        };
+        let none = chosen(None, None);
+        let home = target("http://pi:8000", Some("k-home"), Some("home"));
+        let work = target("https://cue.example.com", Some("k-work"), Some("work"));
+        assert_eq!(resolve(&none, &[]).unwrap(), home);
+        assert_eq!(resolve(&none, &[("CUED_PROFILE", "work")]).unwrap(), work);
+        assert_eq!(resolve(&chosen(None, Some("work")), &[("CUED_API_KEY", "k-env")]).unwrap(), work);
+        assert_eq!(resolve(&chosen(Some("https://cue.example.com/"), None), &[]).unwrap(), work);
+        let of_environment =
+            resolve(&none, &[("CUED_API_KEY", "k-env"), ("CUED_URL", "http://x/v1")]).unwrap();
+        assert_eq!(of_environment, target("http://x", Some("k-env"), None));
+        let of_others = [("CUEAPI_API_KEY", "k-env"), ("CUEAPI_API_BASE", "http://x/v1/")];
+        assert_eq!(resolve(&none, &of_others).unwrap(), target("http://x", Some("k-env"), None));
+        let missing = resolve(&chosen(None, Some("nowhere")), &[]).unwrap_err();
+        assert!(missing.to_string().contains("no profile \"nowhere\""), "{missing}");
+    }
+
+    #[test]
+    fn the_key_of_a_profile_goes_to_no_other_server() {
+        for profile in [None, Some("home".to_owned())] {
+            let elsewhere = Chosen { url: Some("http://elsewhere".to_owned()), profile };
+            assert_eq!(resolve(&elsewhere, &[]).unwrap(), target("http://elsewhere", None, None));
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/credentials.json");
+        assert_eq!(Credentials::read(&path).unwrap(), Credentials::default());
+        let credentials = Credentials {
+            current: Some("home".to_owned()),
+            profiles: [("home".to_owned(), profile("http://x", "k"))].into(),
+        };
+        credentials.write(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Credentials::read(&path).unwrap(), credentials);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Credentials::read(&path), Err(CredentialsError::OpenToOthers(_))));
+    }
+}

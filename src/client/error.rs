@@ -1,0 +1,159 @@
+//! Failures of a request to the API, and the exit code of each.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use thiserror::Error as ThisError;
+
+use crate::client::credentials::CredentialsError;
+use crate::client::tls::CertificateError;
+
+/// Error codes that name a limit of the account (contract §2.4).
+const LIMITS: [&str; 3] = ["cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
+
+#[derive(Debug, ThisError)]
+pub enum ClientError {
+    #[error("cannot reach {url}: {source}; is `cued serve` running there? (--url or CUED_URL)")]
+    Unreachable { url: String, source: ureq::Error },
+    #[error("{url} answers with status {status} and no answer of cued; check --url or CUED_URL")]
+    NotCued { url: String, status: u16 },
+    #[error("the answer has an unexpected form: {0}; is the server older than this client?")]
+    UnexpectedAnswer(#[source] serde_json::Error),
+    #[error("{0}")]
+    Refused(Box<RefusedRequest>),
+    #[error("not signed in: run `cued login`, or set CUED_API_KEY")]
+    NotSignedIn,
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// An answer of the server that is an error.
+#[derive(Debug, Clone, PartialEq, ThisError)]
+#[error("{message}{}", self.details())]
+pub struct RefusedRequest {
+    pub status: u16,
+    pub code: String,
+    pub message: String,
+    /// The server's wish before the next request.
+    pub retry_after: Option<Duration>,
+    /// The answer as it came.
+    pub body: Value,
+}
+
+impl RefusedRequest {
+    /// Reads an answer with a status other than 2xx.
+    ///
+    /// # Errors
+    /// If it is not an error of the API.
+    pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> Result<Self, ClientError> {
+        let not_cued = || ClientError::NotCued { url: url.to_owned(), status };
+        let body: Value = serde_json::from_slice(body).map_err(|_| not_cued())?;
+        let text = |name: &str| body["error"][name].as_str().map(str::to_owned);
+        let (Some(code), Some(message)) = (text("code"), text("message")) else { return Err(not_cued()) };
+        let retry_after =
+            retry_after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+        Ok(Self { status, code, message, retry_after, body })
+    }
+
+    /// The fields that the server refuses, each on a line.
+    fn details(&self) -> String {
+        let line = |detail: &Value| {
+            let loc: Vec<String> = detail["loc"]
+                .as_array()?
+                .iter()
+                .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
+                .collect();
+            let reason = detail["msg"].as_str()?.trim_start_matches("Value error, ");
+            Some(format!("\n  {}: {reason}", loc.join(".")))
+        };
+        self.body["detail"].as_array().into_iter().flatten().filter_map(line).collect()
+    }
+
+    #[must_use]
+    pub fn is_limit(&self) -> bool {
+        self.status == 429 || LIMITS.contains(&self.code.as_str())
+    }
+}
+
+impl ClientError {
+    /// 1: the server cannot be reached or has failed. 3: not found. 4: not signed in. 5: refused. 6: a limit.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotSignedIn => 4,
+            Self::Refused(refused) if refused.is_limit() => 6,
+            Self::Refused(refused) => match refused.status {
+                401 => 4,
+                404 => 3,
+                400..500 => 5,
+                _ => 1,
+            },
+            Self::Credentials(_) => 4,
+            Self::Certificate(_) => 2,
+            Self::Unreachable { .. } | Self::NotCued { .. } | Self::UnexpectedAnswer(_) => 1,
+        }
+    }
+
+    /// The error as JSON: that of the server unchanged, or one of the same form.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Refused(refused) => refused.body.clone(),
+            _ => {
+                serde_json::json!({"error": {"code": self.code(), "message": self.to_string(), "status": null}})
+            }
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::NotCued { .. } | Self::UnexpectedAnswer(_) => "unexpected_answer",
+            Self::NotSignedIn => "not_signed_in",
+            Self::Credentials(_) => "credentials",
+            Self::Certificate(_) => "certificate",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(status: u16, body: &Value) -> ClientError {
+        let read = RefusedRequest::read(status, Some("7"), body.to_string().as_bytes(), "http://x");
+        read.map_or_else(|error| error, |refused| ClientError::Refused(Box::new(refused)))
+    }
+
+    #[test]
+    fn each_status_has_its_exit_code() {
+        let with = |status: u16, code: &str| {
+            refused(status, &json!({"error": {"code": code, "message": "m", "status": status}})).exit_code()
+        };
+        assert_eq!(with(401, "invalid_api_key"), 4);
+        assert_eq!(with(404, "cue_not_found"), 3);
+        assert_eq!(with(409, "conflict"), 5);
+        assert_eq!(with(403, "cue_limit_exceeded"), 6);
+        assert_eq!(with(429, "rate_limit_exceeded"), 6);
+        assert_eq!(with(503, "unavailable"), 1);
+        assert_eq!(refused(502, &json!({"x": 1})).exit_code(), 1, "no answer of cued");
+    }
+
+    #[test]
+    fn the_refused_fields_are_named() {
+        let body = json!({
+            "detail": [{"loc": ["body", "name"], "msg": "Value error, too long"}, {"loc": ["body", "tags", 1], "msg": "no"}],
+            "error": {"code": "validation_error", "message": "The request is invalid", "status": 422},
+        });
+        assert_eq!(
+            refused(422, &body).to_string(),
+            "The request is invalid\n  body.name: too long\n  body.tags.1: no"
+        );
+        assert_eq!(refused(422, &body).to_json(), body);
+    }
+}

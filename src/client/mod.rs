@@ -1,0 +1,190 @@
+//! A client of a server's API: where the server is and with which key, one request and its answer, retries.
+//!
+//! Nothing here prints; `cli` does.
+
+pub mod credentials;
+pub mod curl;
+pub mod error;
+pub mod request;
+pub mod retry;
+pub mod tls;
+
+use std::time::Duration;
+
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use crate::client::error::{ClientError, RefusedRequest};
+use crate::client::request::{Answer, ApiRequest};
+use crate::client::retry::{Failure, pause_before_retry};
+use crate::client::tls::TlsOptions;
+use crate::clock::Clock;
+
+/// More than any answer of the API has.
+const MAX_ANSWER: u64 = 64 << 20;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of a whole request. The server ends its own after 30 seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time without a byte after which a stream counts as lost: two beats of the server and a little.
+const STREAM_SILENCE: Duration = Duration::from_secs(40);
+
+/// Where the server is, and the key.
+#[derive(Clone)]
+pub struct Connection {
+    /// Without a slash at its end.
+    pub url: String,
+    pub key: Option<String>,
+    pub tls: TlsOptions,
+}
+
+/// A finished exchange, for `--verbose`.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    pub method: &'a str,
+    pub url: &'a str,
+    /// `None` if there was no answer.
+    pub status: Option<u16>,
+    pub duration: Duration,
+    pub request_id: Option<&'a str>,
+}
+
+/// A client of one server.
+pub struct Client {
+    connection: Connection,
+    agent: Agent,
+    clock: Clock,
+    on_exchange: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
+}
+
+impl Client {
+    /// # Errors
+    /// If the certificates of the connection cannot be read.
+    pub fn new(connection: Connection) -> Result<Self, ClientError> {
+        let agent = tls::agent(&connection.tls, CONNECT_TIMEOUT)?;
+        Ok(Self { connection, agent, clock: Clock::system(), on_exchange: Box::new(|_| ()) })
+    }
+
+    /// Reports each exchange.
+    pub fn watch(&mut self, on_exchange: impl Fn(&Exchange<'_>) + Send + Sync + 'static) {
+        self.on_exchange = Box::new(on_exchange);
+    }
+
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Sends a request, again if that is safe, and returns the answer of success (2xx).
+    ///
+    /// # Errors
+    /// If the server refuses the request or cannot be reached.
+    pub fn send(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+        let mut attempt = 1;
+        loop {
+            let error = match self.send_once(request) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let failure = Failure::of(&error);
+            match failure.filter(|_| request.is_repeatable()).and_then(|it| pause_before_retry(attempt, it)) {
+                // The clock's pauses are short; the rest of a long one follows.
+                Some(pause) => self.pause(pause),
+                None => return Err(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Blocks for the whole of `pause`.
+    pub fn pause(&self, pause: Duration) {
+        let end = self.clock.monotonic() + pause;
+        while let Some(left) = end.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero()) {
+            self.clock.sleep(left);
+        }
+    }
+
+    /// Sends a request once.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn send_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+        let mut response = self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)))?;
+        let status = response.status().as_u16();
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let (retry_after, content_type) = (header("retry-after"), header("content-type"));
+        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let body = body.map_err(|source| self.unreachable(source))?;
+        if (200..300).contains(&status) {
+            return Ok(Answer { status, content_type, body });
+        }
+        let refused = RefusedRequest::read(status, retry_after.as_deref(), &body, &self.connection.url)?;
+        Err(ClientError::Refused(Box::new(refused)))
+    }
+
+    /// Opens a stream. The answer has no end; a server that is silent for two beats counts as lost.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn open_stream(&self, request: &ApiRequest) -> Result<Response<Body>, ClientError> {
+        let mut response = self.exchange(request, None)?;
+        let status = response.status().as_u16();
+        if status == 200 {
+            return Ok(response);
+        }
+        let retry_after =
+            response.headers().get("retry-after").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let body = body.map_err(|source| self.unreachable(source))?;
+        let refused = RefusedRequest::read(status, retry_after.as_deref(), &body, &self.connection.url)?;
+        Err(ClientError::Refused(Box::new(refused)))
+    }
+
+    /// `timeout` of the whole exchange; `None` for a stream.
+    fn exchange(
+        &self,
+        request: &ApiRequest,
+        timeout: Option<Duration>,
+    ) -> Result<Response<Body>, ClientError> {
+        let url = format!("{}{}", self.connection.url, request.target());
+        let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
+        if let Some(key) = self.connection.key.as_deref().filter(|_| !request.is_anonymous) {
+            builder = builder.header("authorization", format!("Bearer {key}"));
+        }
+        for (name, value) in &request.headers {
+            builder = builder.header(*name, value);
+        }
+        if request.body.is_some() {
+            builder = builder.header("content-type", "application/json");
+        }
+        let body = request.body.clone().unwrap_or_default();
+        let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
+        let config = self.agent.configure_request(built).timeout_global(timeout);
+        let config = if timeout.is_none() { config.timeout_recv_body(Some(STREAM_SILENCE)) } else { config };
+        let begin = self.clock.monotonic();
+        let result = self.agent.run(config.build());
+        let response = result.as_ref().ok();
+        (self.on_exchange)(&Exchange {
+            method: request.method,
+            url: &url,
+            status: response.map(|response| response.status().as_u16()),
+            duration: self.clock.monotonic().saturating_sub(begin),
+            request_id: response
+                .and_then(|response| response.headers().get("x-request-id"))
+                .and_then(|id| id.to_str().ok()),
+        });
+        result.map_err(|source| self.unreachable(source))
+    }
+
+    fn unreachable(&self, source: ureq::Error) -> ClientError {
+        ClientError::Unreachable { url: self.connection.url.clone(), source }
+    }
+}

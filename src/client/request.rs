@@ -1,0 +1,182 @@
+//! A request to the API and its answer.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::form_urlencoded::byte_serialize;
+
+use crate::client::error::ClientError;
+
+/// One request. `path` is from the root of the server, with its ids encoded by [`segment`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiRequest {
+    pub method: &'static str,
+    pub path: String,
+    pub query: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, String)>,
+    /// JSON.
+    pub body: Option<String>,
+    /// Sent without the key.
+    pub is_anonymous: bool,
+    /// Of the whole exchange, if it is not the usual one.
+    pub timeout: Option<Duration>,
+}
+
+impl ApiRequest {
+    #[must_use]
+    pub fn new(method: &'static str, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: None,
+            is_anonymous: false,
+            timeout: None,
+        }
+    }
+
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path)
+    }
+
+    #[must_use]
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new("POST", path)
+    }
+
+    #[must_use]
+    pub fn patch(path: impl Into<String>) -> Self {
+        Self::new("PATCH", path)
+    }
+
+    #[must_use]
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new("DELETE", path)
+    }
+
+    /// Adds a field of the query.
+    #[must_use]
+    pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// Adds a field of the query if there is a value.
+    #[must_use]
+    pub fn maybe_query(self, name: &'static str, value: Option<impl Into<String>>) -> Self {
+        match value {
+            Some(value) => self.query(name, value),
+            None => self,
+        }
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Sets the body to the text of a JSON value.
+    #[must_use]
+    pub fn json(mut self, body: impl ToString) -> Self {
+        self.body = Some(body.to_string());
+        self
+    }
+
+    /// With a key of idempotency, a repetition has the same answer and no second effect.
+    #[must_use]
+    pub fn idempotent(self) -> Self {
+        let key = uuid::Uuid::new_v4().to_string();
+        self.header("idempotency-key", key)
+    }
+
+    /// Without the key of the account.
+    #[must_use]
+    pub fn anonymous(mut self) -> Self {
+        self.is_anonymous = true;
+        self
+    }
+
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// A repetition has the effect of one request.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE")
+            || self.headers.iter().any(|(name, _)| *name == "idempotency-key")
+    }
+
+    /// The path and the query, as in the first line of the request.
+    #[must_use]
+    pub fn target(&self) -> String {
+        let mut target = self.path.clone();
+        for (index, (name, value)) in self.query.iter().enumerate() {
+            let separator = if index == 0 && !self.path.contains('?') { '?' } else { '&' };
+            let value: String = byte_serialize(value.as_bytes()).collect();
+            target.push_str(&format!("{separator}{name}={value}"));
+        }
+        target
+    }
+}
+
+/// A text as one segment of a path.
+#[must_use]
+pub fn segment(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// An answer of success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as text: the JSON of the server unchanged.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// # Errors
+    /// If the body is no JSON: the server is not `cued`.
+    pub fn value(&self) -> Result<Value, ClientError> {
+        self.read()
+    }
+
+    /// # Errors
+    /// If the body is no JSON of this shape.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body).map_err(ClientError::UnexpectedAnswer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_has_the_path_and_the_encoded_query() {
+        let request = ApiRequest::get("/v1/cues").query("q", "a b&c").maybe_query("tag", None::<String>);
+        assert_eq!(request.query("limit", "2").target(), "/v1/cues?q=a+b%26c&limit=2");
+        assert_eq!(ApiRequest::get("/v1/cues?a=1").query("b", "2").target(), "/v1/cues?a=1&b=2");
+        assert_eq!(segment("a/b é"), "a%2Fb%20%C3%A9");
+    }
+
+    #[test]
+    fn a_request_is_repeatable_by_its_method_or_its_key() {
+        let is_repeatable = |request: ApiRequest| request.is_repeatable();
+        assert!(is_repeatable(ApiRequest::get("/")) && is_repeatable(ApiRequest::delete("/")));
+        assert!(!is_repeatable(ApiRequest::post("/")) && !is_repeatable(ApiRequest::patch("/")));
+        assert!(is_repeatable(ApiRequest::post("/").idempotent()));
+    }
+}
