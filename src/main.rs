@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    cued::cli::Cli::parse().run()
+    cued::cli::Cli::read().run()
 }

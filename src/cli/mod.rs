@@ -4,6 +4,8 @@
 pub mod client;
 pub mod database;
 pub mod error;
+mod help;
+mod manual;
 pub mod output;
 mod plan_flags;
 mod progress;
@@ -11,7 +13,7 @@ pub mod server;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::Level;
 
 use crate::cli::client::command::SingleCommand;
@@ -47,17 +49,33 @@ enum Command {
     Billing(OnDatabase<billing::BillingAction>),
     /// Back up the database to a new file, also while a server runs
     Backup(backup::BackupCommand),
-    /// Check a database or backup and summarize its contents; exits with 1 on problems
+    /// Check a database or backup; exits with 1 on problems
+    ///
+    /// Reads the whole file and summarizes its contents.
     Check(check::CheckCommand),
-    /// Restore a backup; the copy is on hold and fires nothing until it is promoted
+    /// Restore a backup; it fires nothing until it is promoted
     Restore(restore::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
     Promote(promote::PromoteCommand),
     /// Show the account of your key
     Whoami(SingleCommand<Whoami>),
+    /// Print a script that completes commands in a shell
+    ///
+    /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
+    Completions(manual::Completions),
+    /// Print a manual page, or write them all into a folder
+    Man(manual::ManualPage),
 }
 
 impl Cli {
+    /// Reads the command line of the process. Ends the process with exit code 2 and a message if it is invalid.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut command = help::grouped(Self::command());
+        let matches = command.get_matches_mut();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+
     /// Runs the command, prints its error, and returns its exit code.
     #[must_use]
     pub fn run(self) -> ExitCode {
@@ -89,6 +107,8 @@ impl Command {
             Self::Restore(restore) => restore.run(),
             Self::Promote(promote) => promote.run(),
             Self::Whoami(whoami) => whoami.run(),
+            Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
+            Self::Man(page) => page.run(help::grouped(Cli::command())),
         }
     }
 }

@@ -3,4 +3,5 @@
 pub mod administration;
 pub mod backups;
 mod bench;
+mod manual;
 mod serve_flags;

@@ -1,0 +1,52 @@
+//! `cued --help`, `cued completions`, `cued man`.
+
+use std::process::{Command, Stdio};
+
+fn cued(args: &[&str]) -> (String, String, Option<i32>) {
+    let output = Command::new(env!("CARGO_BIN_EXE_cued")).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn the_help_lists_the_commands_in_three_groups() {
+    let (help, _, code) = cued(&["--help"]);
+    assert_eq!(code, Some(0));
+    for group in ["\nServer:\n", "\nDatabase file:\n", "\nClient of a server:\n"] {
+        assert!(help.contains(group), "{help}");
+    }
+    assert_eq!(cued(&[]).2, Some(2), "without a command");
+    let (_, message, code) = cued(&["nonsense"]);
+    assert_eq!(code, Some(2));
+    assert!(message.contains("unrecognized subcommand 'nonsense'"), "{message}");
+}
+
+#[test]
+fn bash_reads_its_completions() {
+    let (script, _, code) = cued(&["completions", "bash"]);
+    assert_eq!(code, Some(0));
+    let test = "COMP_WORDS=(cued whoami --js) COMP_CWORD=2; _cued cued --js whoami; echo \"${COMPREPLY[@]}\"";
+    let bash =
+        Command::new("bash").args(["-c", &format!("{script}\n{test}")]).stderr(Stdio::inherit()).output();
+    assert_eq!(String::from_utf8(bash.unwrap().stdout).unwrap(), "--json\n");
+    for shell in ["zsh", "fish"] {
+        assert!(cued(&["completions", shell]).0.contains("whoami"), "{shell}");
+    }
+    assert_eq!(cued(&["completions", "tcsh"]).2, Some(2));
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let (page, _, code) = cued(&["man"]);
+    assert_eq!(code, Some(0));
+    assert!(page.contains(".TH cued 1") && page.contains("cued\\-whoami(1)"), "{page}");
+    assert!(cued(&["man", "key", "add"]).0.contains("EMAIL"));
+    let (_, message, code) = cued(&["man", "nonsense"]);
+    assert_eq!((message.as_str(), code), ("cued: there is no command `cued nonsense`\n", Some(2)));
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man/man1");
+    assert_eq!(cued(&["man", "--dir", pages.to_str().unwrap()]).2, Some(0));
+    for page in ["cued.1", "cued-whoami.1", "cued-key-add.1"] {
+        assert!(pages.join(page).exists(), "{page}");
+    }
+}
