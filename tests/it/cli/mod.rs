@@ -5,3 +5,4 @@ pub mod backups;
 mod bench;
 mod manual;
 mod serve_flags;
+mod transcripts;
