@@ -190,15 +190,31 @@ pub struct SchedulePart {
 }
 
 impl SchedulePart {
+    /// Every `field`.
+    pub const FIELDS: [&'static str; 10] = [
+        "minute",
+        "hour",
+        "day-of-month",
+        "month",
+        "day-of-week",
+        "expression",
+        "type",
+        "at",
+        "send_at",
+        "timezone",
+    ];
+
     /// A field without a place in a cron expression.
     #[must_use]
     pub fn of(field: &'static str) -> Option<Box<Self>> {
+        debug_assert!(Self::FIELDS.contains(&field), "{field}");
         Some(Box::new(Self { field, span: None }))
     }
 
     /// A part of the cron expression.
     #[must_use]
     pub fn of_cron(field: &'static str, span: (usize, usize)) -> Option<Box<Self>> {
+        debug_assert!(Self::FIELDS.contains(&field), "{field}");
         Some(Box::new(Self { field, span: Some(span) }))
     }
 }

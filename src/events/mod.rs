@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::domain::notification::event::{Emitted, Event, EventFilter, EventSink};
 use crate::domain::text::hex;
+use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::events::recording::{FollowedUser, Recording};
 use crate::events::share::Share;
@@ -63,25 +64,16 @@ impl EventId {
     }
 }
 
-/// The reason for which a client must read anew what it shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResetReason {
-    /// The id belongs to an earlier start of the program.
-    Restart,
-    /// Events after the id are no longer kept, or were not recorded.
-    Gap,
-    /// The stream was too slow.
-    Lagged,
-}
-
-impl ResetReason {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Gap => "gap",
-            Self::Lagged => "lagged",
-        }
+word_enum! {
+    /// The reason for which a client must read anew what it shows.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ResetReason {
+        /// The id belongs to an earlier start of the program.
+        Restart = "restart",
+        /// Events after the id are no longer kept, or were not recorded.
+        Gap = "gap",
+        /// The stream was too slow.
+        Lagged = "lagged",
     }
 }
 

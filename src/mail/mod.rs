@@ -44,10 +44,13 @@ pub enum MailTransport {
 }
 
 impl MailTransport {
+    /// The words of [`MailTransport::as_str`].
+    pub const WORDS: [&'static str; 2] = ["smtp", "log"];
+
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Smtp(_) => "smtp",
-            Self::Log { .. } => "log",
+            Self::Smtp(_) => Self::WORDS[0],
+            Self::Log { .. } => Self::WORDS[1],
         }
     }
 

@@ -11,11 +11,13 @@ use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, pa
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::{Callback, Method};
 
-/// The status that a PATCH may request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestedStatus {
-    Active,
-    Paused,
+word_enum! {
+    /// The status that a PATCH may request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RequestedStatus {
+        Active = "active",
+        Paused = "paused",
+    }
 }
 
 /// Changes to a cue. `None` and empty parts leave the field unchanged.

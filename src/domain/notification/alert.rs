@@ -45,13 +45,21 @@ word_enum! {
     }
 }
 
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Severity {
+        /// Nothing of the cue works any more.
+        Critical = "critical",
+        Warning = "warning",
+    }
+}
+
 impl AlertType {
-    /// `critical` when nothing of the cue works any more.
     #[must_use]
-    pub fn severity(self) -> &'static str {
+    pub fn severity(self) -> Severity {
         match self {
-            Self::ConsecutiveFailures => "critical",
-            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp | Self::Unclaimed => "warning",
+            Self::ConsecutiveFailures => Severity::Critical,
+            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp | Self::Unclaimed => Severity::Warning,
         }
     }
 
@@ -197,7 +205,7 @@ impl Alert {
         json!({
             "id": self.id,
             "alert_type": self.alert_type.as_str(),
-            "severity": self.alert_type.severity(),
+            "severity": self.alert_type.severity().as_str(),
             "cue_id": self.cue_id,
             "execution_id": self.execution_id.map(|id| id.to_string()),
             "message": self.message,

@@ -98,11 +98,15 @@ impl AddressPolicy {
         by_class || self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// The allowed classes of addresses. Single networks are the operator's configuration and not listed.
+    /// The classes that can be allowed.
+    pub const CLASSES: [&'static str; 3] =
+        [AddressClass::Public.as_str(), AddressClass::Private.as_str(), AddressClass::Loopback.as_str()];
+
+    /// The allowed ones of [`Self::CLASSES`]. Single networks are the operator's configuration and not listed.
     #[must_use]
     pub fn words(&self) -> Vec<&'static str> {
-        let all = [("public", self.public), ("private", self.private), ("loopback", self.loopback)];
-        all.into_iter().filter_map(|(word, allowed)| allowed.then_some(word)).collect()
+        let all = Self::CLASSES.into_iter().zip([self.public, self.private, self.loopback]);
+        all.filter_map(|(word, allowed)| allowed.then_some(word)).collect()
     }
 
     /// Returns whether the target is the exempt path of this server, for which no address is blocked.

@@ -3,7 +3,8 @@
 //! - `table`: its operations are the routes.
 //! - `checks`: every response that the client of the tests receives fits it, and so does every accepted request.
 //! - `coverage`: every response in it was received by some test.
-//! - `words`: its lists of words are those of the program, and its examples are valid.
+//! - `enums`: its lists of words are those of the program.
+//! - `words`: its error codes are those of the program, and its examples are valid.
 //! - `compatibility`: it refuses nothing and lacks nothing that the released one had.
 //! - `refusals`: operations require a key if it says so.
 //! - `served`: the program serves it.
@@ -12,6 +13,7 @@ pub mod checks;
 mod compatibility;
 mod coverage;
 mod document;
+mod enums;
 mod recorded;
 mod refusals;
 mod served;

@@ -30,9 +30,9 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
     let description = fields.string("description", 0..=MAX_DESCRIPTION);
-    let transport = fields.one_of("transport", &["webhook", "worker"]);
-    let is_worker = transport == Some("worker");
-    let is_webhook = transport == Some("webhook") || fields.any("transport").is_none();
+    let transport = fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse);
+    let is_worker = transport == Some(Transport::Worker);
+    let is_webhook = transport == Some(Transport::Webhook) || fields.any("transport").is_none();
     let schedule = fields.required_object("schedule").and_then(|mut schedule| {
         let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
         let patch = parse_schedule(&mut schedule);
@@ -87,7 +87,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
 /// # Errors
 /// As [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
 pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch> {
-    let status = fields.one_of("status", &["active", "paused"]);
+    let status = fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
     let name = fields.string("name", 1..=255);
     let description = match fields.presence("description") {
         Presence::Absent => None,
@@ -118,8 +118,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     fields.forbid_unknown();
     fields.finish()?;
     let mut patch = CuePatch {
-        status: status
-            .map(|word| if word == "active" { RequestedStatus::Active } else { RequestedStatus::Paused }),
+        status,
         name,
         description,
         schedule: schedule.unwrap_or_default(),

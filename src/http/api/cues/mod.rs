@@ -19,6 +19,7 @@ use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
+use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::http::api::cues::cue_request::{cue_patch, new_cue};
@@ -62,11 +63,29 @@ pub async fn create(mut request: Request) -> Result<Response> {
     Ok(from_stored(StoredResponse { status, body }))
 }
 
+word_enum! {
+    /// The form of a payload in a response.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum PayloadForm {
+        Json = "json",
+        Text = "text",
+    }
+}
+
+word_enum! {
+    /// What an override does to the payload of the cue.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MergeStrategy {
+        Merge = "merge",
+        Replace = "replace",
+    }
+}
+
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset&payload`
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
-    let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
+    let is_text = query.one_of("payload", &PayloadForm::WORDS) == Some(PayloadForm::Text.as_str());
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
@@ -131,7 +150,8 @@ pub async fn fire(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override");
-    let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
+    let replace =
+        fields.one_of("merge_strategy", &MergeStrategy::WORDS) == Some(MergeStrategy::Replace.as_str());
     let key = read_key(&mut fields);
     // Ignoring a misspelled `send_at` would run the cue immediately.
     fields.forbid_unknown();

@@ -75,7 +75,7 @@ pub async fn overview(request: Request) -> Result<Response> {
 fn render_server(app: &App, held_since: Option<Timestamp>) -> Value {
     let (status, reason) = server_state(app, held_since.is_some());
     json!({
-        "status": status,
+        "status": status.as_str(),
         "reason": reason,
         "held_since": held_since.map(instant),
         "test_clock": app.clock.is_test(),
