@@ -60,7 +60,7 @@ pub const ROWS: &[Row] = &[
         "a stream begins with hello and has its headers",
         &[
             "a_stream_begins_with_a_greeting",
-            "streams_are_served_over_http2_and_cut_off_when_the_window_stays_closed",
+            "a_stream_over_http2_whose_window_stays_closed_is_reset_and_no_other_one",
         ],
     ),
     (
