@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::response::Parts;
 use serde_json::{Value, json};
 
 use crate::openapi::document::{CLOSED, DOCUMENT, Operation, faults, resolved};
@@ -24,6 +26,8 @@ static ANY_ERROR: LazyLock<Value> = LazyLock::new(
     || json!({"allOf": [{"$ref": "#/components/schemas/Error"}], "unevaluatedProperties": false}),
 );
 
+static INVALID: LazyLock<Value> = LazyLock::new(|| json!({"$ref": "#/components/schemas/ValidationError"}));
+
 /// A request as it was sent: its head and the bytes after it.
 struct Sent<'a> {
     method: String,
@@ -33,11 +37,15 @@ struct Sent<'a> {
     body: &'a [u8],
 }
 
-/// Fails the test whose request got a response that the document does not describe. `sent` is the text of the request;
-/// requests that are not HTTP, and those to other servers than ours, are not looked at.
+/// Fails the test whose request got a response that the document does not describe. `sent` is the text of the request; of
+/// a request that is not HTTP, or not to our server, an error must have the common form.
 #[track_caller]
 pub fn check(sent: &[u8], response: &Response) {
-    let Some(sent) = parse(sent) else { return };
+    let Some(sent) = parse(sent) else {
+        let found = unmatched_problems(response);
+        assert!(found.is_empty(), "{}\n{}", found.join("\n"), response.text());
+        return;
+    };
     let found = match Operation::find(&sent.method, &sent.path) {
         Some(operation) => {
             let faults = problems(operation, &sent, response);
@@ -68,6 +76,29 @@ pub fn check_event(event_type: &str, data: &Value) {
     );
 }
 
+/// As [`check`], for a request of HTTP/2.
+#[track_caller]
+pub fn check_http2(request: &str, body: &[u8], head: &Parts, received: &[u8]) {
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
+    };
+    let headers = head.headers.iter().map(header).collect();
+    let response = Response { status: head.status.as_u16(), headers, body: received.to_vec() };
+    let sent = format!("{request} HTTP/2\r\nContent-Length: {}\r\n\r\n", body.len());
+    check(&[sent.as_bytes(), body].concat(), &response);
+}
+
+/// The length of the first request of several.
+pub fn request_length(sent: &[u8]) -> usize {
+    match parse(sent) {
+        Some(first) if header(&first.head.1, "transfer-encoding").is_none() => {
+            let length = header(&first.head.1, "content-length").and_then(|text| text.parse().ok());
+            sent.len() - first.body.len() + first.body.len().min(length.unwrap_or(0))
+        }
+        _ => sent.len(),
+    }
+}
+
 fn parse(sent: &[u8]) -> Option<Sent<'_>> {
     let end = sent.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let head = read_head(&mut &sent[..end]).ok()??;
@@ -89,7 +120,8 @@ fn unmatched_problems(response: &Response) -> Vec<String> {
     if response.status < 400 || !is_json || response.body.is_empty() {
         return Vec::new();
     }
-    faults(&CLOSED, &ANY_ERROR, &response.json())
+    let schema = if response.status == 422 { &INVALID } else { &ANY_ERROR };
+    faults(&CLOSED, schema, &response.json())
 }
 
 fn problems(operation: &'static Operation, sent: &Sent<'_>, response: &Response) -> Vec<String> {
@@ -216,6 +248,22 @@ mod tests {
     }
 
     const KEYS: &str = "GET /v1/auth/webhook-secret HTTP/1.1\r\n\r\n";
+
+    #[test]
+    fn the_first_of_several_requests_is_found() {
+        let post = "POST /v1/cues HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+        assert_eq!(request_length(format!("{post}{KEYS}").as_bytes()), post.len());
+        assert_eq!(request_length(format!("{KEYS}{post}").as_bytes()), KEYS.len());
+        for rest in ["", "GET / HT", &post[..post.len() - 1]] {
+            assert_eq!(request_length(rest.as_bytes()), rest.len());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is a required property")]
+    fn an_error_of_another_form_fails_for_a_request_that_is_not_http() {
+        check(b"\x01\r\n\r\n", &response(400, &json!({"error": {"code": "bad_request"}})));
+    }
 
     #[test]
     fn a_documented_response_passes() {

@@ -19,8 +19,12 @@ pub struct Client {
     is_checked: bool,
 }
 
-/// One connection to a server.
-pub struct Connection(BufReader<TcpStream>);
+/// One connection to a server. Its responses are compared with the description of the API, as those of a [`Client`].
+pub struct Connection {
+    reader: BufReader<TcpStream>,
+    /// What was sent by [`Connection::send`] and has no response yet.
+    sent: Vec<u8>,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
@@ -158,7 +162,7 @@ impl Client {
             None => Connection::open(self.addr)?,
         };
         // A server that refuses early may close before everything is written; its response is readable all the same.
-        let written = connection.0.get_mut().write_all(bytes);
+        let written = connection.stream().write_all(bytes);
         let response =
             connection.read_response(bytes.starts_with(b"HEAD ")).or_else(|error| written.and(Err(error)))?;
         if self.is_checked {
@@ -180,20 +184,22 @@ impl Connection {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HANG_TIMEOUT))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self { reader: BufReader::new(stream), sent: Vec::new() })
     }
 
     pub fn send(&mut self, text: &str) {
-        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+        self.stream().write_all(text.as_bytes()).unwrap();
+        self.sent.extend_from_slice(text.as_bytes());
     }
 
+    #[track_caller]
     pub fn response(&mut self) -> Response {
-        self.read_response(false).unwrap()
+        self.checked_response(false)
     }
 
     /// Returns `true` if a part of a response has arrived, or the end of the connection.
     pub fn has_response(&self) -> bool {
-        let stream = self.0.get_ref();
+        let stream = self.reader.get_ref();
         stream.set_nonblocking(true).unwrap();
         let arrived = stream.peek(&mut [0]);
         stream.set_nonblocking(false).unwrap();
@@ -201,20 +207,32 @@ impl Connection {
     }
 
     /// The response to a `HEAD`: no body follows, whatever `Content-Length` says.
+    #[track_caller]
     pub fn response_without_body(&mut self) -> Response {
-        self.read_response(true).unwrap()
+        self.checked_response(true)
+    }
+
+    #[track_caller]
+    fn checked_response(&mut self, is_head: bool) -> Response {
+        let response = self.read_response(is_head).unwrap();
+        // A 100 is followed by the response.
+        if response.status >= 200 {
+            let request: Vec<u8> = self.sent.drain(..checks::request_length(&self.sent)).collect();
+            checks::check(&request, &response);
+        }
+        response
     }
 
     /// Everything until the server closes the connection.
     pub fn rest(&mut self) -> String {
         let mut rest = String::new();
-        self.0.read_to_string(&mut rest).unwrap();
+        self.reader.read_to_string(&mut rest).unwrap();
         rest
     }
 
     /// Whether the server has sent anything that is not read yet.
     pub fn has_data(&self) -> bool {
-        let stream = self.0.get_ref();
+        let stream = self.reader.get_ref();
         stream.set_nonblocking(true).unwrap();
         let peeked = stream.peek(&mut [0]);
         stream.set_nonblocking(false).unwrap();
@@ -223,11 +241,11 @@ impl Connection {
 
     /// The socket, for tests that write in their own way.
     pub fn stream(&mut self) -> &mut TcpStream {
-        self.0.get_mut()
+        self.reader.get_mut()
     }
 
     fn read_response(&mut self, is_head: bool) -> io::Result<Response> {
-        let reader = &mut self.0;
+        let reader = &mut self.reader;
         let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (first, headers) = read_head(reader)?.ok_or_else(cut)?;
         let status =

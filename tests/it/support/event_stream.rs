@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use crate::openapi::checks::check_event;
-use crate::support::client::{Client, header, read_head};
+use crate::openapi::checks::{check, check_event};
+use crate::support::client::{Client, Response, header, read_head};
 use crate::support::server::HANG_TIMEOUT;
 
 /// An open stream.
@@ -38,14 +38,14 @@ impl EventReader {
         stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         let id = id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let key = client.key();
-        write!(
-            stream,
+        let request = format!(
             "GET /v1/events{query} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {key}\r\n{id}\r\n"
-        )
-        .unwrap();
+        );
+        stream.write_all(request.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let (first, headers) = read_head(&mut reader).unwrap().expect("a response");
         assert!(first.contains(" 200 "), "{first}");
+        check(request.as_bytes(), &Response { status: 200, headers: headers.clone(), body: Vec::new() });
         Self { reader, headers, text: String::new() }
     }
 

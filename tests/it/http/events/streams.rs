@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::types;
+use crate::openapi::checks::check_http2;
 use crate::support::api::{Api, User};
 use crate::support::event_stream::EventReader;
 use crate::support::fixture::{BEGIN, Fixture};
@@ -258,9 +259,9 @@ fn a_stream_over_http2_whose_window_stays_closed_is_reset_and_no_other_one() {
         builder.initial_stream_window_size(4_096);
         let (mut sender, connection) = builder.handshake(socket).await.unwrap();
         tokio::spawn(connection);
-        let response = sender.send_request(request()).await.unwrap();
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut body = response.into_body();
+        let (head, mut body) = sender.send_request(request()).await.unwrap().into_parts();
+        assert_eq!(head.headers["content-type"], "text/event-stream");
+        check_http2("GET /v1/events", b"", &head, b"");
         let mut text = String::new();
         while !text.contains("event: hello") {
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();

@@ -1,5 +1,6 @@
 //! Cleartext HTTP/2 by prior knowledge, on the same port.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use cued::config::HttpLimits;
@@ -12,13 +13,13 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::test_routes::TestServer;
+use crate::openapi::checks::check_http2;
+use crate::support::api::Api;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-async fn connect(
-    server: &TestServer,
-) -> (Sender, Connection<TokioIo<TcpStream>, Full<Bytes>, TokioExecutor>) {
-    let stream = TcpStream::connect(server.addr).await.unwrap();
+async fn connect(addr: SocketAddr) -> (Sender, Connection<TokioIo<TcpStream>, Full<Bytes>, TokioExecutor>) {
+    let stream = TcpStream::connect(addr).await.unwrap();
     handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap()
 }
 
@@ -28,16 +29,27 @@ fn request(method: Method, path: &str, body: &[u8]) -> Request<Full<Bytes>> {
 }
 
 async fn ask(sender: &mut Sender, method: Method, path: &str, body: &[u8]) -> (u16, hyper::HeaderMap, Bytes) {
-    let response = sender.send_request(request(method, path, body)).await.unwrap();
-    let (head, body) = response.into_parts();
-    (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes())
+    ask_with(sender, request(method, path, body), body).await
+}
+
+/// Sends a request with `body`; its response must be as the API is described.
+async fn ask_with(
+    sender: &mut Sender,
+    request: Request<Full<Bytes>>,
+    body: &[u8],
+) -> (u16, hyper::HeaderMap, Bytes) {
+    let line = format!("{} {}", request.method(), request.uri().path_and_query().unwrap());
+    let (head, received) = sender.send_request(request).await.unwrap().into_parts();
+    let received = received.collect().await.unwrap().to_bytes();
+    check_http2(&line, body, &head, &received);
+    (head.status.as_u16(), head.headers, received)
 }
 
 #[test]
 fn http2_is_served_like_http1() {
     let server = TestServer::start();
     server.block_on(async {
-        let (mut sender, connection) = connect(&server).await;
+        let (mut sender, connection) = connect(server.addr).await;
         tokio::spawn(connection);
         let (status, headers, body) = ask(&mut sender, Method::POST, "/echo", &vec![b'x'; 2_097_152]).await;
         assert_eq!(status, 200);
@@ -61,10 +73,37 @@ fn http2_is_served_like_http1() {
 }
 
 #[test]
+fn the_api_over_http2_is_as_it_is_described() {
+    let api = Api::start();
+    let (addr, key) = (api.addr(), api.user("ada").key().to_owned());
+    api.block_on(async {
+        let (mut sender, connection) = connect(addr).await;
+        tokio::spawn(connection);
+        let cue = br#"{"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}}"#;
+        let no_cue = br#"{"name": "a"}"#;
+        let calls: [(Method, &str, &[u8], u16); 7] = [
+            (Method::POST, "/v1/cues", cue, 201),
+            (Method::POST, "/v1/cues", no_cue, 422),
+            (Method::POST, "/v1/cues", b"{", 400),
+            (Method::GET, "/v1/cues?limit=1", b"", 200),
+            (Method::HEAD, "/v1/cues", b"", 200),
+            (Method::GET, "/v1/cues/cue_unknown", b"", 404),
+            (Method::GET, "/health", b"", 200),
+        ];
+        for (method, path, body, expected) in calls {
+            let mut request = request(method.clone(), path, body);
+            request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+            let (status, ..) = ask_with(&mut sender, request, body).await;
+            assert_eq!(status, expected, "{method} {path}");
+        }
+    });
+}
+
+#[test]
 fn many_streams_share_a_connection() {
     let server = TestServer::start();
     server.block_on(async {
-        let (sender, connection) = connect(&server).await;
+        let (sender, connection) = connect(server.addr).await;
         tokio::spawn(connection);
         let asks = (0..300).map(|number| {
             let mut sender = sender.clone();
@@ -83,7 +122,7 @@ fn an_idle_connection_is_closed() {
     let short = Duration::from_millis(200);
     let server = TestServer::with(HttpLimits { idle_time: short, ..HttpLimits::default() });
     server.block_on(async {
-        let (mut sender, connection) = connect(&server).await;
+        let (mut sender, connection) = connect(server.addr).await;
         let connection = tokio::spawn(connection);
         assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
         connection.await.unwrap().unwrap();
@@ -95,7 +134,7 @@ fn a_stop_lets_a_stream_finish_and_closes_the_connection() {
     let config = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
     let mut server = TestServer::with(config);
     let (poll, connection) = server.block_on(async {
-        let (mut sender, connection) = connect(&server).await;
+        let (mut sender, connection) = connect(server.addr).await;
         let connection = tokio::spawn(connection);
         assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
         let poll = sender.send_request(request(Method::GET, "/poll", b""));
