@@ -177,13 +177,20 @@ fn match_path(pattern: &'static str, path: &str) -> Option<PathParams> {
         let segment = segments.next()?;
         match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some(_) if segment.is_empty() => return None,
-            // No id in the database is invalid UTF-8, so such a segment matches nothing.
-            Some(name) => params.push((name, percent_decode_str(segment).decode_utf8().ok()?.into_owned())),
+            Some(name) => params.push((name, parameter(segment))),
             None if segment == expected => {}
             None => return None,
         }
     }
     segments.next().is_none().then_some(params)
+}
+
+/// Invalid UTF-8 gets a NUL, which no id contains, so that it names nothing.
+fn parameter(segment: &str) -> String {
+    match percent_decode_str(segment).decode_utf8() {
+        Ok(text) => text.into_owned(),
+        Err(_) => format!("{}\0", percent_decode_str(segment).decode_utf8_lossy()),
+    }
 }
 
 fn allow(methods: &[&Method]) -> String {
@@ -260,7 +267,11 @@ mod tests {
         ] {
             assert_eq!(find(Method::GET, path), "404", "{path}");
         }
-        assert_eq!(find(Method::GET, "/v1/cues/%FF"), "404");
+    }
+
+    #[test]
+    fn a_parameter_that_is_no_text_names_nothing() {
+        assert_eq!(find(Method::GET, "/v1/cues/a%FF"), "/v1/cues/{cue_id} cue_id=a\u{fffd}\0");
     }
 
     #[test]

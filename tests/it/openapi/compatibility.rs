@@ -72,6 +72,12 @@ impl<'a> Walk<'a> {
         if new["requestBody"]["required"] == true && old["requestBody"]["required"] != true {
             self.found.push(format!("{place}: a body is now required"));
         }
+        for (name, event) in old["x-events"].as_object().into_iter().flatten() {
+            match new["x-events"].get(name) {
+                None => self.found.push(format!("{place}: event {name} is gone")),
+                Some(after) => self.schema(&format!("{place} {name}"), event, after, Side::Response),
+            }
+        }
         self.contents(&format!("{place} request"), &old["requestBody"], &new["requestBody"], Side::Request);
         for (status, response) in old["responses"].as_object().unwrap() {
             let before = follow(self.old, response);
@@ -217,10 +223,12 @@ fn nothing_of_the_released_api_is_gone() {
 fn each_kind_of_break_is_found() {
     let released: Value = serde_json::from_str(RELEASED).unwrap();
     let schemas = "/components/schemas";
-    let cases: [(&str, &str, Value, &str); 7] = [
+    let cases: [(&str, &str, Value, &str); 9] = [
         ("/paths", "/v1/usage", Value::Null, "get /v1/usage is gone"),
         ("/paths/~1v1~1usage/get", "operationId", json!("other"), "another operationId"),
         ("/paths/~1v1~1usage/get", "security", json!([]), "another security"),
+        ("/paths/~1v1~1events/get/x-events", "burst", Value::Null, "event burst is gone"),
+        (&format!("{schemas}/ResetEvent/properties"), "reason", Value::Null, "reset: field reason is gone"),
         (
             &format!("{schemas}/CueFields/properties"),
             "missed_count",

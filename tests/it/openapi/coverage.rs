@@ -8,7 +8,7 @@ use crate::openapi::words::codes_of;
 
 /// The program gives these the same way for every operation, before or around its handler: one operation that received
 /// each of them is enough.
-const ALIKE: [&str; 14] = [
+const ALIKE: [&str; 13] = [
     "bad_request",
     "cross_site_request",
     "forbidden_host",
@@ -16,7 +16,6 @@ const ALIKE: [&str; 14] = [
     "internal_error",
     "invalid_json",
     "invalid_request",
-    "not_found",
     "payload_too_large",
     "rate_limit_exceeded",
     "request_timeout",

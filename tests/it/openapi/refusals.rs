@@ -44,6 +44,23 @@ fn operations_without_a_key_serve_requests_without_one() {
 }
 
 #[test]
+fn a_path_parameter_that_is_no_text_names_nothing() {
+    let server = Server::start(&["--dev", "--limits", "off"]);
+    let user = server.user();
+    let with_parameter: Vec<&Operation> = OPERATIONS.iter().filter(|it| it.path.contains('{')).collect();
+    assert!(with_parameter.len() > 20);
+    for it in with_parameter {
+        let (begin, end) = (it.path.find('{').unwrap(), it.path.find('}').unwrap());
+        let path = format!("{}%FF{}", &it.path[..begin], &it.path[end + 1..]);
+        let body: &[u8] = if it.json["requestBody"].is_null() { b"" } else { b"{}" };
+        let response = user.call(&it.method.to_ascii_uppercase(), &path, &[], body).unwrap();
+        let code = response.code();
+        assert_ne!(code, "not_found", "{}", it.id);
+        assert!(code.ends_with("_not_found") || response.status == 422, "{}: {code}", it.id);
+    }
+}
+
+#[test]
 fn operations_refuse_values_outside_of_their_bounds() {
     let server = Server::with_test_clock("2030-01-01T00:00:00Z");
     let user = server.user();

@@ -120,3 +120,44 @@ fn every_component_is_used() {
         }
     }
 }
+
+/// Whether a schema says what it is, by itself or by its name.
+fn is_described(schema: &'static Value) -> bool {
+    [schema, resolved(&DOCUMENT, schema)]
+        .iter()
+        .any(|it| it["description"].as_str().is_some_and(|text| !text.is_empty()))
+}
+
+/// The fields below a part of the document that no description explains. `described` are the schemas that the part narrows:
+/// what they explain is not repeated.
+fn unexplained(part: &'static Value, described: &[&'static Value], place: &str, found: &mut Vec<String>) {
+    for (name, field) in part["properties"].as_object().into_iter().flatten() {
+        let place = format!("{place}.{name}");
+        let narrowed: Vec<&Value> =
+            described.iter().map(|it| &it["properties"][name]).filter(|it| !it.is_null()).collect();
+        // A field that must be absent is described where it may be there.
+        if !is_described(field) && !narrowed.iter().any(|it| is_described(it)) && field["type"] != "null" {
+            found.push(place.clone());
+        }
+        unexplained(field, &narrowed, &place, found);
+    }
+    for (name, below) in part.as_object().into_iter().flatten() {
+        match (name.as_str(), below) {
+            ("properties" | "default" | "enum" | "example" | "examples", _) => {}
+            ("allOf" | "anyOf" | "oneOf", Value::Array(choices)) => {
+                let bases = choices.iter().filter(|it| name == "allOf" && it["$ref"].is_string());
+                let bases: Vec<&Value> = bases.map(|it| resolved(&DOCUMENT, it)).chain([part]).collect();
+                choices.iter().for_each(|it| unexplained(it, &bases, place, found));
+            }
+            (_, Value::Array(items)) => items.iter().for_each(|it| unexplained(it, &[], place, found)),
+            _ => unexplained(below, &[], &format!("{place} {name}"), found),
+        }
+    }
+}
+
+#[test]
+fn every_field_is_described() {
+    let mut found = Vec::new();
+    unexplained(&DOCUMENT, &[], "", &mut found);
+    assert!(found.is_empty(), "without a description:\n{}", found.join("\n"));
+}
