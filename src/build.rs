@@ -10,11 +10,17 @@ fn main() -> io::Result<()> {
     shorten_json("src/http/openapi.json", "openapi.json")
 }
 
-/// Writes a JSON file without its line breaks and indentation to the output folder. A JSON text contains no line break
-/// outside of its structure.
+/// Writes a JSON file without the blanks between its tokens to the output folder.
 fn shorten_json(from: &str, to: &str) -> io::Result<()> {
     println!("cargo::rerun-if-changed={from}");
     let folder = env::var("OUT_DIR").map_err(io::Error::other)?;
-    let short: String = fs::read_to_string(from)?.lines().map(str::trim_start).collect();
+    let (mut is_string, mut is_escaped) = (false, false);
+    let mut is_kept = |char: &char| {
+        let is_kept = is_string || !char.is_ascii_whitespace();
+        is_string ^= *char == '"' && !is_escaped;
+        is_escaped = is_string && *char == '\\' && !is_escaped;
+        is_kept
+    };
+    let short: String = fs::read_to_string(from)?.chars().filter(|char| is_kept(char)).collect();
     fs::write(Path::new(&folder).join(to), short)
 }

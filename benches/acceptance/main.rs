@@ -13,6 +13,10 @@ mod limiter;
 mod openapi {
     pub mod checks {
         pub fn check(_: &[u8], _: &crate::support::client::Response) {}
+
+        pub fn request_length(sent: &[u8]) -> usize {
+            sent.len()
+        }
     }
 }
 #[path = "../../tests/it/support"]

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// `src/http/openapi.json` without its line breaks.
+/// `src/http/openapi.json` without the blanks between its tokens.
 static DOCUMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 /// The version of the document, in quotes, as an `ETag` has it. 64 bits tell the documents of all releases apart.
@@ -61,6 +61,6 @@ mod tests {
         let embedded: serde_json::Value = serde_json::from_slice(DOCUMENT).unwrap();
         let file: serde_json::Value = serde_json::from_str(include_str!("../../openapi.json")).unwrap();
         assert_eq!(embedded, file);
-        assert!(DOCUMENT.len() <= 200 << 10, "{} bytes of the binary", DOCUMENT.len());
+        assert!(DOCUMENT.len() <= 208 << 10, "{} bytes of the binary", DOCUMENT.len());
     }
 }
