@@ -24,7 +24,7 @@ const ALIKE: [&str; 13] = [
     "uri_too_long",
 ];
 
-const EARLY: &str = "the connection sends it; the tests of the connection receive it outside of the client";
+const EARLY: &str = "the connection sends it; the tests of the connection have routes of their own";
 
 const ROOM: &str = "the check is that of changeCues, which is tried without room for its key";
 
