@@ -18,6 +18,8 @@
 -- * `trusted_at`: the present by the clock by which rows age, and `doubted_for`: the running time in milliseconds for which
 --   the clock has disagreed with it (contract §1.7).
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
+-- * `claim_limit_changed:` and the key of a cue whose `claim_within_minutes` has changed: the key before which its
+--   executions have not been looked at since. The row goes when all have been.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL

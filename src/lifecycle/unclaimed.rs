@@ -15,14 +15,14 @@ use crate::store::executions::unclaimed;
 use crate::store::executions::unclaimed::UnclaimedExecution;
 use crate::store::notifications::alerts;
 
-/// Looks at the claimable executions that are due for it, longest due first, at most `limit`. Returns whether there may
-/// be more.
+/// Looks at the claimable executions that are due for it, longest due first, at most `limit`. Once there are fewer, the
+/// next part of a cue whose limit has changed becomes due. Returns whether there may be more.
 pub fn look_at_due(tx: &WriteTx<'_>, firer: &CueFirer, limit: usize) -> Result<bool> {
     let due = unclaimed::list_due(tx, firer.now(), limit)?;
     for execution in &due {
         look_at(tx, execution, firer)?;
     }
-    Ok(due.len() == limit)
+    Ok(due.len() == limit || unclaimed::continue_change(tx)?)
 }
 
 fn look_at(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {

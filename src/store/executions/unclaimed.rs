@@ -2,7 +2,7 @@
 //! it: null is at once, the year 9999 is not again. `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::domain::execution::unclaimed::NOT_CLAIMED;
 use crate::error::Result;
@@ -13,8 +13,9 @@ use crate::store::{ReadTx, WriteTx};
 /// In `due_at`: nobody looks again. The year 9999, because every reader of an execution reads the column as an instant.
 const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
 
-/// A new limit of a cue applies to so many of its newest executions. More would hold up other writes.
-const NEWEST_OF_CUE: u32 = 1_000;
+/// Executions of a cue in one part, when a new limit of the cue is applied to those that wait. More would hold up other
+/// writes.
+const PART: u32 = 1_000;
 
 /// The first look at an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its cue.
 macro_rules! first_look {
@@ -44,8 +45,27 @@ const LOOK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
 
 const SET_LOOK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
 
+// The cues whose limit has changed are rows of `meta`, so that a restart loses none. The value is the key before which the
+// executions of the cue remain: the newest come first.
+const CHANGED: &str =
+    "INSERT INTO meta (name, value) VALUES ('claim_limit_changed:' || ?1, 9223372036854775807)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+const ANY_CHANGED: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE name >= 'claim_limit_changed:' AND name < 'claim_limit_changed;')";
+
+const FIRST_CHANGED: &str =
+    "SELECT name, CAST(substr(name, length('claim_limit_changed:') + 1) AS INTEGER), value
+   FROM meta WHERE name >= 'claim_limit_changed:' AND name < 'claim_limit_changed;' ORDER BY name LIMIT 1";
+
+const OLDEST_OF_PART: &str =
+    "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
+
 const LOOK_AGAIN: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
-    SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0)";
+    SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0)";
+
+const SET_REST: &str = "UPDATE meta SET value = ?2 WHERE name = ?1";
+
+const END_CHANGE: &str = "DELETE FROM meta WHERE name = ?1";
 
 const WAITING: &str = "SELECT count(*) FROM (
     SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
@@ -69,8 +89,11 @@ pub struct UnclaimedExecution {
     pub claim_within_minutes: Option<u32>,
 }
 
-/// The time of the next look; `None` if there is none to come.
+/// The time of the next look, or of the next part of a changed limit; `None` if there is none to come.
 pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    if read.prepare_cached(ANY_CHANGED)?.query_row([], |row| row.get(0))? {
+        return Ok(Some(Timestamp::MIN));
+    }
     let first = read.prepare_cached(NEXT_LOOK)?.query_row([], |row| row.get(0)).optional()?;
     let Some(due_at) = first else { return Ok(None) };
     let due_at: Option<i64> = due_at;
@@ -114,10 +137,28 @@ pub fn set_look(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()>
     Ok(())
 }
 
-/// Lets the newest waiting executions of a cue be looked at now, because its limit has changed.
+/// Lets the waiting executions of a cue be looked at now, because its limit has changed. [`continue_change`] marks them.
 pub fn look_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached(LOOK_AGAIN)?.execute(params![cue_key, NEWEST_OF_CUE])?;
+    tx.prepare_cached(CHANGED)?.execute([cue_key])?;
     Ok(())
+}
+
+/// Marks the waiting executions among the next part of a cue whose limit has changed: they are due for a look at once.
+/// Returns false if no limit has changed.
+pub fn continue_change(tx: &WriteTx<'_>) -> Result<bool> {
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let changed = tx.prepare_cached(FIRST_CHANGED)?.query_row([], read).optional()?;
+    let Some((name, cue_key, before)) = changed else { return Ok(false) };
+    let (name, cue_key, before): (String, i64, i64) = (name, cue_key, before);
+    let part = params![cue_key, before, PART];
+    let oldest: Option<i64> =
+        tx.prepare_cached(OLDEST_OF_PART)?.query_row(part, |row| row.get(0)).optional()?;
+    tx.prepare_cached(LOOK_AGAIN)?.execute(part)?;
+    match oldest {
+        Some(oldest) => tx.prepare_cached(SET_REST)?.execute(params![name, oldest])?,
+        None => tx.prepare_cached(END_CHANGE)?.execute([name])?,
+    };
+    Ok(true)
 }
 
 /// The number of claimable executions among the newest `limit` of a cue.
@@ -141,10 +182,14 @@ mod tests {
     #[test]
     fn looks_are_found_by_index_and_never_sorted() {
         let by_look = "executions USING INDEX executions_unclaimed";
-        let of_cue = "executions USING COVERING INDEX executions_by_cue (cue_key=?)";
+        let of_cue = "executions USING COVERING INDEX executions_by_cue (cue_key=? AND key<?)";
+        let changed = "SEARCH meta USING PRIMARY KEY (name>? AND name<?)".to_owned();
         for (sql, expected) in [
             (NEXT_LOOK, "SCAN executions USING COVERING INDEX executions_unclaimed".to_owned()),
             (DUE, format!("SCAN e{}", by_look.trim_start_matches("executions"))),
+            (ANY_CHANGED, changed.clone()),
+            (FIRST_CHANGED, changed),
+            (OLDEST_OF_PART, format!("SEARCH {of_cue}")),
             (LOOK_AGAIN, format!("SEARCH {of_cue}")),
             (WAITING, "SEARCH executions USING INDEX executions_by_cue (cue_key=?)".to_owned()),
             (SET_LOOK, "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)".to_owned()),

@@ -208,6 +208,46 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
     assert_eq!(next_look(&fixture.app).unwrap(), None);
 }
 
+/// Changes the time of a cue as a request does.
+fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
+    let mut changed = fixture.cue(cue.key);
+    let patch = CuePatch { claim_within_minutes: Some(minutes), ..CuePatch::default() };
+    changed.apply(&patch, fixture.now()).unwrap();
+    let saved = fixture.app.store.write(move |tx| {
+        cues::save(tx, &changed)?;
+        unclaimed::look_again(tx, changed.key)
+    });
+    saved.wait().unwrap();
+}
+
+#[test]
+fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    let (cue, other) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
+    for _ in 0..5 {
+        fixture.runs(&cue, (0..500).map(|_| json!({})));
+        fixture.run(&other, json!({}));
+    }
+    look_after(&fixture, 1_800);
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    change_time(&fixture, &cue, Some(30));
+    let waiting = |fixture: &Fixture, key: i64| {
+        let count = fixture.app.store.read(move |read| unclaimed::count_waiting(read, key, 10_000));
+        count.wait().unwrap()
+    };
+    // A part of 1,000, then 200 in a write.
+    for _ in 0..3 {
+        assert!(look_for_unclaimed(&fixture.app, fixture.now()).unwrap());
+    }
+    assert_eq!(waiting(&fixture, cue.key), 2_500 - 400);
+    let fixture = fixture.restart();
+    fixture.app.clock.set(after_begin(1_900));
+    assert_eq!(look(&fixture), 3 + 1 + 5 + 1 + 3, "the rest of the first part, and two further ones");
+    assert_eq!((waiting(&fixture, cue.key), waiting(&fixture, other.key)), (0, 5));
+    assert_eq!(next_look(&fixture.app).unwrap(), None);
+}
+
 #[test]
 fn a_changed_time_for_claims_applies_to_executions_that_wait() {
     let fixture = Fixture::new();
@@ -216,14 +256,7 @@ fn a_changed_time_for_claims_applies_to_executions_that_wait() {
     let ids = fixture.runs(&cue, [json!({}), json!({})]);
     look_after(&fixture, 1_000);
     let change = |minutes: Option<u32>| {
-        let mut changed = fixture.cue(cue.key);
-        let patch = CuePatch { claim_within_minutes: Some(minutes), ..CuePatch::default() };
-        changed.apply(&patch, fixture.now()).unwrap();
-        let saved = fixture.app.store.write(move |tx| {
-            cues::save(tx, &changed)?;
-            unclaimed::look_again(tx, changed.key)
-        });
-        saved.wait().unwrap();
+        change_time(&fixture, &cue, minutes);
         look(&fixture);
     };
     change(Some(30));
