@@ -7,8 +7,8 @@ use jiff::tz::Offset;
 use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
 
-/// The begin of the year 1, the first that an instant has in four digits without a doubt: the year 0 is no year of the
-/// calendar, and an offset may move it before itself.
+/// The first instant that a caller may name: the start of the year 1 in UTC. The calendar has no year 0, and an instant
+/// before it would need a sign in front of the year, which the form of an instant does not have.
 pub const EARLIEST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 /// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
@@ -25,6 +25,13 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
         None => zone.earliest_instant(reading),
     };
     instant.ok_or_else(|| bad("is too far away"))
+}
+
+/// The local time that `text` names, if it has no offset and the clock of `zone` skips it.
+#[must_use]
+pub fn skipped_time(text: &str, zone: &Zone) -> Option<DateTime> {
+    let parts = Parts::read(text).filter(|parts| parts.offset.is_none())?;
+    parts.reading().filter(|reading| zone.skips(*reading))
 }
 
 /// The parts of `2030-01-31T09:00:00.000+01:00`; seconds and offset are optional.

@@ -5,6 +5,7 @@ use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::cron::CronExpr;
+use crate::domain::schedule::instant::skipped_time;
 use crate::domain::schedule::time_zone::{Zone, last_nanosecond};
 use crate::domain::schedule::{Schedule, ScheduleRule};
 use crate::domain::time::saturating_add;
@@ -52,6 +53,16 @@ impl Schedule {
         Occurrence { at, local, offset: self.zone.offset(at), note }
     }
 
+    /// The note of a `once` schedule whose instant was `written` as a local time that a clock change skips. A schedule
+    /// holds the instant alone, so that [`Self::occurrence`] cannot tell.
+    #[must_use]
+    pub fn skipped_note(&self, written: &str) -> Option<String> {
+        let ScheduleRule::Once(at) = self.rule else { return None };
+        let skipped = skipped_time(written, &self.zone)?;
+        let landing = self.zone.reading(at);
+        Some(format!("gap: {} does not exist, runs at {}", named_time(skipped, landing), clock_time(landing)))
+    }
+
     /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
     #[must_use]
     pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
@@ -80,10 +91,7 @@ fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
     let count = cron.count_civil(furthest, last_skipped);
     let first = cron.next_civil(furthest).filter(|first| *first < landing)?;
     let last = cron.last_civil(furthest, last_skipped)?;
-    let named = |time: DateTime| match time.date() == landing.date() {
-        true => clock_time(time),
-        false => format!("{} {}", time.date(), clock_time(time)),
-    };
+    let named = |time| named_time(time, landing);
     let runs_itself = cron.last_civil(last_skipped, landing).is_some();
     let run = clock_time(landing);
     Some(match (count, runs_itself) {
@@ -92,6 +100,14 @@ fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
         (2, _) => format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last)),
         _ => format!("gap: {} to {} do not exist, one run at {run}", named(first), named(last)),
     })
+}
+
+/// A skipped time, with its date if the run after the gap is on another one.
+fn named_time(skipped: DateTime, landing: DateTime) -> String {
+    match skipped.date() == landing.date() {
+        true => clock_time(skipped),
+        false => format!("{} {}", skipped.date(), clock_time(skipped)),
+    }
 }
 
 /// The note of a run at a local time that comes twice.

@@ -98,6 +98,12 @@ impl Zone {
         }
     }
 
+    /// Returns whether a clock change skips the local time.
+    #[must_use]
+    pub fn skips(&self, reading: DateTime) -> bool {
+        matches!(self.rules.to_ambiguous_timestamp(reading).offset(), AmbiguousOffset::Gap { .. })
+    }
+
     /// The clock changes (jiff: transitions) strictly after `at`, in order.
     pub fn changes_after(&self, at: Timestamp) -> impl Iterator<Item = Timestamp> {
         // `preceding` is not usable: it skips the transition with which a zone adopts a yearly rule in the middle of

@@ -247,3 +247,34 @@ fn the_runs_of_another_date_can_be_previewed() {
                          "transitions": [], "per_month": 0});
     assert_eq!(paused, nothing, "a paused cue does not run");
 }
+
+#[test]
+fn the_preview_of_a_once_schedule_says_what_a_clock_change_does_to_its_local_time() {
+    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
+    let user = server.user();
+    let once = |at: &str| json!({"type": "once", "at": at, "timezone": "Europe/Berlin"});
+    let skipped = "gap: 02:30 does not exist, runs at 03:00";
+    let (first, second) =
+        ("fold: 02:30 comes twice, runs the first time", "fold: 02:30 comes twice, runs the second time");
+    for (at, instant, previewed, stored) in [
+        ("2026-03-29T02:30:00", "2026-03-29T01:00:00Z", json!(skipped), Value::Null),
+        // The same instant, but nothing is skipped.
+        ("2026-03-29T03:00:00", "2026-03-29T01:00:00Z", Value::Null, Value::Null),
+        ("2026-03-29T02:30:00+01:00", "2026-03-29T01:30:00Z", Value::Null, Value::Null),
+        ("2026-10-25T02:30:00", "2026-10-25T00:30:00Z", json!(first), json!(first)),
+        ("2026-10-25T01:30:00Z", "2026-10-25T01:30:00Z", json!(second), json!(second)),
+    ] {
+        let preview = user.post("/v1/schedule/preview", &json!({"schedule": once(at)})).expect(200);
+        assert_eq!(preview["upcoming"], json!([instant]), "{at}");
+        assert_eq!(preview["occurrences"][0]["note"], previewed, "{at}");
+        let cue = user.create(&worker(once(at)));
+        let path = format!("/v1/cues/{}/upcoming?detail=true", id(&cue));
+        let upcoming = user.get(&path).expect(200);
+        assert_eq!(
+            (&upcoming["upcoming"], &upcoming["occurrences"][0]["note"]),
+            (&json!([instant]), &stored)
+        );
+    }
+    let later = json!({"schedule": once("2026-03-29T02:30:00"), "from": "2026-04-01T00:00:00Z"});
+    assert_eq!(user.post("/v1/schedule/preview", &later).expect(200)["occurrences"], json!([]));
+}

@@ -133,15 +133,20 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     Ok(patch)
 }
 
-/// Parses the `schedule` of a preview.
+/// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change skips.
 ///
 /// # Errors
 /// As [`new_cue`].
-pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<std::result::Result<Schedule, Refusal>> {
+pub fn preview_schedule(
+    fields: &mut JsonFields<'_>,
+) -> Option<std::result::Result<(Schedule, Option<String>), Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
     let kind = schedule.required_one_of("type", &ScheduleKind::WORDS).and_then(ScheduleKind::parse);
     let patch = parse_schedule(&mut schedule);
-    Some(patch.schedule(kind?))
+    Some(patch.schedule(kind?).map(|schedule| {
+        let note = patch.at.as_deref().and_then(|at| schedule.skipped_note(at));
+        (schedule, note)
+    }))
 }
 
 fn parse_schedule(fields: &mut JsonFields<'_>) -> SchedulePatch {

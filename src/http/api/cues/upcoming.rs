@@ -74,12 +74,15 @@ pub async fn preview(request: Request) -> Result<Response> {
     let parsed = preview_schedule(&mut fields);
     fields.finish()?;
     let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
-    let schedule = schedule?;
+    let (schedule, gap_note) = schedule?;
     schedule.first_run(request.now).map_err(Refusal::from)?;
     let after = from.map_or(request.now, just_before);
     let runs = schedule.upcoming(after, usize::try_from(limit).unwrap_or(1));
     let mut body = json!({"upcoming": instants(&runs)});
     add_detail(&mut body, &schedule, after, &runs, schedule.count_in_month(after));
+    if let (Some(note), [_]) = (gap_note, &runs[..]) {
+        body["occurrences"][0]["note"] = note.into();
+    }
     Ok(Response::ok(&body))
 }
 
