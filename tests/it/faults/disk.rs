@@ -18,6 +18,7 @@ use crate::cli::administration::{fails, ok, stderr};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::api::Api;
 use crate::support::client::Client;
+use crate::support::event_stream::EventReader;
 use crate::support::fixture::Fixture;
 use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Server, cued, run, until};
@@ -89,6 +90,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let claimed = fire(&user, &user.create(&work()));
     user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
     receiver.wait_hanging(1);
+    let mut stream = EventReader::open(server.addr(), &user, "?types=server");
+    assert_eq!(stream.next().0, "hello");
 
     disk.fill();
     let mut kept = create_until_refused(&user);
@@ -111,12 +114,14 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     assert_eq!(user.get("/status").expect(200)["status"], "degraded");
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "not writable");
     assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
+    assert_eq!(stream.next().1["state"], "unwritable");
 
     disk.free();
     until("the result of the delivery is stored", || {
         (read_execution(&user, &delivery)["status"] == "success").then_some(())
     });
     assert_eq!(user.get("/status").expect(200)["status"], "healthy");
+    stream.until(|_, data| data["state"] == "writable");
     user.post(&outcome, &json!({"success": true})).expect(200);
     kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
     assert_eq!((receiver.count(), &read_execution(&user, &delivery)["attempts"]), (1, &json!(1)));

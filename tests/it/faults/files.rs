@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::disk::{assert_sound, refused_start};
 use crate::cli::administration::on;
 use crate::journeys::monitoring::metrics::scrape;
+use crate::support::event_stream::EventReader;
 use crate::support::random::Random;
 use crate::support::server::{DEV_UNLIMITED, Server, run};
 
@@ -145,6 +146,8 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let user = user.at(server.addr());
     let size = page_size(&sound);
     let file = File::options().write(true).open(server.db()).unwrap();
+    let mut stream = EventReader::open(server.addr(), &user, "?types=server");
+    assert_eq!(stream.next().0, "hello");
     for page in pages {
         file.write_all_at(&vec![0xff; size], u64::from(page - 1) * size as u64).unwrap();
     }
@@ -157,6 +160,8 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
     assert_eq!(health["services"]["database"], "damaged");
+    let (event, data) = stream.next();
+    assert_eq!((event.as_str(), &data["state"]), ("server.state", &json!("damaged")));
     assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
     user.get("/v1/cues").expect(200);
     assert_eq!(status()["status"], "degraded", "a correct response does not prove the rest sound");

@@ -324,3 +324,28 @@ fn the_request_of_a_run_that_ended_before_its_first_attempt_is_shown() {
     assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
     user.get(&format!("{run}/request?attempt=1")).expect_error(422, "validation_error");
 }
+
+#[test]
+fn a_range_of_time_tells_both_passes_of_a_repeated_hour_apart() {
+    let (server, receiver) = (Server::with_test_clock("2026-10-25T00:30:00Z"), Receiver::start());
+    let user = server.user();
+    let cue = user.create(&cue(&receiver));
+    let first = fire(&user, &cue);
+    user.advance("PT1H");
+    let second = fire(&user, &cue);
+    // In Berlin both were created at 02:30.
+    let found = |query: &str| -> Vec<String> {
+        let list = user.get(&format!("/v1/executions?{query}")).expect(200);
+        let list = list["executions"].as_array().unwrap().iter();
+        list.map(|it| format!("/v1/executions/{}", it["id"].as_str().unwrap())).collect()
+    };
+    for (query, expected) in [
+        ("since=2026-10-25T02:30:00%2B02:00", vec![&second, &first]),
+        ("since=2026-10-25T02:30:00%2B01:00", vec![&second]),
+        ("until=2026-10-25T02:30:00%2B01:00", vec![&first]),
+        ("until=2026-10-25T02:30:00%2B02:00", vec![]),
+        ("since=2026-10-25T02:30:00%2B02:00&until=2026-10-25T02:30:00%2B01:00", vec![&first]),
+    ] {
+        assert_eq!(found(query).iter().collect::<Vec<_>>(), expected, "{query}");
+    }
+}

@@ -242,6 +242,30 @@ fn a_text_is_searched_in_name_description_host_and_the_beginning_of_the_id() {
 }
 
 #[test]
+fn a_text_is_searched_character_by_character_in_every_script() {
+    let server = Server::with_test_clock(START);
+    let user = server.user();
+    for name in ["100%_a\\b*c", "Äpfel der STRASSE", "ΟΔΟΣ", "plain"] {
+        user.create(&worker_cue(name));
+    }
+    for (q, expected) in [
+        ("%25", "100%_a\\b*c"),
+        ("0%25_A", "100%_a\\b*c"),
+        ("_", "100%_a\\b*c"),
+        ("a%5Cb", "100%_a\\b*c"),
+        ("*", "100%_a\\b*c"),
+        ("%C3%A4PFEL", "Äpfel der STRASSE"),
+        ("stra%C3%9Fe", "Äpfel der STRASSE"),
+        ("%CE%BF%CE%B4%CE%BF%CF%82", "ΟΔΟΣ"),
+    ] {
+        assert_eq!(names(&list(&user, &format!("q={q}"))), [expected], "{q}");
+    }
+    for q in ["p%25n", "pl_in", "p.*n", "a%5C%5Cb", "apfel"] {
+        assert_eq!(names(&list(&user, &format!("q={q}"))), [""; 0], "{q}");
+    }
+}
+
+#[test]
 fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
     let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(500)));
     let user = server.user();

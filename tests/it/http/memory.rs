@@ -8,6 +8,7 @@ use cued::store::MAX_LIST_BYTES;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};
+use crate::support::event_stream::EventReader;
 use crate::support::receiver::{Reaction, Receiver};
 use crate::support::server::{DEV_UNLIMITED, Server, resident_mb, until};
 
@@ -211,4 +212,30 @@ fn memory_goes_back_to_the_system_after_large_requests() {
     }
     // With the default settings of glibc 35 MB stay, of which SQLite's caches are the least part.
     until("memory goes back", || (resident_mb(server.pid()) <= before + 25).then_some(()));
+}
+
+#[test]
+fn sixty_four_streams_take_less_than_32_kib_each() {
+    const EVENTS: usize = 20;
+    let server = Server::start(DEV_UNLIMITED);
+    let users: Vec<Client> = (0..13).map(|_| server.user()).collect();
+    let path = |cue: &Value| format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let cues: Vec<_> = users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
+    let rename = |count: usize| {
+        for (user, cue) in users.iter().zip(&cues) {
+            (0..count).for_each(|_| drop(user.patch(cue, &json!({"name": "x"})).expect(200)));
+        }
+    };
+    // The first stream begins the record of events, which all share.
+    let mut streams = vec![EventReader::open(server.addr(), &users[0], "")];
+    rename(EVENTS);
+    let added = added_mb(&server, || {
+        streams.extend((1..64).map(|number| EventReader::open(server.addr(), &users[number / 5], "")));
+        rename(EVENTS);
+        for stream in &mut streams[1..] {
+            assert_eq!(stream.next().0, "hello");
+            (0..EVENTS).for_each(|_| assert_eq!(stream.next().0, "cue.updated"));
+        }
+    });
+    assert!(added <= 2, "{added} MB");
 }
