@@ -11,8 +11,13 @@ use crate::error::{Error, Result};
 /// Everything that `job` borrows must be usable after a panic: locks that recover from poisoning, transactions that roll
 /// back when they are dropped.
 pub fn catch<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(job))
-        .unwrap_or_else(|panic| Err(Error::fault(format!("{what} panicked: {}", message(&*panic)))))
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(fault(what, &*panic)))
+}
+
+/// Apart from `catch`, of which the program contains a copy for each kind of job.
+#[cold]
+fn fault(what: &str, panic: &(dyn Any + Send)) -> Error {
+    Error::fault(format!("{what} panicked: {}", message(panic)))
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

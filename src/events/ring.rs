@@ -43,8 +43,9 @@ impl Burst {
     #[must_use]
     pub fn filtered(&self, filter: &EventFilter) -> BTreeMap<EventType, u64> {
         let all = filter.has_type(EventType::Burst);
-        let admitted = self.counts.iter().filter(|(event_type, _)| all || filter.has_type(**event_type));
-        admitted.map(|(event_type, count)| (*event_type, *count)).collect()
+        let mut counts = self.counts.clone();
+        counts.retain(|event_type, _| all || filter.has_type(*event_type));
+        counts
     }
 }
 

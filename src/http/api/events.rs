@@ -1,6 +1,5 @@
 //! `/v1/events`: what changes in an account, as server-sent events (contract §8.13).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hyper::body::Bytes;
@@ -89,8 +88,11 @@ fn filter(request: &Request) -> Result<EventFilter> {
     let cue_id = query.text("cue_id", 0..=255).map(str::to_owned);
     let filter = EventFilter::new(query.raw("types"), cue_id).map_err(|word| {
         let mut known: Vec<&str> = EventType::WORDS.to_vec();
-        let groups: BTreeSet<&str> = EventType::ALL.map(EventType::group).into();
-        known.extend(groups.iter().filter(|group| !EventType::WORDS.contains(group)));
+        for group in EventType::ALL.map(EventType::group) {
+            if !known.contains(&group) {
+                known.push(group);
+            }
+        }
         let reason = format!("{word:?} is no type of event; known are {}", known.join(", "));
         query.reject("types", &reason);
     });

@@ -101,6 +101,7 @@ pub(in crate::store) fn store_closed() -> Error {
 }
 
 pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
+type PooledConnection = r2d2::PooledConnection<SqliteConnectionManager>;
 
 type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
 
@@ -163,8 +164,8 @@ pub(in crate::store) fn read<T>(
     pool: &ConnectionPool,
     job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
 ) -> Result<T> {
-    let connection = pool.get()?;
-    read_on(&connection, job)
+    let snapshot = Snapshot::begin_on(pool)?;
+    job(&ReadTx::new(&snapshot.0))
 }
 
 /// Runs `job` in a transaction of its own. BEGIN and ROLLBACK are prepared once and cached: they run as often as the
@@ -177,24 +178,33 @@ pub(in crate::store) fn read_on<T>(
     job(&ReadTx::new(snapshot.0))
 }
 
-/// A transaction that ends when it is dropped, also by a panic.
-struct Snapshot<'a>(&'a Connection);
+/// A transaction that ends when it is dropped, also by a panic. Not a part of the functions above, of which the program
+/// contains a copy for each job.
+struct Snapshot<C: Deref<Target = Connection>>(C);
 
-impl<'a> Snapshot<'a> {
-    fn begin(connection: &'a Connection) -> Result<Self> {
+impl Snapshot<PooledConnection> {
+    fn begin_on(pool: &ConnectionPool) -> Result<Self> {
+        Self::begin(pool.get()?)
+    }
+}
+
+impl<C: Deref<Target = Connection>> Snapshot<C> {
+    #[inline(never)]
+    fn begin(connection: C) -> Result<Self> {
         // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
         if !connection.is_autocommit() {
-            execute(connection, "ROLLBACK")?;
+            execute(&connection, "ROLLBACK")?;
         }
-        execute(connection, "BEGIN DEFERRED")?;
+        execute(&connection, "BEGIN DEFERRED")?;
         Ok(Self(connection))
     }
 }
 
-impl Drop for Snapshot<'_> {
+impl<C: Deref<Target = Connection>> Drop for Snapshot<C> {
+    #[inline(never)]
     fn drop(&mut self) {
         // It has no changes to lose, and `begin` repeats a rollback that failed.
-        drop(execute(self.0, "ROLLBACK"));
+        drop(execute(&self.0, "ROLLBACK"));
     }
 }
 

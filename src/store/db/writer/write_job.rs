@@ -45,14 +45,20 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
             // A job that failed returns its own error: it had no changes to commit.
             (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => Err(error),
             // A refusal too: the row that it was based on (a claim, a report) may be part of the failed commit.
-            (_, Some(Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault))) => {
-                Err(Error::Storage(fault.clone()))
-            }
-            (_, Some(Error::Refused(refusal))) => Err(Error::storage(refusal.to_string())),
+            (_, Some(fault)) => Err(failed_commit(fault)),
             (Some(result), None) => result,
             (None, None) => Err(Error::fault("a write was not run")),
         };
         // Sending fails if the caller no longer waits. The write is committed all the same.
         drop(self.sender.send(result));
+    }
+}
+
+/// The error of each write of a batch whose commit failed with `fault`.
+#[cold]
+fn failed_commit(fault: &Error) -> Error {
+    match fault {
+        Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault) => Error::Storage(fault.clone()),
+        Error::Refused(refusal) => Error::storage(refusal.to_string()),
     }
 }
