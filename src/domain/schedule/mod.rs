@@ -1,6 +1,7 @@
 //! Schedules: a cron expression in a time zone, or one instant. Computes upcoming and past runs, with the rule for
 //! daylight saving time of contract §4. The handling of missed runs is in `catch_up`.
 
+mod built_in_zones;
 pub mod catch_up;
 mod clock_segment;
 pub mod cron;

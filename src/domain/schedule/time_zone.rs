@@ -3,9 +3,10 @@
 //! The rules come from the system's database, or from the one built into the program where the system has none.
 
 use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::schedule::built_in_zones;
 use crate::domain::time::saturating_sub;
 
 /// A time zone: an IANA name, or `UTC`, and its rules. Cheap to clone and to look up again.
@@ -29,18 +30,19 @@ impl Zone {
     /// The zone of `name`, compared without case. Offsets such as `+02:00` are not names.
     pub fn find(name: &str) -> Result<Self, UnknownZone> {
         // Some systems leave out names such as `US/Pacific`, which the built-in rules have.
-        Self::find_in(jiff::tz::db(), name).or_else(|_| Self::find_in(&TimeZoneDatabase::bundled(), name))
+        Self::find_with(|name| jiff::tz::db().get(name).ok(), name).or_else(|_| Self::find_built_in(name))
     }
 
-    /// The zone of `name` in one database.
-    pub fn find_in(database: &TimeZoneDatabase, name: &str) -> Result<Self, UnknownZone> {
-        let unknown = || UnknownZone(name.to_owned());
-        if !is_iana(name) {
-            return Err(unknown());
-        }
-        let rules = database.get(name).map_err(|_| unknown())?;
+    /// The zone of `name` with the rules that are built into the program.
+    pub fn find_built_in(name: &str) -> Result<Self, UnknownZone> {
+        Self::find_with(built_in_zones::find, name)
+    }
+
+    fn find_with(find: impl Fn(&str) -> Option<TimeZone>, name: &str) -> Result<Self, UnknownZone> {
+        let rules = if is_iana(name) { find(name) } else { None };
         // `Etc/Unknown` is found, but has no name.
-        if rules.iana_name().is_none() { Err(unknown()) } else { Ok(Self { rules }) }
+        let rules = rules.filter(|rules| rules.iana_name().is_some());
+        rules.map(|rules| Self { rules }).ok_or_else(|| UnknownZone(name.to_owned()))
     }
 
     /// The IANA name in its official spelling: `Europe/Berlin`, `UTC`.

@@ -228,7 +228,7 @@ async fn close(mut stream: TcpStream, response: &[u8], state: &ConnectionState) 
         () = state.evicted() => None,
     };
     if let Some(Err(error)) = closed {
-        tracing::trace!(error = %error, "client disconnected before the end of the response");
+        tracing::debug!(error = %error, "client disconnected before the end of the response");
     }
 }
 

@@ -152,6 +152,7 @@ pub const ROWS: &[Row] = &[
         "the description is served with a tag, to pages of any site",
         &[
             "the_description_is_served_to_everybody",
+            "the_description_is_compressed_for_clients_that_accept_gzip",
             "a_copy_of_the_description_is_confirmed_by_its_tag",
             "the_description_counts_in_no_rate_window",
         ],

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::openapi::document::DOCUMENT;
 use crate::support::api::Api;
-use crate::support::client::Client;
+use crate::support::client::{Client, Connection};
 use crate::support::server::Server;
 
 const PATH: &str = "/openapi.json";
@@ -21,6 +21,41 @@ fn the_description_is_served_to_everybody() {
     assert_eq!(DOCUMENT["servers"][0]["url"], json!("."), "right below any path of a proxy");
     let head = client.call("HEAD", PATH, &[], b"").unwrap();
     assert_eq!((head.status, head.header("etag")), (200, served.header("etag")));
+}
+
+#[test]
+fn the_description_is_compressed_for_clients_that_accept_gzip() {
+    let server = Server::start(&["--dev"]);
+    let plain = server.client().get(PATH);
+    assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
+    let ask = |headers: &str| {
+        let mut connection = Connection::open(server.addr()).unwrap();
+        connection.send(&format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
+        connection.response()
+    };
+    let gzip = ask("Accept-Encoding: gzip, deflate\r\n");
+    assert_eq!(gzip.status, 200);
+    assert_eq!(
+        (gzip.header("content-encoding"), gzip.header("vary")),
+        (Some("gzip"), Some("accept-encoding"))
+    );
+    assert!(gzip.body.len() * 4 < plain.body.len(), "{} of {} bytes", gzip.body.len(), plain.body.len());
+    assert_eq!(unzipped(&gzip.body), plain.body);
+
+    let tag = gzip.header("etag").unwrap();
+    assert_eq!(tag, format!("W/{}", plain.header("etag").unwrap()), "each encoding has its own tag");
+    let known = ask(&format!("Accept-Encoding: gzip\r\nIf-None-Match: {tag}\r\n"));
+    assert_eq!((known.status, known.body.len(), known.header("etag")), (304, 0, Some(tag)));
+}
+
+/// The content of a gzip file, by the program of the system, which also compares the checksum.
+fn unzipped(file: &[u8]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("body.gz");
+    std::fs::write(&path, file).unwrap();
+    let output = std::process::Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
 }
 
 #[test]

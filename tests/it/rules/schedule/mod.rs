@@ -13,11 +13,10 @@ use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::time_zone::Zone;
 use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule};
 use jiff::Timestamp;
-use jiff::tz::TimeZoneDatabase;
 
-/// A zone with the bundled rules, so that no test depends on the system.
+/// A zone with the built-in rules, so that no test depends on the system.
 fn zone(name: &str) -> Zone {
-    Zone::find_in(&TimeZoneDatabase::bundled(), name).unwrap()
+    Zone::find_built_in(name).unwrap()
 }
 
 fn recurring(cron: &str, zone_name: &str) -> Schedule {
