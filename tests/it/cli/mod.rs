@@ -4,5 +4,6 @@ pub mod administration;
 pub mod backups;
 mod bench;
 mod manual;
+mod client;
 mod serve_flags;
 mod transcripts;

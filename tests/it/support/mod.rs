@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+pub mod client_command;
 pub mod delivery_fixture;
 pub mod event_stream;
 pub mod fixture;

@@ -1,0 +1,3 @@
+//! Commands that are a client of a server, as processes against a server.
+
+mod sign_in;
