@@ -16,7 +16,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::Level;
 
-use crate::cli::client::command::SingleCommand;
+use crate::cli::client::account::AccountAction;
+use crate::cli::client::command::{CommandGroup, SingleCommand};
+use crate::cli::client::server::health::Health;
+use crate::cli::client::server::info::Info;
+use crate::cli::client::sign_in::login::Login;
+use crate::cli::client::sign_in::logout::Logout;
 use crate::cli::client::sign_in::whoami::Whoami;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
@@ -57,6 +62,22 @@ enum Command {
     Restore(restore::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
     Promote(promote::PromoteCommand),
+    /// Sign in to a server and store a key for it
+    ///
+    /// The server mails a link to you, or prints it in its log if it sends no mail; confirm there that it is you. On a
+    /// server without mail that admits new users, a new address has an account at once.
+    ///
+    /// The key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you can read. A second server gets
+    /// a profile of its own.
+    ///
+    /// Examples:
+    ///   cued login
+    ///   cued login cue.example.com --profile work
+    ///   cued login --key - < key.txt
+    #[command(verbatim_doc_comment)]
+    Login(Box<SingleCommand<Login>>),
+    /// Sign out: revoke the stored key and remove its profile
+    Logout(Box<SingleCommand<Logout>>),
     /// Show the account of your key
     Whoami(SingleCommand<Whoami>),
     /// Print a script that completes commands in a shell
@@ -65,6 +86,13 @@ enum Command {
     Completions(manual::Completions),
     /// Print a manual page, or write them all into a folder
     Man(manual::ManualPage),
+    Whoami(Box<SingleCommand<Whoami>>),
+    /// Show usage, API keys and secrets of your account
+    Account(Box<CommandGroup<AccountAction>>),
+    /// Show the state of the server; exits with 1 if it is not healthy
+    Health(Box<SingleCommand<Health>>),
+    /// Show the version and public settings of the server
+    Info(Box<SingleCommand<Info>>),
 }
 
 impl Cli {
@@ -106,9 +134,14 @@ impl Command {
             Self::Check(check) => check.run(),
             Self::Restore(restore) => restore.run(),
             Self::Promote(promote) => promote.run(),
+            Self::Login(login) => login.run(),
+            Self::Logout(logout) => logout.run(),
             Self::Whoami(whoami) => whoami.run(),
             Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
             Self::Man(page) => page.run(help::grouped(Cli::command())),
+            Self::Account(account) => account.run(),
+            Self::Health(health) => health.run(),
+            Self::Info(info) => info.run(),
         }
     }
 }

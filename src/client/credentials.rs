@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
+use crate::client::server_url::{UrlError, normal_url, server_url};
+
 /// The server of a command that names none: `cued serve` with its default address.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8000";
 
 /// The profile that `cued login` writes unless told otherwise.
 pub const DEFAULT_PROFILE: &str = "default";
+
+/// Variables of the environment that may have the key; the first one counts.
+pub const KEY_VARIABLES: [&str; 2] = ["CUED_API_KEY", "CUEAPI_API_KEY"];
 
 /// Bits of the file's mode that let others read or write it.
 const OTHERS: u32 = 0o077;
@@ -33,6 +38,8 @@ pub enum CredentialsError {
     NoProfile { name: String, path: PathBuf },
     #[error("there is no place for a credentials file: set HOME, XDG_CONFIG_HOME or CUED_CONFIG")]
     NoPlace,
+    #[error(transparent)]
+    BadUrl(#[from] UrlError),
 }
 
 /// One server and the key for it.
@@ -68,8 +75,10 @@ pub struct Chosen {
 pub struct Target {
     pub url: String,
     pub key: Option<String>,
-    /// The profile that they come from.
+    /// The profile of that server.
     pub profile: Option<String>,
+    /// The variable of the environment that the key comes from, if it is not that of the profile.
+    pub key_variable: Option<&'static str>,
 }
 
 impl Credentials {
@@ -132,7 +141,7 @@ impl Target {
     /// profile goes to the server of that profile and to no other.
     ///
     /// # Errors
-    /// If a profile is named that does not exist.
+    /// If a profile is named that does not exist, or the address of the server is none.
     pub fn resolve(
         chosen: &Chosen,
         env: &dyn Fn(&str) -> Option<String>,
@@ -150,10 +159,10 @@ impl Target {
         };
         // A profile that is named by a flag counts before the environment.
         let env_url = || env("CUED_URL").or_else(|| env("CUEAPI_API_BASE"));
-        let env_key = || env("CUED_API_KEY").or_else(|| env("CUEAPI_API_KEY"));
+        let env_key = || KEY_VARIABLES.iter().find_map(|name| Some((*name, env(name)?)));
         let (env_url, env_key) = if chosen.profile.is_some() { (None, None) } else { (env_url(), env_key()) };
         let url = chosen.url.clone().or(env_url);
-        let url = url.map(|url| normal_url(&url));
+        let url = url.map(|url| server_url(&url)).transpose()?;
         // Another server than that of the profile: one that has a profile of its own, or none.
         let profile = match &url {
             Some(url) if named.is_none() => {
@@ -165,16 +174,10 @@ impl Target {
         let profile_url = profile.map(|(_, profile)| normal_url(&profile.url));
         let url = url.or_else(|| profile_url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let of_profile = profile.filter(|_| profile_url.as_ref() == Some(&url));
+        let (key_variable, env_key) = env_key.unzip();
         let key = env_key.or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
-        Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()) })
+        Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()), key_variable })
     }
-}
-
-/// A base URL without slashes at its end and without `/v1`, which clients of the published API have in it.
-#[must_use]
-pub fn normal_url(url: &str) -> String {
-    let url = url.trim().trim_end_matches('/');
-    url.strip_suffix("/v1").unwrap_or(url).trim_end_matches('/').to_owned()
 }
 
 #[cfg(test)]
@@ -204,7 +207,12 @@ mod tests {
     }
 
     fn target(url: &str, key: Option<&str>, profile: Option<&str>) -> Target {
-        Target { url: url.to_owned(), key: key.map(str::to_owned), profile: profile.map(str::to_owned) }
+        Target {
+            url: url.to_owned(),
+            key: key.map(str::to_owned),
+            profile: profile.map(str::to_owned),
+            key_variable: None,
+        }
     }
 
     #[test]
@@ -222,9 +230,10 @@ mod tests {
         assert_eq!(resolve(&chosen(Some("https://cue.example.com/"), None), &[]).unwrap(), work);
         let of_environment =
             resolve(&none, &[("CUED_API_KEY", "k-env"), ("CUED_URL", "http://x/v1")]).unwrap();
-        assert_eq!(of_environment, target("http://x", Some("k-env"), None));
+        let from = |key_variable| Target { key_variable, ..target("http://x", Some("k-env"), None) };
+        assert_eq!(of_environment, from(Some("CUED_API_KEY")));
         let of_others = [("CUEAPI_API_KEY", "k-env"), ("CUEAPI_API_BASE", "http://x/v1/")];
-        assert_eq!(resolve(&none, &of_others).unwrap(), target("http://x", Some("k-env"), None));
+        assert_eq!(resolve(&none, &of_others).unwrap(), from(Some("CUEAPI_API_KEY")));
         let missing = resolve(&chosen(None, Some("nowhere")), &[]).unwrap_err();
         assert!(missing.to_string().contains("no profile \"nowhere\""), "{missing}");
     }

@@ -25,7 +25,10 @@ pub fn command(connection: &Connection, request: &ApiRequest) -> String {
         parts.push(format!("-H {}", quoted(&format!("{name}: {value}"))));
     }
     if let Some(body) = &request.body {
-        parts.push(format!("-H 'Content-Type: application/json' --data-raw {}", quoted(body)));
+        if !request.has_header("content-type") {
+            parts.push("-H 'Content-Type: application/json'".to_owned());
+        }
+        parts.push(format!("--data-raw {}", quoted(body)));
     }
     parts.join(" ")
 }

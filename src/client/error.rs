@@ -90,8 +90,8 @@ impl ClientError {
                 400..500 => 5,
                 _ => 1,
             },
+            Self::Credentials(CredentialsError::BadUrl(_)) | Self::Certificate(_) => 2,
             Self::Credentials(_) => 4,
-            Self::Certificate(_) => 2,
             Self::Unreachable { .. } | Self::NotCued { .. } | Self::UnexpectedAnswer(_) => 1,
         }
     }

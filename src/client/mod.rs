@@ -7,6 +7,7 @@ pub mod curl;
 pub mod error;
 pub mod request;
 pub mod retry;
+pub mod server_url;
 pub mod tls;
 
 use std::time::Duration;
@@ -162,7 +163,7 @@ impl Client {
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
         }
-        if request.body.is_some() {
+        if request.body.is_some() && !request.has_header("content-type") {
             builder = builder.header("content-type", "application/json");
         }
         let body = request.body.clone().unwrap_or_default();

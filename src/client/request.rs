@@ -86,6 +86,20 @@ impl ApiRequest {
         self
     }
 
+    #[must_use]
+    pub fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(known, _)| *known == name)
+    }
+
+    /// Sets the body to the fields of a form.
+    #[must_use]
+    pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
+        let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+        let fields = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+        self.body = Some(fields.collect::<Vec<_>>().join("&"));
+        self.header("content-type", "application/x-www-form-urlencoded")
+    }
+
     /// With a key of idempotency, a repetition has the same answer and no second effect.
     #[must_use]
     pub fn idempotent(self) -> Self {
@@ -109,8 +123,7 @@ impl ApiRequest {
     /// A repetition has the effect of one request.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
-        matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE")
-            || self.headers.iter().any(|(name, _)| *name == "idempotency-key")
+        matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE") || self.has_header("idempotency-key")
     }
 
     /// The path and the query, as in the first line of the request.

@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::client::client_args::ClientArgs;
-use crate::cli::client::context::Context;
+use crate::cli::client::context::{Context, target};
 use crate::cli::error::CliError;
+use crate::client::credentials::Target;
 
 /// A group of commands, such as `cued cue …`.
 #[derive(Debug, Args)]
@@ -26,6 +27,14 @@ pub struct SingleCommand<A: Args> {
 
 /// What a command does with a server.
 pub trait ClientAction {
+    /// The server and the key.
+    ///
+    /// # Errors
+    /// If the credentials file or an address is not usable.
+    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+        target(args)
+    }
+
     /// # Errors
     /// If the server refuses a request or cannot be reached, or the output cannot be written.
     fn run(self, context: &Context) -> Result<(), CliError>;
@@ -45,6 +54,7 @@ impl<A: Args + ClientAction> SingleCommand<A> {
 
 /// Runs an action. Its errors are JSON if its output is.
 fn run<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
-    let result = Context::new(args).and_then(|context| action.run(&context));
+    let context = action.target(args).and_then(|target| Context::new(args, target));
+    let result = context.and_then(|context| action.run(&context));
     result.map_err(|error| if args.format().is_json() { error.into_json() } else { error })
 }

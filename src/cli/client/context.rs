@@ -22,26 +22,37 @@ pub struct Context {
     /// Requests are shown, not made.
     is_curl: bool,
     is_yes: bool,
+    is_verbose: bool,
 }
 
 impl Context {
     /// # Errors
-    /// If the credentials file, a certificate or a time zone is not usable.
-    pub fn new(args: &ClientArgs) -> Result<Self, CliError> {
-        let target = target(args)?;
+    /// If a certificate or a time zone is not usable.
+    pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
         let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
-        let connection = Connection { url: target.url.clone(), key: target.key.clone(), tls };
-        let mut client = Client::new(connection)?;
-        if args.verbose {
-            client.watch(print_exchange);
-        }
         let times = Times::new(args.utc, args.tz.as_deref())?;
         Ok(Self {
-            client,
+            client: connect(&target, tls, args.verbose)?,
             output: Output::new(args.format(), args.color, times),
             target,
             is_curl: args.curl,
             is_yes: args.yes,
+            is_verbose: args.verbose,
+        })
+    }
+
+    /// The same for another server or key.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn at(&self, target: Target) -> Result<Self, CliError> {
+        Ok(Self {
+            client: connect(&target, self.client.connection().tls.clone(), self.is_verbose)?,
+            output: self.output.clone(),
+            target,
+            is_curl: self.is_curl,
+            is_yes: self.is_yes,
+            is_verbose: self.is_verbose,
         })
     }
 
@@ -111,15 +122,17 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn target(args: &ClientArgs) -> Result<Target, CliError> {
+/// The server and the key by flags, environment and credentials file.
+///
+/// # Errors
+/// If the file or an address is not usable.
+pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     let chosen =
         Chosen { url: args.url.clone().filter(|url| !url.is_empty()), profile: args.profile.clone() };
-    let is_complete = chosen.profile.is_none()
-        && environment("CUED_PROFILE").is_none()
-        && environment("CUED_API_KEY").or_else(|| environment("CUEAPI_API_KEY")).is_some();
-    // A machine without a home, such as a service, needs no file if the environment says all.
+    let names_profile = chosen.profile.is_some() || environment("CUED_PROFILE").is_some();
+    // A machine without a home, such as a service, has no file, and needs none unless a profile is named.
     let (path, credentials) = match credentials_path() {
-        Err(_) if is_complete => (PathBuf::new(), Credentials::default()),
+        Err(_) if !names_profile => (PathBuf::new(), Credentials::default()),
         path => {
             let path = path?;
             let credentials = Credentials::read(&path).map_err(ClientError::from)?;
@@ -127,6 +140,14 @@ fn target(args: &ClientArgs) -> Result<Target, CliError> {
         }
     };
     Ok(Target::resolve(&chosen, &environment, &credentials, &path).map_err(ClientError::from)?)
+}
+
+fn connect(target: &Target, tls: TlsOptions, is_verbose: bool) -> Result<Client, CliError> {
+    let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
+    if is_verbose {
+        client.watch(print_exchange);
+    }
+    Ok(client)
 }
 
 fn print_exchange(exchange: &Exchange<'_>) {

@@ -1,0 +1,4 @@
+//! Commands about the server itself, which need no key.
+
+pub mod health;
+pub mod info;
