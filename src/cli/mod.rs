@@ -29,6 +29,12 @@ use crate::cli::server::{bench, serve};
 use crate::logging;
 use crate::logging::LogFormat;
 
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  cued login
+  cued login cue.example.com --profile work
+  cued login --key - < key.txt";
+
 /// Scheduled callbacks from one binary on one SQLite file
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
@@ -69,12 +75,7 @@ enum Command {
     ///
     /// The key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you can read. A second server gets
     /// a profile of its own.
-    ///
-    /// Examples:
-    ///   cued login
-    ///   cued login cue.example.com --profile work
-    ///   cued login --key - < key.txt
-    #[command(verbatim_doc_comment)]
+    #[command(after_long_help = LOGIN_EXAMPLES)]
     Login(Box<SingleCommand<Login>>),
     /// Sign out: revoke the stored key and remove its profile
     Logout(Box<SingleCommand<Logout>>),

@@ -19,10 +19,11 @@ pub struct CommandGroup<A: Subcommand> {
 /// A single command, such as `cued whoami`.
 #[derive(Debug, Args)]
 pub struct SingleCommand<A: Args> {
-    #[command(flatten)]
-    client: ClientArgs,
+    // First, so that its flags stand before the heading of the others.
     #[command(flatten)]
     action: A,
+    #[command(flatten)]
+    client: ClientArgs,
 }
 
 /// What a command does with a server.
