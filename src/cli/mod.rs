@@ -6,6 +6,7 @@ pub mod database;
 pub mod error;
 mod help;
 mod manual;
+pub mod input;
 pub mod output;
 mod plan_flags;
 mod progress;

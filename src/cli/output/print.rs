@@ -51,9 +51,16 @@ pub fn print_line(line: &str) -> Result<(), CliError> {
     write(&format!("{line}\n")).map_err(|error| write_failed(". The command itself succeeded", &error))
 }
 
-/// Replaces control characters, which a terminal would execute as commands; the text comes from users.
+/// Replaces control characters, which a terminal would execute as commands, and those that change the order of a text;
+/// the text comes from users.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
+    let is_unsafe = |char: char| char.is_control() || is_order_mark(char);
+    text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()
+}
+
+/// A control of the order of left-to-right and right-to-left text: with it, a text can show as another.
+pub fn is_order_mark(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Prints a text that ends with a newline.
@@ -79,5 +86,6 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}[2J\r\n\u{9b}b é"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b é");
+        assert_eq!(printable("a\u{202e}b"), "a\u{fffd}b");
     }
 }

@@ -1,6 +1,7 @@
 //! JSON as YAML, in the order of the text. Strings are quoted as in JSON where YAML would read something else.
 
 use crate::cli::error::CliError;
+use crate::cli::output::print::is_order_mark;
 use crate::domain::json::{self, JsonObject, JsonStr};
 
 /// The document of a JSON text.
@@ -70,5 +71,27 @@ fn plain_or_quoted(text: &str) -> String {
     let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
         && !WORDS.contains(&text.to_ascii_lowercase().as_str());
-    if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+    if is_plain { text.to_owned() } else { quoted(text) }
+}
+
+/// A string in double quotes. It escapes more than JSON does: what YAML does not permit as it is, and what a terminal
+/// would execute or use to change the order of the text.
+fn quoted(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    let mut yaml = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                yaml.push_str(&escaped(char));
+            }
+            _ if is_order_mark(char) => yaml.push_str(&escaped(char)),
+            _ => yaml.push(char),
+        }
+    }
+    yaml
+}
+
+/// An escape of four digits; the characters that need one have no more.
+fn escaped(char: char) -> String {
+    format!("\\u{:04x}", u32::from(char))
 }
