@@ -23,6 +23,9 @@ use crate::cli::client::server::health::Health;
 use crate::cli::client::server::info::Info;
 use crate::cli::client::sign_in::login::Login;
 use crate::cli::client::sign_in::logout::Logout;
+use crate::cli::client::command::{CommandGroup, SingleCommand};
+use crate::cli::client::cue::CueAction;
+use crate::cli::client::preview::Preview;
 use crate::cli::client::sign_in::whoami::Whoami;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
@@ -95,6 +98,10 @@ enum Command {
     Health(Box<SingleCommand<Health>>),
     /// Show the version and public settings of the server
     Info(Box<SingleCommand<Info>>),
+    /// List, add, change and fire cues
+    Cue(Box<CommandGroup<CueAction>>),
+    /// Show the next runs of a schedule without storing it
+    Preview(SingleCommand<Preview>),
 }
 
 impl Cli {
@@ -144,6 +151,8 @@ impl Command {
             Self::Account(account) => account.run(),
             Self::Health(health) => health.run(),
             Self::Info(info) => info.run(),
+            Self::Cue(cue) => cue.run(),
+            Self::Preview(preview) => preview.run(),
         }
     }
 }

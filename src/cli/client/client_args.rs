@@ -10,7 +10,7 @@ use crate::cli::output::format::{ColorWhen, Format};
 #[command(next_help_heading = "Server and output")]
 pub struct ClientArgs {
     /// Base URL of the server [default: that of the profile, or http://127.0.0.1:8000]
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, alias = "server", value_name = "URL", global = true)]
     pub url: Option<String>,
 
     /// Profile of the credentials file, as `cued login --profile` wrote it

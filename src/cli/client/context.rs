@@ -19,6 +19,8 @@ pub struct Context {
     pub client: Client,
     pub output: Output,
     pub target: Target,
+    /// The time zone that the command line names.
+    pub zone: Option<String>,
     /// Requests are shown, not made.
     is_curl: bool,
     is_yes: bool,
@@ -35,6 +37,7 @@ impl Context {
             client: connect(&target, tls, args.verbose)?,
             output: Output::new(args.format(), args.color, times),
             target,
+            zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
             is_curl: args.curl,
             is_yes: args.yes,
             is_verbose: args.verbose,
@@ -85,12 +88,18 @@ impl Context {
         self.is_curl
     }
 
+    /// Questions are asked: their answer is not given, and a request is made.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        !self.is_yes && !self.is_curl
+    }
+
     /// Asks a question that has yes or no as its answer.
     ///
     /// # Errors
     /// If the answer is no, or if there is nobody to ask.
     pub fn confirm(&self, question: &str) -> Result<(), CliError> {
-        if self.is_yes || self.is_curl {
+        if !self.asks() {
             return Ok(());
         }
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {

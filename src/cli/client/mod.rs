@@ -4,6 +4,8 @@ pub mod account;
 pub mod client_args;
 pub mod command;
 pub mod context;
+pub mod cue;
 pub mod pages;
 pub mod server;
+pub mod preview;
 pub mod sign_in;
