@@ -28,8 +28,7 @@ impl BackupCommand {
     /// If the copy cannot be written; no part of it is left behind.
     pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
-        let copied = backup::copy(db, &out, Clock::system().now(), progress::bar("backup"));
-        progress::end();
+        let copied = backup::copy(db, &out, Clock::system().now(), progress::of_copy("backup"));
         let bytes = copied.map_err(|error| match error {
             CopyError::Exists(_) => CliError::Failed(format!("{error}: give the backup another name")),
             CopyError::LeftoverFiles(_) => {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::cli::error::CliError;
 use crate::cli::output::print::{count, print_line};
-use crate::cli::progress::size;
+use crate::cli::progress::{Bar, size};
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::check;
@@ -30,7 +30,7 @@ impl CheckCommand {
     /// If the file has problems or cannot be read.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
-        let report = check::inspect(&self.file, now).map_err(to_cli_error)?;
+        let report = inspect(&self.file, now)?;
         for line in report_lines(&self.file, &report, now) {
             print_line(&line)?;
         }
@@ -44,15 +44,20 @@ impl CheckCommand {
 /// # Errors
 /// If the file has problems or cannot be read.
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
-    let report = check::inspect(file, now).map_err(to_cli_error)?;
+    let report = inspect(file, now)?;
     for problem in listed(&report.problems) {
         eprintln!("{problem}");
     }
     require_no_problems(file, &report)
 }
 
-fn to_cli_error(error: impl std::fmt::Display) -> CliError {
-    CliError::Failed(error.to_string())
+/// Reads the whole file; a terminal shows meanwhile that something is done.
+fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
+    let mut bar = Bar::new("check");
+    if let Ok(metadata) = file.metadata() {
+        bar.say(&format!("reading {}", size(metadata.len())));
+    }
+    check::inspect(file, now).map_err(|error| CliError::Failed(error.to_string()))
 }
 
 fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError> {

@@ -34,8 +34,7 @@ impl RestoreCommand {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         check::verify(&backup, now)?;
-        let restored = backup::restore(&backup, db, now, self.replace, progress::bar("restore"));
-        progress::end();
+        let restored = backup::restore(&backup, db, now, self.replace, progress::of_copy("restore"));
         let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => {
                 CliError::Failed(format!("{error}: choose another --db, or add --replace to move it aside"))

@@ -1,5 +1,6 @@
 //! `cued bench`: benchmarks this machine.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::Args;
 use crate::bench::{self, BenchOptions};
 use crate::cli::error::CliError;
 use crate::cli::output::print::print;
-use crate::cli::progress;
+use crate::cli::progress::Bar;
 
 #[derive(Debug, Args)]
 pub struct BenchCommand {
@@ -42,8 +43,15 @@ impl BenchCommand {
             herd: cues(self.herd),
             trickle: cues(self.trickle),
         };
-        let report =
-            bench::run(&options, &progress::step).map_err(|error| CliError::Failed(error.to_string()))?;
+        let bar = RefCell::new(Bar::new("bench"));
+        let show = |step: &str, done: usize, all: usize| {
+            if let Ok(mut bar) = bar.try_borrow_mut() {
+                bar.show(done as u64, all as u64, step);
+            }
+        };
+        let report = bench::run(&options, &show);
+        drop(bar);
+        let report = report.map_err(|error| CliError::Failed(error.to_string()))?;
         let text = if self.json { format!("{:#}\n", report.json()) } else { report.to_string() };
         print(&text)
     }
