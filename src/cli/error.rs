@@ -27,6 +27,9 @@ pub enum CliError {
     /// What was waited for has failed, and was printed: exit code 8.
     #[error("{0}")]
     WaitedFailed(String),
+    /// The user ended the command: exit code 130.
+    #[error("{0}")]
+    Interrupted(String),
     /// A request failed, and its exit code depends on why.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -48,6 +51,7 @@ impl CliError {
             Self::NotFound(_) => 3,
             Self::Refused(_) => 5,
             Self::WaitedFailed(_) => 8,
+            Self::Interrupted(_) => 130,
             Self::Client(error) => error.exit_code(),
             Self::Json(error) => error.exit_code(),
         }
@@ -78,6 +82,7 @@ impl CliError {
             Self::NotFound(_) => "not_found",
             Self::Refused(_) => "refused",
             Self::WaitedFailed(_) => "failed_run",
+            Self::Interrupted(_) => "interrupted",
             Self::Failed(_) | Self::OnlyShown | Self::Json(_) => "failed",
         };
         json!({"error": {"code": code, "message": self.to_string(), "status": null}})

@@ -26,7 +26,12 @@ use crate::cli::client::sign_in::logout::Logout;
 use crate::cli::client::command::{CommandGroup, SingleCommand};
 use crate::cli::client::cue::CueAction;
 use crate::cli::client::preview::Preview;
+use crate::cli::client::alert::AlertAction;
+use crate::cli::client::api::{Api, EXAMPLES};
+use crate::cli::client::command::{CommandGroup, SingleCommand};
+use crate::cli::client::run::RunAction;
 use crate::cli::client::sign_in::whoami::Whoami;
+use crate::cli::client::worker::WorkerAction;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -102,6 +107,19 @@ enum Command {
     Cue(Box<CommandGroup<CueAction>>),
     /// Show the next runs of a schedule without storing it
     Preview(SingleCommand<Preview>),
+    /// List, show, replay, retry, cancel and verify runs
+    Run(CommandGroup<RunAction>),
+    /// List and remove workers
+    Worker(CommandGroup<WorkerAction>),
+    /// List alerts
+    Alert(CommandGroup<AlertAction>),
+    /// Make a request to the API and print the answer
+    ///
+    /// The answer is printed unchanged, whatever its status; the exit code is that of other commands. `/v1` may be left out
+    /// of the path; health, status and openapi.json are outside of it. The key goes to the server of the profile or --url,
+    /// and to no other.
+    #[command(after_long_help = EXAMPLES)]
+    Api(SingleCommand<Api>),
 }
 
 impl Cli {
@@ -153,6 +171,10 @@ impl Command {
             Self::Info(info) => info.run(),
             Self::Cue(cue) => cue.run(),
             Self::Preview(preview) => preview.run(),
+            Self::Run(run) => run.run(),
+            Self::Worker(worker) => worker.run(),
+            Self::Alert(alert) => alert.run(),
+            Self::Api(api) => api.run(),
         }
     }
 }

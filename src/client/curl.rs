@@ -13,7 +13,10 @@ pub fn command(connection: &Connection, request: &ApiRequest) -> String {
     if connection.tls.is_insecure {
         parts.push("--insecure".to_owned());
     }
-    if request.method != "GET" {
+    if request.method == "HEAD" {
+        // With `-X HEAD` curl would wait for a body.
+        parts.push("--head".to_owned());
+    } else if request.method != "GET" {
         parts.push(format!("-X {}", request.method));
     }
     parts.push(quoted(&format!("{}{}", connection.url, request.target())));

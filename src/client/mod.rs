@@ -12,11 +12,11 @@ pub mod tls;
 
 use std::time::Duration;
 
-use ureq::http::Response;
+use ureq::http::{HeaderName, HeaderValue, Response};
 use ureq::{Agent, Body};
 
 use crate::client::error::{ClientError, RefusedRequest};
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{Answer, ApiRequest, RawAnswer};
 use crate::client::retry::{Failure, pause_before_retry};
 use crate::client::tls::TlsOptions;
 use crate::clock::Clock;
@@ -87,20 +87,39 @@ impl Client {
     /// # Errors
     /// If the server refuses the request or cannot be reached.
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+        self.success(self.call(request)?)
+    }
+
+    /// Sends a request, again if that is safe, and returns the answer whatever its status.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
         let mut attempt = 1;
         loop {
-            let error = match self.send_once(request) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
+            let result = self.call_once(request);
+            let failure = match &result {
+                Ok(answer) => self.refusal(answer).as_ref().and_then(Failure::of),
+                Err(error) => Failure::of(error),
             };
-            let failure = Failure::of(&error);
             match failure.filter(|_| request.is_repeatable()).and_then(|it| pause_before_retry(attempt, it)) {
                 // The clock's pauses are short; the rest of a long one follows.
                 Some(pause) => self.pause(pause),
-                None => return Err(error),
+                None => return result,
             }
             attempt += 1;
         }
+    }
+
+    /// The error that an answer stands for; `None` for a success (2xx).
+    #[must_use]
+    pub fn refusal(&self, answer: &RawAnswer) -> Option<ClientError> {
+        if answer.is_success() {
+            return None;
+        }
+        let url = &self.connection.url;
+        let refused = RefusedRequest::read(answer.status, answer.header("retry-after"), &answer.body, url);
+        Some(refused.map_or_else(|error| error, |refused| ClientError::Refused(Box::new(refused))))
     }
 
     /// Blocks for the whole of `pause`.
@@ -116,19 +135,30 @@ impl Client {
     /// # Errors
     /// As [`Client::send`].
     pub fn send_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+        self.success(self.call_once(request)?)
+    }
+
+    fn call_once(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
         let mut response = self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)))?;
-        let status = response.status().as_u16();
-        let header = |name: &str| {
-            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
-        let (retry_after, content_type) = (header("retry-after"), header("content-type"));
+        let headers = response.headers().iter().map(header).collect();
+        let status = response.status();
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|source| self.unreachable(source))?;
-        if (200..300).contains(&status) {
-            return Ok(Answer { status, content_type, body });
+        let reason = status.canonical_reason().unwrap_or_default();
+        Ok(RawAnswer { status: status.as_u16(), reason, headers, body })
+    }
+
+    fn success(&self, answer: RawAnswer) -> Result<Answer, ClientError> {
+        match self.refusal(&answer) {
+            Some(error) => Err(error),
+            None => {
+                let content_type = answer.header("content-type").map(str::to_owned);
+                Ok(Answer { status: answer.status, content_type, body: answer.body })
+            }
         }
-        let refused = RefusedRequest::read(status, retry_after.as_deref(), &body, &self.connection.url)?;
-        Err(ClientError::Refused(Box::new(refused)))
     }
 
     /// Opens a stream. The answer has no end; a server that is silent for two beats counts as lost.
@@ -161,7 +191,7 @@ impl Client {
             builder = builder.header("authorization", format!("Bearer {key}"));
         }
         for (name, value) in &request.headers {
-            builder = builder.header(*name, value);
+            builder = builder.header(name.as_ref(), value);
         }
         if request.body.is_some() && !request.has_header("content-type") {
             builder = builder.header("content-type", "application/json");

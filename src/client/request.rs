@@ -1,5 +1,6 @@
 //! A request to the API and its answer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -14,7 +15,7 @@ pub struct ApiRequest {
     pub method: &'static str,
     pub path: String,
     pub query: Vec<(&'static str, String)>,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// JSON.
     pub body: Option<String>,
     /// Sent without the key.
@@ -74,9 +75,15 @@ impl ApiRequest {
     }
 
     #[must_use]
-    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
+    }
+
+    /// Whether the request has a header of this name, in any case.
+    #[must_use]
+    pub fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
 
     /// Sets the body to the text of a JSON value.
@@ -143,6 +150,30 @@ impl ApiRequest {
 #[must_use]
 pub fn segment(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// An answer as it came, whatever its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawAnswer {
+    pub status: u16,
+    /// The usual words for the status; empty for an unknown one.
+    pub reason: &'static str,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl RawAnswer {
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// A header's value, by its name in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
+    }
 }
 
 /// An answer of success.

@@ -11,7 +11,7 @@ use crate::cli::output::times::Times;
 use crate::client::credentials::{Chosen, Credentials, Target};
 use crate::client::curl;
 use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{Answer, ApiRequest, RawAnswer};
 use crate::client::tls::TlsOptions;
 use crate::client::{Client, Connection, Exchange};
 
@@ -64,11 +64,26 @@ impl Context {
     /// # Errors
     /// If the server refuses it or cannot be reached; [`CliError::OnlyShown`] if it was shown.
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, CliError> {
-        if self.is_curl {
-            print_line(&curl::command(self.client.connection(), request))?;
-            return Err(CliError::OnlyShown);
-        }
+        self.show(request)?;
         self.look_up(request)
+    }
+
+    /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
+    ///
+    /// # Errors
+    /// If the server cannot be reached; [`CliError::OnlyShown`] if the request was shown.
+    pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, CliError> {
+        self.show(request)?;
+        Ok(self.client.call(request)?)
+    }
+
+    /// Shows the request, if it is not to be made.
+    fn show(&self, request: &ApiRequest) -> Result<(), CliError> {
+        if !self.is_curl {
+            return Ok(());
+        }
+        print_line(&curl::command(self.client.connection(), request))?;
+        Err(CliError::OnlyShown)
     }
 
     /// Makes a request that only prepares that of the command, also if that one is only shown.

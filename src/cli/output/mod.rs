@@ -44,6 +44,12 @@ impl Output {
         self.format == Format::Wide
     }
 
+    /// An instant in a table: short, so that ids fit beside it, and in full in the wide form.
+    #[must_use]
+    pub fn column_time(&self, rfc3339: &str) -> String {
+        if self.is_wide() { self.times.instant(rfc3339) } else { self.times.short(rfc3339) }
+    }
+
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
     ///
     /// # Errors

@@ -68,6 +68,15 @@ pub fn print(text: &str) -> Result<(), CliError> {
     write(text).map_err(|error| write_failed("", &error))
 }
 
+/// Prints bytes as they are: the answer to a request of the user's own.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| write_failed("", &error))
+}
+
 // Not `println!`, which panics when the pipe is closed.
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -34,6 +34,13 @@ impl Times {
         at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
+    /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant stays.
+    #[must_use]
+    pub fn short(&self, rfc3339: &str) -> String {
+        let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
+        at.to_zoned(self.zone.clone()).strftime("%m-%d %H:%M").to_string()
+    }
+
     /// The time of day with milliseconds, for a line of a log.
     #[must_use]
     pub fn time_of_day(&self, at: Timestamp) -> String {
@@ -103,6 +110,8 @@ mod tests {
             Times::new(true, None).unwrap().instant("2026-11-22T17:00:00.25Z"),
             "2026-11-22 17:00:00.250+00:00"
         );
+        assert_eq!(berlin.short("2026-11-22T17:00:00.25Z"), "11-22 18:00");
+        assert_eq!(berlin.short(""), "");
         assert!(Times::new(false, Some("Mars/Olympus")).is_err());
     }
 

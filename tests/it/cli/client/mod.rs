@@ -3,4 +3,89 @@
 mod account;
 mod health;
 mod secrecy;
+mod alert;
+mod api;
+mod replay;
+mod run;
 mod sign_in;
+mod worker;
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::client_command::ClientHome;
+use crate::support::server::Server;
+
+const START: &str = "2030-01-01T00:00:00Z";
+
+/// A server with a test clock, an account, and its home.
+struct Desk {
+    server: Server,
+    user: Client,
+    home: ClientHome,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::at(Server::with_test_clock(START))
+    }
+
+    /// A server that deletes no runs.
+    fn without_retention() -> Self {
+        Self::at(Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]))
+    }
+
+    fn at(server: Server) -> Self {
+        let user = server.user();
+        let home = ClientHome::signed_in(&server, &user);
+        Self { server, user, home }
+    }
+
+    /// A worker cue that runs by request.
+    fn worker_cue(&self, name: &str) -> String {
+        let cue = json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 7 *"}});
+        id(&self.user.create(&cue))
+    }
+
+    /// A cue that is sent to `url` by request, with attempts an hour apart.
+    fn webhook_cue(&self, name: &str, url: &str) -> String {
+        let cue = json!({"name": name, "callback": {"url": url}, "schedule": {"type": "recurring", "cron": "0 0 1 7 *"},
+                         "payload": {"volume": 1}, "retry": {"max_attempts": 3, "backoff_minutes": [60]}});
+        id(&self.user.create(&cue))
+    }
+
+    /// The id of a new run.
+    fn fire(&self, cue: &str) -> String {
+        id(&self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200))
+    }
+
+    /// A run of a worker cue that has failed.
+    fn failed_run(&self, cue: &str) -> String {
+        let run = self.fire(cue);
+        let report = json!({"success": false, "error": "exit code 3"});
+        self.user.post(&format!("/v1/executions/{run}/outcome"), &report).expect(200);
+        run
+    }
+
+    fn run_status(&self, run: &str) -> Value {
+        self.user.get(&format!("/v1/executions/{run}")).expect(200)["status"].clone()
+    }
+}
+
+fn id(object: &Value) -> String {
+    object["id"].as_str().unwrap().to_owned()
+}
+
+/// Checks the exit codes that every command has in common. `needs_key` is false for one that works without.
+#[track_caller]
+fn check_common_failures(desk: &Desk, command: &[&str], needs_key: bool) {
+    let alone = ClientHome::without_server();
+    // Retries take a moment and end.
+    assert_eq!(alone.json_error(command, 1)["code"], "unreachable", "{command:?}");
+    if needs_key {
+        let unsigned = ClientHome::new().env("CUED_URL", desk.server.url());
+        assert_eq!(unsigned.json_error(command, 4)["code"], "not_signed_in", "{command:?}");
+        let wrong = unsigned.env("CUED_API_KEY", "cue_sk_wrong");
+        assert_eq!(wrong.json_error(command, 4)["code"], "invalid_api_key", "{command:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! `cued api`: a request of one's own to the API.
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use clap::Args;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output::print::print_bytes;
+use crate::client::request::{ApiRequest, RawAnswer};
+
+const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+/// The end of the help.
+pub const EXAMPLES: &str = "Examples:
+  cued api GET cues -f limit=5
+  cued api POST /v1/cues/cue_4f8k2m9x1q7z/fire
+  cued api PATCH cues/cue_4f8k2m9x1q7z -d '{\"description\": \"nightly\"}'";
+
+/// Endpoints outside of `/v1`.
+const OUTSIDE: [&str; 3] = ["health", "status", "openapi.json"];
+
+/// An answer without an end.
+const STREAM: &str = "/v1/events";
+
+/// Headers that the client sets: another value would send the key in plain sight, or break the request.
+const OWN_HEADERS: [&str; 6] =
+    ["authorization", "connection", "content-length", "host", "transfer-encoding", "upgrade"];
+
+/// Characters that no path and query has; the rest stays as it was written.
+const NOT_IN_TARGETS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// Largest body that is read; the server takes 2 MiB.
+const MAX_BODY: u64 = 16 << 20;
+
+#[derive(Debug, Args)]
+pub struct Api {
+    /// GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS
+    #[arg(value_name = "METHOD", value_parser = method)]
+    method: &'static str,
+    /// Path of the server, with or without `/v1`: cues, /v1/cues?limit=5, health
+    #[arg(value_name = "PATH")]
+    path: String,
+    /// Field of the JSON body, or of the query of a GET; repeatable
+    #[arg(short, long = "field", value_name = "KEY=VALUE", value_parser = field)]
+    field: Vec<(String, String)>,
+    /// Body: JSON, @FILE, or - for standard input
+    #[arg(short, long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "field")]
+    data: Option<String>,
+    /// Header; repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    header: Vec<(String, String)>,
+    /// Print the status and the headers before the body
+    #[arg(short, long)]
+    include: bool,
+}
+
+impl ClientAction for Api {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let request = self.request()?;
+        let request = if context.target.key.is_none() { request.anonymous() } else { request };
+        let answer = context.call(&request)?;
+        let mut printed = if self.include { head(&answer) } else { Vec::new() };
+        printed.extend_from_slice(&answer.body);
+        // The prompt of the shell would follow on the same line.
+        if io::stdout().is_terminal() && !printed.is_empty() && !printed.ends_with(b"\n") {
+            printed.push(b'\n');
+        }
+        print_bytes(&printed)?;
+        match context.client.refusal(&answer) {
+            // The answer is printed, but the exit code says that it is an error.
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Api {
+    fn request(&self) -> Result<ApiRequest, CliError> {
+        let mut target = target(&self.path)?;
+        let takes_query = matches!(self.method, "GET" | "HEAD");
+        if takes_query && !self.field.is_empty() {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            let query = query.extend_pairs(&self.field).finish();
+            target.push(if target.contains('?') { '&' } else { '?' });
+            target.push_str(&query);
+        }
+        let mut request = ApiRequest::new(self.method, target);
+        for (name, value) in &self.header {
+            request = request.header(name.clone(), value.as_str());
+        }
+        match (&self.data, takes_query) {
+            (Some(_), true) => {
+                Err(CliError::Usage(format!("{} has no body: use -f for fields of the query", self.method)))
+            }
+            (Some(data), false) => Ok(request.json(read_data(data)?)),
+            (None, false) if !self.field.is_empty() => Ok(request.json(object(&self.field))),
+            _ => Ok(request),
+        }
+    }
+}
+
+/// The path and query to request, from the root of the server.
+fn target(path: &str) -> Result<String, CliError> {
+    let lower = path.to_ascii_lowercase();
+    if ["http://", "https://", "//"].iter().any(|begin| lower.starts_with(begin)) {
+        return Err(CliError::Usage(
+            "give a path and no URL, such as /v1/cues: the key goes to the server of --url or of the profile and to no \
+             other"
+                .to_owned(),
+        ));
+    }
+    let path = path.split('#').next().unwrap_or_default();
+    let path = utf8_percent_encode(path.strip_prefix('/').unwrap_or(path), NOT_IN_TARGETS).to_string();
+    let first = path.split(['/', '?']).next().unwrap_or_default();
+    let target =
+        if first == "v1" || OUTSIDE.contains(&first) { format!("/{path}") } else { format!("/v1/{path}") };
+    if target.split('?').next() == Some(STREAM) {
+        return Err(CliError::Usage("the stream of events has no end: use `cued tail`".to_owned()));
+    }
+    Ok(target)
+}
+
+fn method(text: &str) -> Result<&'static str, String> {
+    let known = METHODS.iter().find(|method| method.eq_ignore_ascii_case(text));
+    known.copied().ok_or_else(|| format!("expected one of {}", METHODS.join(", ")))
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected KEY=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
+    let (name, value) = (name.trim(), value.trim());
+    if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        return Err(format!("{name} is set by cued: the key comes from the profile or CUED_API_KEY"));
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_name) || value.contains(|char: char| char.is_control()) {
+        return Err("expected 'Name: value'".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// The fields as a JSON object. A value that is JSON counts as such, else as text.
+fn object(fields: &[(String, String)]) -> Value {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    Value::Object(fields.iter().map(|(name, text)| (name.clone(), value(text))).collect::<Map<_, _>>())
+}
+
+fn read_data(data: &str) -> Result<String, CliError> {
+    let failed = |what: &str, error: io::Error| CliError::Usage(format!("cannot read {what}: {error}"));
+    let mut text = String::new();
+    match (data, data.strip_prefix('@')) {
+        ("-", _) => io::stdin()
+            .take(MAX_BODY)
+            .read_to_string(&mut text)
+            .map_err(|error| failed("standard input", error))?,
+        (_, Some(path)) => std::fs::File::open(path)
+            .and_then(|file| file.take(MAX_BODY).read_to_string(&mut text))
+            .map_err(|error| failed(path, error))?,
+        _ => return Ok(data.to_owned()),
+    };
+    Ok(text)
+}
+
+/// The status and the headers, as HTTP has them.
+fn head(answer: &RawAnswer) -> Vec<u8> {
+    let headers = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    let headers: String = headers.collect();
+    format!("HTTP/1.1 {} {}\r\n{headers}\r\n", answer.status, answer.reason).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_leave_out_the_slash_and_the_version() {
+        for path in ["cues?limit=2", "/cues?limit=2", "v1/cues?limit=2", "/v1/cues?limit=2#x"] {
+            assert_eq!(target(path).unwrap(), "/v1/cues?limit=2", "{path}");
+        }
+        assert_eq!(target("health").unwrap(), "/health");
+        assert_eq!(target("/openapi.json").unwrap(), "/openapi.json");
+        assert_eq!(target("/@evil.example/x y").unwrap(), "/v1/@evil.example/x%20y");
+        for url in ["http://evil.example/v1/cues", "HTTPS://x", "//evil.example/v1/cues", "v1/events?types=a"]
+        {
+            assert!(matches!(target(url), Err(CliError::Usage(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn fields_are_json_where_they_parse() {
+        let fields = ["a=1", "b=x=y", "c=[true]", "d=\"1\"", "e="].map(|text| field(text).unwrap());
+        assert_eq!(object(&fields).to_string(), r#"{"a":1,"b":"x=y","c":[true],"d":"1","e":""}"#);
+        assert!(field("=1").is_err() && field("a").is_err());
+    }
+
+    #[test]
+    fn headers_of_the_client_are_refused() {
+        assert_eq!(header("X-A: b: c"), Ok(("X-A".to_owned(), "b: c".to_owned())));
+        for bad in ["authorization: Bearer x", "Host: x", "x", ": y", "a b: c", "a: b\r\nc: d"] {
+            assert!(header(bad).is_err(), "{bad}");
+        }
+    }
+}
