@@ -13,6 +13,9 @@ pub fn command(connection: &Connection, request: &ApiRequest) -> String {
     if connection.tls.is_insecure {
         parts.push("--insecure".to_owned());
     }
+    if request.headers.iter().any(|(name, value)| *name == "accept" && value == "text/event-stream") {
+        parts.push("--no-buffer".to_owned());
+    }
     if request.method == "HEAD" {
         // With `-X HEAD` curl would wait for a body.
         parts.push("--head".to_owned());

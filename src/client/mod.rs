@@ -5,6 +5,7 @@
 pub mod credentials;
 pub mod curl;
 pub mod error;
+pub mod event_stream;
 pub mod request;
 pub mod retry;
 pub mod server_url;
@@ -27,9 +28,6 @@ const MAX_ANSWER: u64 = 64 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of a whole request. The server ends its own after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The time without a byte after which a stream counts as lost: two beats of the server and a little.
-const STREAM_SILENCE: Duration = Duration::from_secs(40);
 
 /// Where the server is, and the key.
 #[derive(Clone)]
@@ -139,7 +137,7 @@ impl Client {
     }
 
     fn call_once(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
-        let mut response = self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)))?;
+        let mut response = self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?;
         let header = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
@@ -161,12 +159,17 @@ impl Client {
         }
     }
 
-    /// Opens a stream. The answer has no end; a server that is silent for two beats counts as lost.
+    /// Opens a stream, whose answer has no end. It fails after a `silence`, in which no byte arrives, and after the time-out
+    /// of the request, if there is one.
     ///
     /// # Errors
     /// As [`Client::send`].
-    pub fn open_stream(&self, request: &ApiRequest) -> Result<Response<Body>, ClientError> {
-        let mut response = self.exchange(request, None)?;
+    pub fn open_stream(
+        &self,
+        request: &ApiRequest,
+        silence: Duration,
+    ) -> Result<Response<Body>, ClientError> {
+        let mut response = self.exchange(request, request.timeout, Some(silence))?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -179,11 +182,12 @@ impl Client {
         Err(ClientError::Refused(Box::new(refused)))
     }
 
-    /// `timeout` of the whole exchange; `None` for a stream.
+    /// `timeout` of the whole exchange, `silence` before each of its bytes.
     fn exchange(
         &self,
         request: &ApiRequest,
         timeout: Option<Duration>,
+        silence: Option<Duration>,
     ) -> Result<Response<Body>, ClientError> {
         let url = format!("{}{}", self.connection.url, request.target());
         let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
@@ -198,8 +202,7 @@ impl Client {
         }
         let body = request.body.clone().unwrap_or_default();
         let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let config = self.agent.configure_request(built).timeout_global(timeout);
-        let config = if timeout.is_none() { config.timeout_recv_body(Some(STREAM_SILENCE)) } else { config };
+        let config = self.agent.configure_request(built).timeout_global(timeout).timeout_per_read(silence);
         let begin = self.clock.monotonic();
         let result = self.agent.run(config.build());
         let response = result.as_ref().ok();
