@@ -32,6 +32,10 @@ use crate::cli::client::command::{CommandGroup, SingleCommand};
 use crate::cli::client::run::RunAction;
 use crate::cli::client::sign_in::whoami::Whoami;
 use crate::cli::client::worker::WorkerAction;
+use crate::cli::client::command::{CommandGroup, SingleCommand};
+use crate::cli::client::run::RunAction;
+use crate::cli::client::sign_in::whoami::Whoami;
+use crate::cli::client::tail::Tail;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -120,6 +124,19 @@ enum Command {
     /// and to no other.
     #[command(after_long_help = EXAMPLES)]
     Api(SingleCommand<Api>),
+    /// Wait for the runs of cues
+    Run(CommandGroup<RunAction>),
+    /// Show what happens in the account, line by line, until Ctrl-C
+    ///
+    /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a restart of
+    /// the server and after a lost connection, without a gap: what it has missed it reads from the lists. Without --types
+    /// it shows the results of attempts, missed runs, alerts, quotas, and the state of the server.
+    ///
+    /// With --json each line is an object with the `id` and the type of the `event`, and its `data`; what was read from a
+    /// list has no id.
+    ///
+    /// Example: cued tail --failed --since 1h --body
+    Tail(SingleCommand<Tail>),
 }
 
 impl Cli {
@@ -175,6 +192,8 @@ impl Command {
             Self::Worker(worker) => worker.run(),
             Self::Alert(alert) => alert.run(),
             Self::Api(api) => api.run(),
+            Self::Run(run) => run.run(),
+            Self::Tail(tail) => tail.run(),
         }
     }
 }

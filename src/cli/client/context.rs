@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cli::client::client_args::ClientArgs;
 use crate::cli::error::CliError;
@@ -11,6 +12,7 @@ use crate::cli::output::times::Times;
 use crate::client::credentials::{Chosen, Credentials, Target};
 use crate::client::curl;
 use crate::client::error::ClientError;
+use crate::client::event_stream::EventStream;
 use crate::client::request::{Answer, ApiRequest, RawAnswer};
 use crate::client::tls::TlsOptions;
 use crate::client::{Client, Connection, Exchange};
@@ -95,6 +97,25 @@ impl Context {
             return Err(ClientError::NotSignedIn.into());
         }
         Ok(self.client.send(request)?)
+    }
+
+    /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
+    ///
+    /// # Errors
+    /// As [`Context::send`].
+    pub fn open_stream(
+        &self,
+        request: ApiRequest,
+        deadline: Option<Duration>,
+    ) -> Result<EventStream<'_>, CliError> {
+        if self.is_curl {
+            print_line(&curl::command(self.client.connection(), &request))?;
+            return Err(CliError::OnlyShown);
+        }
+        if self.target.key.is_none() {
+            return Err(ClientError::NotSignedIn.into());
+        }
+        Ok(EventStream::open(&self.client, request, deadline)?)
     }
 
     /// Requests are shown, not made.

@@ -63,6 +63,14 @@ pub fn is_order_mark(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Prints a part of an output without an end. Returns false if its reader has closed the pipe.
+pub fn print_part(text: &str) -> Result<bool, CliError> {
+    match write(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).map_err(|error| write_failed("", &error)),
+    }
+}
+
 /// Prints a text that ends with a newline.
 pub fn print(text: &str) -> Result<(), CliError> {
     write(text).map_err(|error| write_failed("", &error))

@@ -133,7 +133,8 @@ fn line(row: &[Cell], widths: &[usize], styles: &Styles) -> String {
 }
 
 /// The beginning of a text, with an ellipsis, if it is wider than `width`.
-fn cut(text: &str, width: usize) -> String {
+#[must_use]
+pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

@@ -10,6 +10,9 @@ pub mod replay_result;
 pub mod request;
 pub mod show;
 pub mod verify;
+//! `cued run …`: the runs of cues.
+
+pub mod wait;
 
 use clap::Subcommand;
 
@@ -65,6 +68,17 @@ pub enum RunAction {
     },
     /// Accept or reject the outcome that a run reported
     Verify(Verify),
+use crate::cli::client::run::wait::Wait;
+use crate::cli::error::CliError;
+
+#[derive(Debug, Subcommand)]
+pub enum RunAction {
+    /// Wait for the end of a run
+    ///
+    /// Exits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if the time is over before.
+    ///
+    /// Example: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m
+    Wait(Wait),
 }
 
 impl ClientAction for RunAction {
@@ -78,6 +92,7 @@ impl ClientAction for RunAction {
             Self::Retry { run } => changes::retry(context, &run),
             Self::Cancel { run } => changes::cancel(context, &run),
             Self::Verify(verify) => verify.run(context),
+            Self::Wait(wait) => wait.run(context),
         }
     }
 }

@@ -1,0 +1,181 @@
+//! `cued run wait`: the end of a run, by the events of the server.
+
+use std::time::Duration;
+
+use clap::Args;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use crate::cli::client::arguments::run_id::find_run;
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::context::Context;
+use crate::cli::client::live_output::end_on_signals;
+use crate::cli::error::CliError;
+use crate::cli::output::cells::{status, text_of};
+use crate::cli::output::times::{duration, parse_duration};
+use crate::client::error::ClientError;
+use crate::client::event_stream::{EventStream, StreamItem, request};
+use crate::client::request::{Answer, ApiRequest, segment};
+use crate::client::retry::Failure;
+
+/// The events after which a run may have ended, or be gone.
+const TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
+
+/// The pause between two reads of a run, for want of a stream: an account has few of them.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+pub struct Wait {
+    /// The run: its id, or the beginning of it
+    #[arg(value_name = "RUN")]
+    pub run: String,
+
+    /// Give up after this time, such as 90s, 5m, 2h [default: never]
+    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
+    pub timeout: Option<SignedDuration>,
+}
+
+impl ClientAction for Wait {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let id = find_run(context, &self.run)?;
+        end_on_signals()?;
+        let answer = wait_for_run(context, &id, self.timeout)?;
+        print_end(context, &answer)
+    }
+}
+
+/// Waits for the end of a run, and returns the run.
+///
+/// # Errors
+/// If there is no such run, the time is over, or the server refuses a request or cannot be reached at first.
+pub fn wait_for_run(
+    context: &Context,
+    id: &str,
+    timeout: Option<SignedDuration>,
+) -> Result<Answer, CliError> {
+    let deadline = deadline(context, timeout);
+    let answer = context.send(&run_request(id))?;
+    let run = answer.value()?;
+    if has_ended(&run) {
+        return Ok(answer);
+    }
+    RunWatch::open(context, &text_of(&run, "cue_id"), deadline)?.until_ended(id)
+}
+
+/// The end of a wait that begins now, on the clock of the client.
+#[must_use]
+pub fn deadline(context: &Context, timeout: Option<SignedDuration>) -> Option<Duration> {
+    let now = context.client.clock().monotonic();
+    timeout.map(|timeout| now.saturating_add(timeout.unsigned_abs()))
+}
+
+/// Prints a run that has ended.
+///
+/// # Errors
+/// [`CliError::WaitedFailed`] if it has failed, or if standard output cannot be written.
+pub fn print_end(context: &Context, answer: &Answer) -> Result<(), CliError> {
+    let run = answer.value()?;
+    context.output.object(answer, "id", |run| {
+        let took = run["duration_ms"].as_i64().map(duration).unwrap_or_default();
+        vec![
+            ("id", text_of(run, "id").into()),
+            ("cue", text_of(run, "cue_name").into()),
+            ("status", status(&text_of(run, "status"))),
+            ("attempts", format!("{} of {}", text_of(run, "attempts"), text_of(run, "max_attempts")).into()),
+            ("http status", text_of(run, "http_status").into()),
+            ("error", text_of(run, "error_message").into()),
+            ("duration", took.into()),
+        ]
+    })?;
+    if run["status"] == "success" {
+        return Ok(());
+    }
+    let reason = text_of(&run, "error_message");
+    let reason = if reason.is_empty() { text_of(&run, "cause") } else { reason };
+    let word = if reason == "cancelled" { "was cancelled".to_owned() } else { format!("failed: {reason}") };
+    Err(CliError::WaitedFailed(format!("the run {} {word}", text_of(&run, "id"))))
+}
+
+/// Watches the runs of a cue. No end is missed from the moment at which it is opened.
+pub struct RunWatch<'a> {
+    context: &'a Context,
+    /// `None` if the server has no stream for it.
+    stream: Option<EventStream<'a>>,
+    deadline: Option<Duration>,
+}
+
+impl<'a> RunWatch<'a> {
+    /// Begins. A run that is created later is watched from its beginning.
+    ///
+    /// # Errors
+    /// If the server refuses the stream for another reason than their number, or cannot be reached.
+    pub fn open(context: &'a Context, cue_id: &str, deadline: Option<Duration>) -> Result<Self, CliError> {
+        let stream = match context.open_stream(request(Some(TYPES), Some(cue_id)), deadline) {
+            Ok(stream) => Some(stream),
+            Err(CliError::Client(ClientError::Refused(refused)))
+                if matches!(refused.code.as_str(), "too_many_streams" | "not_found") =>
+            {
+                let seconds = READ_INTERVAL.as_secs();
+                context
+                    .output
+                    .note(&format!("{}. The run is read every {seconds} s instead", refused.message))?;
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { context, stream, deadline })
+    }
+
+    /// Waits for the end of a run of the cue, and returns the run.
+    ///
+    /// # Errors
+    /// If the run or its cue is deleted, the time is over, or the server refuses a request.
+    pub fn until_ended(mut self, id: &str) -> Result<Answer, CliError> {
+        let mut must_read = true;
+        loop {
+            if must_read {
+                match self.context.look_up(&run_request(id)) {
+                    Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
+                    Ok(_) => must_read = false,
+                    // The server may come back; the stream tells.
+                    Err(CliError::Client(error)) if Failure::of(&error).is_some() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            must_read |= self.next_may_have_ended(id)?;
+        }
+    }
+
+    /// Waits for the next news. Returns whether the run may have ended.
+    fn next_may_have_ended(&mut self, id: &str) -> Result<bool, CliError> {
+        let time_is_over =
+            || CliError::Failed(format!("the time is over, and the run {id} has not ended; it goes on"));
+        let Some(stream) = &mut self.stream else {
+            let now = self.context.client.clock().monotonic();
+            let left = self.deadline.map(|deadline| deadline.saturating_sub(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(time_is_over());
+            }
+            self.context.client.pause(left.unwrap_or(READ_INTERVAL).min(READ_INTERVAL));
+            return Ok(true);
+        };
+        match stream.next_item()?.ok_or_else(time_is_over)? {
+            // A burst stands for events of any run.
+            StreamItem::Hello { .. } | StreamItem::Reset(_) => Ok(true),
+            StreamItem::Event(event) => Ok(matches!(event.event.as_str(), "burst" | "cue.deleted")
+                || serde_json::from_str::<Value>(&event.data).is_ok_and(|data| data["execution_id"] == id)),
+            StreamItem::Lost(reason) => {
+                let note = format!("connection lost ({reason}); connecting again");
+                self.context.output.note(&note).map(|()| false)
+            }
+        }
+    }
+}
+
+fn run_request(id: &str) -> ApiRequest {
+    ApiRequest::get(format!("/v1/executions/{}", segment(id)))
+}
+
+fn has_ended(run: &Value) -> bool {
+    matches!(run["status"].as_str(), Some("success" | "failed"))
+}
