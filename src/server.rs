@@ -29,6 +29,7 @@ use crate::http::server::ListenerConfig;
 use crate::metrics::process::max_open_files;
 use crate::store::OpenError;
 use crate::systemd::SystemdService;
+use crate::systemd::watchdog::Liveness;
 
 /// Threads that run the HTTP tasks. Two let one request parse a large body while the other thread serves the rest. More
 /// would compete with the store's threads for the cores: handlers only parse, render and await a store thread. The
@@ -217,7 +218,7 @@ async fn serve(
     let mut interrupt = handle(SignalKind::interrupt())?;
     let address = address_of(&port.listener)?;
     announce(address, metrics)?;
-    let service = SystemdService::ready(app, &format!("Serving on http://{address}"))
+    let service = SystemdService::ready(&format!("Serving on http://{address}"), liveness(app))
         .map_err(ServeError::system("starting the watchdog thread"))?;
     server::serve(port, Arc::clone(app), async {
         tokio::select! {
@@ -231,6 +232,15 @@ async fn serve(
     })
     .await;
     Ok(service)
+}
+
+/// A server works while its scheduler and the store's writer thread respond. A full disk does not count: after a restart it
+/// would still be full.
+#[must_use]
+pub fn liveness(app: &Arc<App>) -> Liveness {
+    let app = Arc::clone(app);
+    let is_alive = move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
+    Liveness { what: "Scheduler or writer thread", is_alive: Box::new(is_alive) }
 }
 
 /// Returns a receiver that completes when standard input ends.

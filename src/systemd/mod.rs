@@ -13,10 +13,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::App;
-use crate::systemd::watchdog::Watchdog;
+use crate::systemd::watchdog::{Liveness, Watchdog};
 
-/// The connection to systemd for the lifetime of a server.
+/// The connection to systemd for the lifetime of a program.
 #[derive(Debug)]
 pub struct SystemdService {
     socket: Option<Arc<NotifySocket>>,
@@ -24,21 +23,22 @@ pub struct SystemdService {
 }
 
 impl SystemdService {
-    /// Notifies systemd that the server accepts connections, and starts the watchdog thread if the unit has a watchdog.
+    /// Notifies systemd that the program is ready, and starts the watchdog thread if the unit has a watchdog. `liveness`
+    /// tells whether the program works.
     ///
     /// # Errors
     /// The system cannot start another thread.
-    pub fn ready(app: &Arc<App>, status: &str) -> io::Result<Self> {
+    pub fn ready(status: &str, liveness: Liveness) -> io::Result<Self> {
         let socket = NotifySocket::from_environment().map(Arc::new);
         let Some(socket) = socket else { return Ok(Self { socket, watchdog: None }) };
         socket.send(&format!("READY=1\nSTATUS={status}"));
         let watchdog = watchdog_timeout()
-            .map(|timeout| Watchdog::start(app, Arc::clone(&socket), timeout))
+            .map(|timeout| Watchdog::start(liveness, Arc::clone(&socket), timeout))
             .transpose()?;
         Ok(Self { socket: Some(socket), watchdog })
     }
 
-    /// Notifies systemd that the server stops. From then on only `TimeoutStopSec=` limits the duration.
+    /// Notifies systemd that the program stops. From then on only `TimeoutStopSec=` limits the duration.
     pub fn stopping(&self, status: &str) {
         if let Some(socket) = &self.socket {
             socket.send(&format!("STOPPING=1\nSTATUS={status}"));
@@ -63,7 +63,7 @@ pub struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// The socket that `NOTIFY_SOCKET` names. An unusable value is logged, and the server runs without systemd.
+    /// The socket that `NOTIFY_SOCKET` names. An unusable value is logged, and the program runs without systemd.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
@@ -82,7 +82,7 @@ impl NotifySocket {
         Ok(Self { socket: UnixDatagram::unbound()?, address: address(name)? })
     }
 
-    /// Sends `state`, such as `READY=1`. A failure is logged only, because the server can run without systemd.
+    /// Sends `state`, such as `READY=1`. A failure is logged only, because the program can run without systemd.
     pub fn send(&self, state: &str) {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
             tracing::warn!(%error, state, "systemd cannot be notified");

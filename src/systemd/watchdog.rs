@@ -1,5 +1,4 @@
-//! The thread that sends `WATCHDOG=1` while the scheduler and the store's writer thread respond, so that systemd
-//! restarts a server that hangs. A full disk does not count: after a restart it would still be full.
+//! The thread that sends `WATCHDOG=1` while the program responds, so that systemd restarts one that hangs.
 
 use std::io;
 use std::sync::Arc;
@@ -7,8 +6,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::app::App;
 use crate::systemd::NotifySocket;
+
+/// How the thread learns whether the program works.
+pub struct Liveness {
+    /// What hangs when it does not, in the log.
+    pub what: &'static str,
+    pub is_alive: Box<dyn Fn() -> bool + Send>,
+}
 
 #[derive(Debug)]
 pub struct Watchdog {
@@ -21,16 +26,15 @@ impl Watchdog {
     ///
     /// # Errors
     /// The system cannot start another thread.
-    pub fn start(app: &Arc<App>, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
+    pub fn start(liveness: Liveness, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
         let (stopping, stop) = channel();
-        let app = Arc::clone(app);
         let thread = std::thread::Builder::new()
             .name("watchdog".to_owned())
-            .spawn(move || run(&app, &socket, timeout / 2, &stop))?;
+            .spawn(move || run(&liveness, &socket, timeout / 2, &stop))?;
         Ok(Self { stopping, thread })
     }
 
-    /// From now on the thread notifies systemd unconditionally, because the engine is stopping.
+    /// From now on the thread notifies systemd unconditionally, because the program is stopping.
     pub fn begin_stop(&self) {
         if self.stopping.send(()).is_err() {
             tracing::error!("watchdog thread has ended");
@@ -45,19 +49,16 @@ impl Watchdog {
     }
 }
 
-fn run(app: &App, socket: &NotifySocket, interval: Duration, stop: &Receiver<()>) {
+fn run(liveness: &Liveness, socket: &NotifySocket, interval: Duration, stop: &Receiver<()>) {
     let (mut was_alive, mut is_stopping) = (true, false);
     loop {
-        let is_alive =
-            is_stopping || (app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic()));
+        let is_alive = is_stopping || (liveness.is_alive)();
         match (was_alive, is_alive) {
             (true, true) => socket.send("WATCHDOG=1"),
             (false, true) => socket.send("WATCHDOG=1\nSTATUS=Running again"),
             (true, false) => {
-                tracing::error!(
-                    "scheduler or writer thread is unresponsive; systemd watchdog no longer notified"
-                );
-                socket.send("STATUS=Scheduler or writer thread is unresponsive");
+                tracing::error!(part = liveness.what, "unresponsive; systemd watchdog no longer notified");
+                socket.send(&format!("STATUS={} is unresponsive", liveness.what));
             }
             (false, false) => {}
         }

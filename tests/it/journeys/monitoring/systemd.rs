@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use cued::server::liveness;
 use cued::systemd::NotifySocket;
 use cued::systemd::watchdog::Watchdog;
 use tempfile::TempDir;
@@ -138,7 +139,7 @@ fn only_the_watched_process_notifies_the_watchdog() {
 fn watched(fixture: &Fixture, manager: &str) -> Watchdog {
     fixture.app.engine_stats.heartbeat(fixture.app.clock.monotonic());
     let manager = Arc::new(NotifySocket::at(manager.as_ref()).unwrap());
-    Watchdog::start(&fixture.app, manager, Duration::from_millis(20)).unwrap()
+    Watchdog::start(liveness(&fixture.app), manager, Duration::from_millis(20)).unwrap()
 }
 
 #[test]
