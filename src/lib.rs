@@ -8,6 +8,7 @@
 //! - `cli` has one file per command, in the folders `server`, `database` and `client`; the flags of `cued serve` are the
 //!   whole configuration of a server.
 //! - `client` makes the requests of the commands that use a server: its address and key, retries, errors.
+//! - `worker` is `cued work`: it claims executions, runs a command for each and reports its outcome.
 //! - `config` holds the settings of a server and their defaults.
 //! - `server` assembles the program: it opens the store, starts the engine, opens the port, and stops them in reverse.
 //! - `app` is the state that all modules share: store, clock, notifiers, statistics, settings.
@@ -43,7 +44,7 @@
 //! - `actions` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
 //! - `events` → `domain`; `store` knows it as an `EventSink` only.
 //! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
-//! - `client` → `domain`; it knows the server by its API only.
+//! - `worker` → `client` → `domain`; they know the server by its API only.
 //! - Only `server` and `cli` may use every module.
 //!
 //! # Glossary
@@ -108,3 +109,4 @@ pub mod random;
 pub mod server;
 pub mod store;
 pub mod systemd;
+pub mod worker;

@@ -36,6 +36,7 @@ use crate::cli::client::command::{CommandGroup, SingleCommand};
 use crate::cli::client::run::RunAction;
 use crate::cli::client::sign_in::whoami::Whoami;
 use crate::cli::client::tail::Tail;
+use crate::cli::client::work::Work;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -137,6 +138,22 @@ enum Command {
     ///
     /// Example: cued tail --failed --since 1h --body
     Tail(SingleCommand<Tail>),
+    /// Run a command for each execution of a task
+    ///
+    /// Claims the executions of worker cues whose payload has this task, runs the command for each, and reports what became of
+    /// it. Needs no open port.
+    ///
+    /// The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK,
+    /// CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its
+    /// environment; the same with CUEAPI_ in front. Exit code 0 is a success with the last 4 KiB of standard output as the
+    /// result, another one a failure with the last 4 KiB of standard error. The command may write a JSON object with success,
+    /// result, error, summary, external_id, result_url, result_ref, result_type, artifacts or metadata to the outcome file.
+    ///
+    /// SIGTERM or SIGINT: nothing more is claimed, and running commands have the grace time to end. A second signal ends
+    /// them at once, a third one kills them.
+    ///
+    /// Example: cued work --task report --jobs 2 -- ./report.sh weekly
+    Work(SingleCommand<Work>),
 }
 
 impl Cli {
@@ -153,6 +170,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let (level, format) = match &self.command {
             Command::Serve(serve) => serve.log_options(),
+            Command::Work(work) => (Level::INFO, work.action().log_format()),
             _ => (Level::INFO, LogFormat::Text),
         };
         logging::start(level, format);
@@ -194,6 +212,7 @@ impl Command {
             Self::Api(api) => api.run(),
             Self::Run(run) => run.run(),
             Self::Tail(tail) => tail.run(),
+            Self::Work(work) => work.run(),
         }
     }
 }

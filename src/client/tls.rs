@@ -8,6 +8,10 @@ use ureq::Agent;
 use ureq::config::AutoHeaderValue;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+/// Connections that are kept for the next request. A worker makes a request per slot at a time; beyond this number it opens
+/// connections anew, which costs time and no correctness.
+const KEPT_CONNECTIONS: usize = 32;
+
 /// The certificates that are trusted; the public authorities by default.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
@@ -40,6 +44,7 @@ pub(in crate::client) fn agent(options: &TlsOptions, connect: Duration) -> Resul
         .http_status_as_error(false)
         .timeout_connect(Some(connect))
         .tls_config(tls)
+        .max_idle_connections_per_host(KEPT_CONNECTIONS)
         .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
         .accept(AutoHeaderValue::None)
         .accept_encoding(AutoHeaderValue::None)

@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 12;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("domain", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
@@ -60,7 +60,8 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         "http",
         &["actions", "app", "config", "domain", "error", "events", "locks", "metrics", "panics", "store"],
     ),
-    ("systemd", &["app"]),
+    ("systemd", &[]),
+    ("worker", &["client", "clock", "domain", "locks"]),
     ("client", &["clock", "domain"]),
 ];
 

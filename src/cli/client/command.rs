@@ -48,6 +48,10 @@ impl<A: Subcommand + ClientAction> CommandGroup<A> {
 }
 
 impl<A: Args + ClientAction> SingleCommand<A> {
+    pub fn action(&self) -> &A {
+        &self.action
+    }
+
     pub fn run(self) -> Result<(), CliError> {
         run(&self.client, self.action)
     }

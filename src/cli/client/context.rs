@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::client::client_args::ClientArgs;
@@ -18,7 +19,8 @@ use crate::client::tls::TlsOptions;
 use crate::client::{Client, Connection, Exchange};
 
 pub struct Context {
-    pub client: Client,
+    /// Shared with the threads of a command.
+    pub client: Arc<Client>,
     pub output: Output,
     pub target: Target,
     /// The time zone that the command line names.
@@ -36,7 +38,7 @@ impl Context {
         let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
         let times = Times::new(args.utc, args.tz.as_deref())?;
         Ok(Self {
-            client: connect(&target, tls, args.verbose)?,
+            client: Arc::new(connect(&target, tls, args.verbose)?),
             output: Output::new(args.format(), args.color, times),
             target,
             zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
@@ -52,9 +54,10 @@ impl Context {
     /// As [`Context::new`].
     pub fn at(&self, target: Target) -> Result<Self, CliError> {
         Ok(Self {
-            client: connect(&target, self.client.connection().tls.clone(), self.is_verbose)?,
+            client: Arc::new(connect(&target, self.client.connection().tls.clone(), self.is_verbose)?),
             output: self.output.clone(),
             target,
+            zone: self.zone.clone(),
             is_curl: self.is_curl,
             is_yes: self.is_yes,
             is_verbose: self.is_verbose,

@@ -28,3 +28,4 @@ pub mod pages;
 pub mod run;
 pub mod sign_in;
 pub mod tail;
+pub mod work;

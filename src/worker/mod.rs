@@ -1,0 +1,102 @@
+//! `cued work`: claims executions of tasks, runs a command for each, and reports what became of it.
+//!
+//! One thread per slot claims, runs and reports, so that as many commands run as there are slots; a few threads look for
+//! work while slots are free; one sends heartbeats. An execution is claimed in the name of this process, and its lease is
+//! extended for as long as its command runs: if the process is killed, the lease ends and another worker takes it.
+
+pub mod api;
+pub mod backoff;
+pub mod environment;
+pub mod outcome;
+pub mod process;
+pub mod queues;
+pub mod signals;
+pub mod state;
+pub mod task;
+pub mod threads;
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::client::Client;
+use crate::client::error::ClientError;
+use crate::client::request::Answer;
+use crate::worker::signals::Signals;
+use crate::worker::state::{Shared, Tally};
+use crate::worker::task::Settings;
+use crate::worker::threads::poller::MAX_POLLERS;
+use crate::worker::threads::{heartbeats, poller, slot};
+
+/// Without a turn of the heartbeats for this long, the worker hangs: a request takes 30 seconds at most.
+const HANG: Duration = Duration::from_secs(90);
+
+/// What follows the name of a worker in its claims.
+const SUFFIX: usize = 9;
+
+/// The length of a worker's name: 255 with what follows it in claims (contract §7.4).
+pub const MAX_NAME: usize = 255 - SUFFIX;
+
+/// A worker that has not begun yet.
+pub struct Worker {
+    shared: Arc<Shared>,
+    signals: Signals,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub struct Ending {
+    pub tally: Tally,
+    /// Why it could not go on.
+    pub error: Option<ClientError>,
+    /// It ended before its work did.
+    pub is_stopped: bool,
+}
+
+impl Worker {
+    /// A worker that tells `on_recorded` each recorded outcome.
+    ///
+    /// # Errors
+    /// If the system refuses the handlers of signals.
+    pub fn new(
+        client: Arc<Client>,
+        settings: Settings,
+        on_recorded: impl Fn(&Answer) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let random = Uuid::new_v4().simple().to_string();
+        let claimant = format!("{}/{}", settings.worker_id, &random[..SUFFIX - 1]);
+        let shared = Shared::new(settings, client, claimant, Box::new(on_recorded));
+        Ok(Self { shared: Arc::new(shared), signals: Signals::new()? })
+    }
+
+    /// Returns whether the worker responds, for as long as it runs.
+    pub fn liveness(&self) -> impl Fn() -> bool + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.is_alive(HANG)
+    }
+
+    /// Works until the work ends or the worker is stopped. Threads that wait for the server are left behind: they hold
+    /// nothing, and end with the process.
+    ///
+    /// # Errors
+    /// If the system cannot start a thread.
+    pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
+        let settings = &self.shared.settings;
+        let (jobs, pollers) = (settings.jobs, settings.tasks.len().min(MAX_POLLERS));
+        let start = |name: &str, body: fn(&Shared)| {
+            let shared = Arc::clone(&self.shared);
+            thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
+        };
+        let (shared, signals) = (Arc::clone(&self.shared), self.signals);
+        let watch = move || signals.watch(&shared, on_stop);
+        thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
+        start("heartbeats", heartbeats::run)?;
+        (0..jobs).try_for_each(|_| start("slot", slot::run))?;
+        (0..pollers).try_for_each(|_| start("poller", poller::run))?;
+        let (tally, error, is_stopped) = self.shared.wait_for_end();
+        Ok(Ending { tally, error, is_stopped })
+    }
+}

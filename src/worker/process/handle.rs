@@ -1,0 +1,60 @@
+//! How other threads end a command, or learn that it has ended.
+
+use std::io::{self, PipeReader, PipeWriter, Write as _};
+
+use crate::locks::Mutex;
+use crate::worker::process::life::Cause;
+
+/// A run, for the threads beside its own.
+#[derive(Debug)]
+pub struct Handle {
+    state: Mutex<HandleState>,
+    /// The thread of the run waits for bytes of this pipe.
+    waker: PipeWriter,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HandleState {
+    pub wish: Option<Cause>,
+    pub is_urgent: bool,
+    pub has_exited: bool,
+}
+
+impl Handle {
+    /// # Errors
+    /// If the system has no pipe left.
+    pub fn new() -> io::Result<(Self, PipeReader)> {
+        let (reader, waker) = io::pipe()?;
+        Ok((Self { state: Mutex::default(), waker }, reader))
+    }
+
+    #[must_use]
+    pub fn state(&self) -> HandleState {
+        *self.state.lock()
+    }
+
+    /// Asks for the end. The first cause counts.
+    pub fn end(&self, cause: Cause) {
+        self.change(|state| {
+            state.wish.get_or_insert(cause);
+        });
+    }
+
+    /// Asks for the end without a pause.
+    pub fn kill(&self) {
+        self.change(|state| {
+            state.wish.get_or_insert(Cause::Stopped);
+            state.is_urgent = true;
+        });
+    }
+
+    pub(in crate::worker::process) fn exited(&self) {
+        self.change(|state| state.has_exited = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HandleState)) {
+        change(&mut self.state.lock());
+        // The run is over if nobody reads: then there is nobody to wake.
+        drop((&self.waker).write_all(&[1]));
+    }
+}

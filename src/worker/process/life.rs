@@ -1,0 +1,182 @@
+//! When a command is told to end, when it is killed, and when its run is over.
+
+use std::time::Duration;
+
+/// Between SIGTERM and SIGKILL.
+const TERM_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long output is read after the command has ended. A process that it left behind may hold the pipes for ever.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Between two looks whether a group that was told to end still has processes: the system does not tell.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why a command is ended before it ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    TimedOut,
+    /// The worker stops.
+    Stopped,
+    /// The execution is no longer ours.
+    Lost,
+}
+
+/// What was observed of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub now: Duration,
+    /// Somebody wants it to end.
+    pub wish: Option<Cause>,
+    /// It is not to be waited for.
+    pub is_urgent: bool,
+    pub has_exited: bool,
+    /// Its output has not ended.
+    pub is_open: bool,
+    /// Processes of its group exist. Only looked at after the exit of one that was ended.
+    pub has_group: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Wait until something happens, or until this instant.
+    Wait(Option<Duration>),
+    /// Send SIGTERM to the group.
+    Terminate,
+    /// Send SIGKILL to the group.
+    Kill,
+    /// The run is over.
+    Finish,
+}
+
+#[derive(Debug)]
+pub struct Life {
+    deadline: Duration,
+    cause: Option<Cause>,
+    kill_at: Duration,
+    is_killed: bool,
+    exited_at: Option<Duration>,
+}
+
+impl Life {
+    #[must_use]
+    pub fn new(now: Duration, timeout: Duration) -> Self {
+        let deadline = now.saturating_add(timeout);
+        Self { deadline, cause: None, kill_at: Duration::MAX, is_killed: false, exited_at: None }
+    }
+
+    /// Why it is ended, if it did not end by itself.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        self.cause
+    }
+
+    /// What is to be done next.
+    pub fn next(&mut self, seen: Seen) -> Action {
+        let now = seen.now;
+        if seen.has_exited {
+            let drained_at = *self.exited_at.get_or_insert(now) + DRAIN;
+            return self.after_exit(seen, drained_at);
+        }
+        let Some(_) = self.cause else {
+            self.cause = seen.wish.or((now >= self.deadline).then_some(Cause::TimedOut));
+            if self.cause.is_none() {
+                return Action::Wait(Some(self.deadline));
+            }
+            self.kill_at = now + TERM_PAUSE;
+            return Action::Terminate;
+        };
+        if self.is_killed {
+            return Action::Wait(None);
+        }
+        if now < self.kill_at && !seen.is_urgent {
+            return Action::Wait(Some(self.kill_at));
+        }
+        self.is_killed = true;
+        Action::Kill
+    }
+
+    fn after_exit(&mut self, seen: Seen, drained_at: Duration) -> Action {
+        let now = seen.now;
+        // What a command leaves behind by itself stays; what is left of one that was ended ends with it.
+        if self.cause.is_some() && !self.is_killed && seen.has_group {
+            if now < self.kill_at && !seen.is_urgent {
+                return Action::Wait(Some((now + LOOK).min(self.kill_at)));
+            }
+            self.is_killed = true;
+            self.exited_at = Some(now);
+            return Action::Kill;
+        }
+        if !seen.is_open || now >= drained_at { Action::Finish } else { Action::Wait(Some(drained_at)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Seen {
+        let now = Duration::from_secs(seconds);
+        Seen { now, wish: None, is_urgent: false, has_exited: false, is_open: true, has_group: true }
+    }
+
+    fn wait(seconds: u64) -> Action {
+        Action::Wait(Some(Duration::from_secs(seconds)))
+    }
+
+    fn life() -> Life {
+        Life::new(Duration::from_secs(100), Duration::from_secs(60))
+    }
+
+    #[test]
+    fn a_command_that_ends_by_itself_finishes_with_its_output() {
+        let mut life = life();
+        assert_eq!(life.next(at(100)), wait(160));
+        assert_eq!(life.next(Seen { has_exited: true, ..at(110) }), wait(112));
+        assert_eq!(life.next(Seen { has_exited: true, is_open: false, ..at(111) }), Action::Finish);
+        assert_eq!(life.cause(), None);
+    }
+
+    #[test]
+    fn a_process_that_holds_the_output_open_is_waited_for_two_seconds() {
+        let mut life = life();
+        assert_eq!(life.next(Seen { has_exited: true, ..at(110) }), wait(112));
+        assert_eq!(life.next(Seen { has_exited: true, ..at(112) }), Action::Finish);
+    }
+
+    #[test]
+    fn a_command_that_ignores_sigterm_is_killed_after_ten_seconds() {
+        let mut life = life();
+        assert_eq!(life.next(at(160)), Action::Terminate);
+        assert_eq!(life.next(at(161)), wait(170));
+        assert_eq!(life.next(at(170)), Action::Kill);
+        assert_eq!(life.next(at(171)), Action::Wait(None));
+        assert_eq!(life.next(Seen { has_exited: true, is_open: false, ..at(172) }), Action::Finish);
+        assert_eq!(life.cause(), Some(Cause::TimedOut));
+    }
+
+    #[test]
+    fn what_is_left_of_the_group_has_its_ten_seconds_too() {
+        let mut life = life();
+        let left = |seconds| Seen { has_exited: true, is_open: false, ..at(seconds) };
+        assert_eq!(life.next(Seen { wish: Some(Cause::Lost), ..at(110) }), Action::Terminate);
+        assert_eq!(life.next(left(111)), Action::Wait(Some(Duration::from_millis(111_050))));
+        assert_eq!(life.next(left(120)), Action::Kill);
+        assert_eq!(life.next(left(120)), Action::Finish);
+        assert_eq!(life.cause(), Some(Cause::Lost));
+    }
+
+    #[test]
+    fn an_empty_group_is_not_waited_for() {
+        let mut life = life();
+        assert_eq!(life.next(Seen { wish: Some(Cause::Stopped), ..at(110) }), Action::Terminate);
+        let gone = Seen { has_exited: true, is_open: false, has_group: false, ..at(111) };
+        assert_eq!(life.next(gone), Action::Finish);
+    }
+
+    #[test]
+    fn an_urgent_end_is_no_later_than_its_signal() {
+        let mut life = life();
+        let urgent = Seen { wish: Some(Cause::Stopped), is_urgent: true, ..at(110) };
+        assert_eq!([life.next(urgent), life.next(urgent)], [Action::Terminate, Action::Kill]);
+    }
+}

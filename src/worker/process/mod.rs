@@ -1,0 +1,247 @@
+//! Runs a command in a process group of its own: its input, the end of its output, its end.
+
+pub mod handle;
+pub mod life;
+
+use std::io::{self, PipeReader, Read, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
+
+use crate::clock::Clock;
+use crate::worker::outcome::tail::Tail;
+use crate::worker::process::handle::Handle;
+use crate::worker::process::life::{Action, Cause, Life, Seen};
+
+/// The usual capacity of a pipe.
+const BUFFER: usize = 64 * 1024;
+
+/// The stack of the thread that waits for the exit and does nothing else.
+const WAITER_STACK: usize = 64 * 1024;
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    /// Why it was ended, if it did not end by itself.
+    pub cause: Option<Cause>,
+    pub stdout: Tail,
+    pub stderr: Tail,
+}
+
+/// A running command and its pipes.
+struct Process<'a> {
+    group: Pid,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    input: &'a [u8],
+    /// `None` after their end.
+    outputs: [Option<Output>; 2],
+    tails: [Tail; 2],
+    buffer: Vec<u8>,
+}
+
+type Output = Box<dyn Pipe>;
+
+trait Pipe: Read {
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
+impl<T: Read + std::os::fd::AsFd> Pipe for T {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+/// Runs a command until it ends, or until [`Handle`] or the time limit ends it.
+///
+/// # Errors
+/// If the command cannot be started.
+pub fn run(
+    command: &mut Command,
+    input: &[u8],
+    timeout: Duration,
+    (handle, wakes): (&Arc<Handle>, &mut PipeReader),
+    clock: &Clock,
+) -> io::Result<Finished> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let life = Life::new(clock.monotonic(), timeout);
+    let mut process = Process::start(command.spawn()?, input, handle)?;
+    let ended = process.supervise(life, (handle, wakes), clock);
+    if ended.is_err() {
+        // Without its supervisor it must not go on.
+        process.signal(Signal::KILL);
+        process.child.wait()?;
+    }
+    let (status, cause) = ended?;
+    let [stdout, stderr] = process.tails;
+    Ok(Finished { status, cause, stdout, stderr })
+}
+
+impl<'a> Process<'a> {
+    fn start(mut child: Child, input: &'a [u8], handle: &Arc<Handle>) -> io::Result<Self> {
+        let group = Pid::from_child(&child);
+        let waiter = {
+            let handle = Arc::clone(handle);
+            let wait = move || {
+                // The process stays a zombie, so that its number belongs to no other process while signals are sent.
+                while let Err(Errno::INTR) =
+                    waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+                {
+                }
+                handle.exited();
+            };
+            thread::Builder::new().name("waiter".to_owned()).stack_size(WAITER_STACK).spawn(wait)
+        };
+        if let Err(error) = waiter {
+            // Nobody would notice its end.
+            kill_process_group(group, Signal::KILL)?;
+            child.wait()?;
+            return Err(error);
+        }
+        let stdin = child.stdin.take().filter(|stdin| rustix::io::ioctl_fionbio(stdin, true).is_ok());
+        let outputs = [
+            child.stdout.take().map(|pipe| Box::new(pipe) as Output),
+            child.stderr.take().map(|pipe| Box::new(pipe) as Output),
+        ];
+        let tails = [Tail::default(), Tail::default()];
+        let mut process = Self { group, child, stdin, input, outputs, tails, buffer: vec![0; BUFFER] };
+        process.write();
+        Ok(process)
+    }
+
+    /// Waits for the end of the run.
+    fn supervise(
+        &mut self,
+        mut life: Life,
+        (handle, wakes): (&Handle, &mut PipeReader),
+        clock: &Clock,
+    ) -> io::Result<(ExitStatus, Option<Cause>)> {
+        let mut status = None;
+        loop {
+            let state = handle.state();
+            if state.has_exited && status.is_none() {
+                status = Some(self.child.wait()?);
+            }
+            let seen = Seen {
+                now: clock.monotonic(),
+                wish: state.wish,
+                is_urgent: state.is_urgent,
+                has_exited: status.is_some(),
+                is_open: self.outputs.iter().any(Option::is_some),
+                has_group: life.cause().is_some() && status.is_some() && self.has_group(),
+            };
+            match (life.next(seen), status) {
+                (Action::Wait(until), _) => {
+                    self.wait(wakes, until.map(|until| until.saturating_sub(seen.now)))?;
+                }
+                (Action::Terminate, _) => self.signal(Signal::TERM),
+                (Action::Kill, _) => self.signal(Signal::KILL),
+                (Action::Finish, Some(status)) => return Ok((status, life.cause())),
+                (Action::Finish, None) => {}
+            }
+        }
+    }
+
+    /// Waits until a pipe is ready or `pause` is over, and reads and writes what is ready.
+    fn wait(&mut self, wakes: &mut PipeReader, pause: Option<Duration>) -> io::Result<()> {
+        let ready = |flags: PollFlags| !flags.is_empty();
+        let (mut is_woken, mut is_writable, mut are_readable) = (false, false, [false; 2]);
+        {
+            let mut fds = vec![PollFd::from_borrowed_fd(wakes.as_fd(), PollFlags::IN)];
+            let mut places = vec![0];
+            for (index, output) in self.outputs.iter().enumerate() {
+                if let Some(output) = output {
+                    fds.push(PollFd::from_borrowed_fd(output.fd(), PollFlags::IN));
+                    places.push(1 + index);
+                }
+            }
+            if let Some(stdin) = &self.stdin {
+                fds.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT));
+                places.push(3);
+            }
+            match poll(&mut fds, pause.map(timespec).as_ref()) {
+                Ok(_) => {}
+                Err(Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            for (fd, place) in fds.iter().zip(places) {
+                let is_ready = ready(fd.revents());
+                match place {
+                    0 => is_woken = is_ready,
+                    3 => is_writable = is_ready,
+                    index => are_readable[index - 1] = is_ready,
+                }
+            }
+        }
+        if is_woken {
+            let _: usize = wakes.read(&mut [0; 16])?;
+        }
+        if is_writable {
+            self.write();
+        }
+        for (index, _) in are_readable.iter().enumerate().filter(|(_, is_ready)| **is_ready) {
+            self.read(index);
+        }
+        Ok(())
+    }
+
+    /// Writes what the command takes now. One that does not read its input, or has closed it, misses nothing that it wants.
+    fn write(&mut self) {
+        let Some(stdin) = &mut self.stdin else { return };
+        match stdin.write(self.input) {
+            Ok(count) => self.input = &self.input[count..],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => self.input = &[],
+        }
+        if self.input.is_empty() {
+            self.stdin = None;
+        }
+    }
+
+    fn read(&mut self, index: usize) {
+        let Some(output) = &mut self.outputs[index] else { return };
+        match output.read(&mut self.buffer) {
+            Ok(0) => self.outputs[index] = None,
+            Ok(count) => self.tails[index].push(&self.buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.outputs[index] = None,
+        }
+    }
+
+    /// Processes of the group exist.
+    fn has_group(&self) -> bool {
+        test_kill_process_group(self.group) != Err(Errno::SRCH)
+    }
+
+    /// Signals the group. A group that has just ended needs no signal.
+    fn signal(&self, signal: Signal) {
+        if let Err(error) = kill_process_group(self.group, signal)
+            && error != Errno::SRCH
+        {
+            tracing::warn!(%error, "the command cannot be signalled");
+        }
+    }
+}
+
+/// The exit code or the signal of a command that ended by itself.
+#[must_use]
+pub fn code_or_signal(status: ExitStatus) -> Result<i32, i32> {
+    status.code().ok_or_else(|| status.signal().unwrap_or_default())
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
