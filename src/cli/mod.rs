@@ -5,8 +5,8 @@ pub mod client;
 pub mod database;
 pub mod error;
 mod help;
-mod manual;
 pub mod input;
+mod manual;
 pub mod output;
 mod plan_flags;
 mod progress;
@@ -17,26 +17,21 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::Level;
 
-use crate::cli::client::account::AccountAction;
 use crate::cli::client::command::{CommandGroup, SingleCommand};
-use crate::cli::client::server::health::Health;
-use crate::cli::client::server::info::Info;
-use crate::cli::client::sign_in::login::Login;
-use crate::cli::client::sign_in::logout::Logout;
-use crate::cli::client::command::{CommandGroup, SingleCommand};
-use crate::cli::client::cue::CueAction;
-use crate::cli::client::preview::Preview;
-use crate::cli::client::alert::AlertAction;
-use crate::cli::client::api::{Api, EXAMPLES};
-use crate::cli::client::command::{CommandGroup, SingleCommand};
-use crate::cli::client::run::RunAction;
-use crate::cli::client::sign_in::whoami::Whoami;
-use crate::cli::client::worker::WorkerAction;
-use crate::cli::client::command::{CommandGroup, SingleCommand};
-use crate::cli::client::run::RunAction;
-use crate::cli::client::sign_in::whoami::Whoami;
-use crate::cli::client::tail::Tail;
-use crate::cli::client::work::Work;
+use crate::cli::client::commands::account::AccountAction;
+use crate::cli::client::commands::alert::AlertAction;
+use crate::cli::client::commands::api::{Api, EXAMPLES};
+use crate::cli::client::commands::cue::CueAction;
+use crate::cli::client::commands::preview::Preview;
+use crate::cli::client::commands::run::RunAction;
+use crate::cli::client::commands::server::health::Health;
+use crate::cli::client::commands::server::info::Info;
+use crate::cli::client::commands::sign_in::login::Login;
+use crate::cli::client::commands::sign_in::logout::Logout;
+use crate::cli::client::commands::sign_in::whoami::Whoami;
+use crate::cli::client::commands::tail::Tail;
+use crate::cli::client::commands::work::Work;
+use crate::cli::client::commands::worker::WorkerAction;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -94,39 +89,13 @@ enum Command {
     /// Sign out: revoke the stored key and remove its profile
     Logout(Box<SingleCommand<Logout>>),
     /// Show the account of your key
-    Whoami(SingleCommand<Whoami>),
-    /// Print a script that completes commands in a shell
-    ///
-    /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
-    Completions(manual::Completions),
-    /// Print a manual page, or write them all into a folder
-    Man(manual::ManualPage),
     Whoami(Box<SingleCommand<Whoami>>),
-    /// Show usage, API keys and secrets of your account
-    Account(Box<CommandGroup<AccountAction>>),
-    /// Show the state of the server; exits with 1 if it is not healthy
-    Health(Box<SingleCommand<Health>>),
-    /// Show the version and public settings of the server
-    Info(Box<SingleCommand<Info>>),
     /// List, add, change and fire cues
     Cue(Box<CommandGroup<CueAction>>),
-    /// Show the next runs of a schedule without storing it
-    Preview(SingleCommand<Preview>),
     /// List, show, replay, retry, cancel and verify runs
-    Run(CommandGroup<RunAction>),
-    /// List and remove workers
-    Worker(CommandGroup<WorkerAction>),
-    /// List alerts
-    Alert(CommandGroup<AlertAction>),
-    /// Make a request to the API and print the answer
-    ///
-    /// The answer is printed unchanged, whatever its status; the exit code is that of other commands. `/v1` may be left out
-    /// of the path; health, status and openapi.json are outside of it. The key goes to the server of the profile or --url,
-    /// and to no other.
-    #[command(after_long_help = EXAMPLES)]
-    Api(SingleCommand<Api>),
-    /// Wait for the runs of cues
-    Run(CommandGroup<RunAction>),
+    Run(Box<CommandGroup<RunAction>>),
+    /// Show the next runs of a schedule without storing it
+    Preview(Box<SingleCommand<Preview>>),
     /// Show what happens in the account, line by line, until Ctrl-C
     ///
     /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a restart of
@@ -137,7 +106,7 @@ enum Command {
     /// list has no id.
     ///
     /// Example: cued tail --failed --since 1h --body
-    Tail(SingleCommand<Tail>),
+    Tail(Box<SingleCommand<Tail>>),
     /// Run a command for each execution of a task
     ///
     /// Claims the executions of worker cues whose payload has this task, runs the command for each, and reports what became of
@@ -153,7 +122,30 @@ enum Command {
     /// them at once, a third one kills them.
     ///
     /// Example: cued work --task report --jobs 2 -- ./report.sh weekly
-    Work(SingleCommand<Work>),
+    Work(Box<SingleCommand<Work>>),
+    /// List and remove workers
+    Worker(Box<CommandGroup<WorkerAction>>),
+    /// List alerts
+    Alert(Box<CommandGroup<AlertAction>>),
+    /// Show usage, API keys and secrets of your account
+    Account(Box<CommandGroup<AccountAction>>),
+    /// Make a request to the API and print the answer
+    ///
+    /// The answer is printed unchanged, whatever its status; the exit code is that of other commands. `/v1` may be left out
+    /// of the path; health, status and openapi.json are outside of it. The key goes to the server of the profile or --url,
+    /// and to no other.
+    #[command(after_long_help = EXAMPLES)]
+    Api(Box<SingleCommand<Api>>),
+    /// Show the state of the server; exits with 1 if it is not healthy
+    Health(Box<SingleCommand<Health>>),
+    /// Show the version and public settings of the server
+    Info(Box<SingleCommand<Info>>),
+    /// Print a script that completes commands in a shell
+    ///
+    /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
+    Completions(manual::Completions),
+    /// Print a manual page, or write them all into a folder
+    Man(manual::ManualPage),
 }
 
 impl Cli {
@@ -199,20 +191,19 @@ impl Command {
             Self::Login(login) => login.run(),
             Self::Logout(logout) => logout.run(),
             Self::Whoami(whoami) => whoami.run(),
-            Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
-            Self::Man(page) => page.run(help::grouped(Cli::command())),
-            Self::Account(account) => account.run(),
-            Self::Health(health) => health.run(),
-            Self::Info(info) => info.run(),
             Self::Cue(cue) => cue.run(),
+            Self::Run(run) => run.run(),
             Self::Preview(preview) => preview.run(),
-            Self::Run(run) => run.run(),
-            Self::Worker(worker) => worker.run(),
-            Self::Alert(alert) => alert.run(),
-            Self::Api(api) => api.run(),
-            Self::Run(run) => run.run(),
             Self::Tail(tail) => tail.run(),
             Self::Work(work) => work.run(),
+            Self::Worker(worker) => worker.run(),
+            Self::Alert(alert) => alert.run(),
+            Self::Account(account) => account.run(),
+            Self::Api(api) => api.run(),
+            Self::Health(health) => health.run(),
+            Self::Info(info) => info.run(),
+            Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
+            Self::Man(page) => page.run(help::grouped(Cli::command())),
         }
     }
 }

@@ -93,11 +93,6 @@ impl ApiRequest {
         self
     }
 
-    #[must_use]
-    pub fn has_header(&self, name: &str) -> bool {
-        self.headers.iter().any(|(known, _)| *known == name)
-    }
-
     /// Sets the body to the fields of a form.
     #[must_use]
     pub fn form(mut self, fields: &[(&str, &str)]) -> Self {

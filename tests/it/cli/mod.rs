@@ -3,7 +3,7 @@
 pub mod administration;
 pub mod backups;
 mod bench;
-mod manual;
 mod client;
+mod manual;
 mod serve_flags;
 mod transcripts;

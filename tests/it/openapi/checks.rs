@@ -148,7 +148,8 @@ pub fn body_problems(described: &'static Value, response: &Response) -> Vec<Stri
     let Some(described) = content.get(kind) else {
         return vec![format!("content type {kind:?} is not documented")];
     };
-    if !kind.starts_with("application/json") {
+    // The tests that ask for a compressed body compare it with the plain one.
+    if !kind.starts_with("application/json") || response.header("content-encoding").is_some() {
         return Vec::new();
     }
     let Ok(body) = serde_json::from_slice::<Value>(&response.body) else { return vec!["no JSON".to_owned()] };

@@ -41,9 +41,11 @@ const EXPIRED: &str = "expired";
 const OF_STREAMS: [&str; 2] = ["hello", "reset"];
 
 /// Single words that no type of the program lists, each with the reason.
-const CONSTANTS: [(&str, &str, &str); 9] = [
+const CONSTANTS: [(&str, &str, &str); 11] = [
     ("headers Access-Control-Allow-Origin", "*", "a value of the standard"),
+    ("headers Content-Encoding", "gzip", "a value of the standard"),
     ("headers Referrer-Policy", "same-origin", "a value of the standard"),
+    ("headers Vary", "accept-encoding", "a name of the standard"),
     ("headers WWW-Authenticate", "Bearer", "a value of the standard"),
     ("headers X-Accel-Buffering", "no", "a value of nginx"),
     ("headers X-CueAPI-Usage-Warning", "approaching_limit", "the only value of the header"),

@@ -1,4 +1,6 @@
-//! A cue by its id or its unique name.
+//! Finds the cue that a command names, by its id or its name.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -6,58 +8,119 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::print::printable;
-use crate::client::request::ApiRequest;
+use crate::client::request::{ApiRequest, segment};
+use crate::domain::cue::filter::MAX_SEARCH;
 use crate::domain::ids::CueId;
 
-/// Characters of a search; a longer name is searched for by its beginning.
-const MAX_SEARCH: usize = 100;
+/// Cues of one name that an error shows.
+const MAX_SHOWN: usize = 10;
 
-/// Pages of 100 cues that contain the name, in which it is looked for.
-const MAX_PAGES: u64 = 10;
+/// The most cues that a command names. The server takes as many ids in a request (contract §4.15).
+pub const MAX_AT_ONCE: usize = 500;
 
-const PAGE: u64 = 100;
+/// A cue that a command names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCue {
+    pub id: String,
+    /// `None` if the command names the id.
+    pub name: Option<String>,
+}
 
-/// The id of a cue. `text` is an id, which is not looked up, or the whole name of one cue.
-///
-/// # Errors
-/// [`CliError::NotFound`] if no cue has the name, [`CliError::Refused`] if several have it.
-pub fn find_cue(context: &Context, text: &str) -> Result<String, CliError> {
-    if CueId::parse(text).is_some() {
-        return Ok(text.to_owned());
+impl FoundCue {
+    /// The path of the cue in the API.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("/v1/cues/{}", segment(&self.id))
     }
-    let no_cue =
-        || CliError::NotFound(format!("no cue has the id or the name {text:?}; see `cued cue list`"));
-    let search: String = text.chars().take(MAX_SEARCH).collect();
-    if search.trim().is_empty() {
-        return Err(no_cue());
-    }
-    let mut found = Vec::new();
-    for page in 0..MAX_PAGES {
-        let request = ApiRequest::get("/v1/cues").query("q", search.as_str());
-        let request = request.query("limit", PAGE.to_string()).query("offset", (page * PAGE).to_string());
-        let answer = context.look_up(&request)?.value()?;
-        let cues = answer["cues"].as_array().into_iter().flatten();
-        found.extend(cues.filter(|cue| cue["name"] == text).map(|cue| text_of(cue, "id")));
-        if answer["has_more"] != Value::Bool(true) {
-            break;
-        }
-    }
-    match found.as_slice() {
-        [] => Err(no_cue()),
-        [id] => Ok(id.clone()),
-        several => Err(CliError::Refused(format!(
-            "{} cues have the name {:?}; use an id:\n  {}",
-            several.len(),
-            printable(text),
-            several.join("\n  ")
-        ))),
+
+    #[must_use]
+    pub fn label(&self) -> String {
+        label(&self.id, self.name.as_deref().unwrap_or_default())
     }
 }
 
-/// As [`find_cue`], for a flag that may be absent.
+/// A cue in a sentence: `nightly (cue_1)`.
+#[must_use]
+pub fn label(id: &str, name: &str) -> String {
+    if name.is_empty() { id.to_owned() } else { format!("{} ({id})", printable(name)) }
+}
+
+/// The label of a cue of the API.
+#[must_use]
+pub fn label_of(cue: &Value) -> String {
+    label(&text_of(cue, "id"), &text_of(cue, "name"))
+}
+
+/// The id of the cue of a flag that may be absent.
 ///
 /// # Errors
-/// As [`find_cue`].
-pub fn find_maybe_cue(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
-    text.map(|text| find_cue(context, text)).transpose()
+/// As [`find`].
+pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
+    text.map(|text| Ok(find(context, text)?.id)).transpose()
+}
+
+/// Finds a cue. A text in the form of an id is one, without a request.
+///
+/// # Errors
+/// If no cue has the name, or several have.
+pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
+    if CueId::parse(text).is_some() {
+        return Ok(FoundCue { id: text.to_owned(), name: None });
+    }
+    if text.is_empty() {
+        return Err(CliError::Usage("the name of a cue is empty".to_owned()));
+    }
+    let found = with_name(context, text)?;
+    match found.as_slice() {
+        [] => Err(CliError::NotFound(format!(
+            "no cue has the id or name {:?}; `cued cue list` shows all",
+            printable(text)
+        ))),
+        [cue] => Ok(FoundCue { id: text_of(cue, "id"), name: Some(text.to_owned()) }),
+        several => {
+            let line = |cue: &Value| {
+                format!("\n  {}  {}  created {}", text_of(cue, "id"), text_of(cue, "status"), {
+                    context.output.times.instant(&text_of(cue, "created_at"))
+                })
+            };
+            let lines: String = several.iter().map(line).collect();
+            let name = printable(text);
+            Err(CliError::Refused(format!("several cues have the name {name:?}; use the id:{lines}")))
+        }
+    }
+}
+
+/// Finds cues, each once, in the order in which they are named.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_all(context: &Context, texts: &[String]) -> Result<Vec<FoundCue>, CliError> {
+    let mut seen = BTreeSet::new();
+    let mut cues = Vec::new();
+    for text in texts {
+        let cue = find(context, text)?;
+        if seen.insert(cue.id.clone()) {
+            cues.push(cue);
+        }
+    }
+    Ok(cues)
+}
+
+/// The cues of exactly this name, at most [`MAX_SHOWN`]. The search of the server is wider: it finds parts of names, and
+/// of other fields.
+fn with_name(context: &Context, name: &str) -> Result<Vec<Value>, CliError> {
+    let search: String = name.chars().take(MAX_SEARCH).collect();
+    let request = ApiRequest::get("/v1/cues").query("q", search).query("limit", "100");
+    let mut found = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = context.look_up(&request.clone().maybe_query("cursor", cursor.as_deref()))?.value()?;
+        let cues = page["cues"].as_array().into_iter().flatten();
+        found.extend(cues.filter(|cue| cue["name"] == name).cloned());
+        found.truncate(MAX_SHOWN);
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() || found.len() == MAX_SHOWN {
+            return Ok(found);
+        }
+    }
 }

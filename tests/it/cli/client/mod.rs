@@ -1,12 +1,12 @@
 //! Commands that are a client of a server, as processes against a server.
 
 mod account;
-mod health;
-mod secrecy;
 mod alert;
 mod api;
+mod health;
 mod replay;
 mod run;
+mod secrecy;
 mod sign_in;
 mod worker;
 

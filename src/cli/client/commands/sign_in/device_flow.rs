@@ -1,0 +1,274 @@
+//! Gets a key for a person who has an email address (contract §3.7).
+//!
+//! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has the
+//! key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::cli::client::commands::sign_in::link::LoginLink;
+use crate::cli::client::commands::sign_in::new_key::NewKey;
+use crate::cli::client::commands::sign_in::{browser, terminal};
+use crate::cli::client::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output::print::printable;
+use crate::client::error::ClientError;
+use crate::client::request::{Answer, ApiRequest};
+
+/// Seconds between two polls, whatever the server recommends.
+const INTERVALS: std::ops::RangeInclusive<u64> = 1..=60;
+
+/// Added to the pause of a server that is asked too often and does not say how long to wait.
+const SLOWER: Duration = Duration::from_secs(5);
+
+/// What `GET /v1/info` says about signing in.
+#[derive(Debug, Default, Deserialize)]
+struct ServerInfo {
+    #[serde(default)]
+    registration: String,
+    #[serde(default)]
+    mail: String,
+}
+
+#[derive(Deserialize)]
+struct StartedLogin {
+    device_code: String,
+    user_code: String,
+    verification_url: String,
+    expires_in: u64,
+    interval: u64,
+}
+
+#[derive(Deserialize)]
+struct PollAnswer {
+    status: String,
+    api_key: Option<String>,
+    email: Option<String>,
+}
+
+/// A login that is not confirmed yet.
+struct PendingLogin<'a> {
+    context: &'a Context,
+    server: &'a ServerInfo,
+    login: StartedLogin,
+    /// The person has given an address, here or on the page.
+    is_mailed: bool,
+    /// The server did not answer the last poll.
+    is_lost: bool,
+}
+
+/// Signs in by email. `email` is asked for if it is absent and there is somebody to ask.
+///
+/// # Errors
+/// If the login expires, or the server refuses it or cannot be reached.
+pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<NewKey, CliError> {
+    let server = info(context)?;
+    let email = match email {
+        Some(email) => Some(email.to_owned()),
+        None if server.mail == "log" && terminal::can_ask() => Some(terminal::ask("Email address: ")?),
+        None => None,
+    };
+    if let (Some(email), true) = (&email, server.mail == "log" && server.registration != "closed") {
+        if let Some(key) = register(context, email)? {
+            return Ok(key);
+        }
+    }
+    let answer = context.send(&ApiRequest::post("/v1/auth/device-code").anonymous())?;
+    let login = answer.read()?;
+    let mut pending = PendingLogin { context, server: &server, login, is_mailed: false, is_lost: false };
+    match &email {
+        Some(email) => pending.submit(email)?,
+        None => pending.show_page(may_open && terminal::can_ask())?,
+    }
+    pending.wait()
+}
+
+/// Servers of the published API have no such path, and send mails.
+fn info(context: &Context) -> Result<ServerInfo, CliError> {
+    match context.look_up(&ApiRequest::get("/v1/info").anonymous()) {
+        Err(CliError::Client(ClientError::NotCued { status: 404, .. })) => Ok(ServerInfo::default()),
+        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => {
+            Ok(ServerInfo::default())
+        }
+        answer => Ok(answer?.read()?),
+    }
+}
+
+/// Adds an account; `None` if the address has one, or the server admits no more.
+fn register(context: &Context, email: &str) -> Result<Option<NewKey>, CliError> {
+    let request = ApiRequest::post("/v1/auth/register").json(json!({ "email": email })).anonymous();
+    match context.send(&request) {
+        Err(CliError::Client(ClientError::Refused(refused)))
+            if ["duplicate_email", "registration_disabled"].contains(&refused.code.as_str()) =>
+        {
+            Ok(None)
+        }
+        answer => {
+            let value = answer?.value()?;
+            let text = |field: &str| value[field].as_str().map(str::to_owned);
+            context.output.note("This address had no account here: it has one now.")?;
+            Ok(text("api_key").map(|api_key| NewKey { api_key, email: text("email") }))
+        }
+    }
+}
+
+impl PendingLogin<'_> {
+    fn note(&self, text: &str) -> Result<(), CliError> {
+        self.context.output.note(text)
+    }
+
+    /// Tells where to enter the address.
+    fn show_page(&self, may_open: bool) -> Result<(), CliError> {
+        let page = &self.login.verification_url;
+        let is_open = may_open && browser::open(page);
+        let what = if is_open { "The browser opens this page" } else { "Open this page in a browser" };
+        self.note(&format!("{what} and enter your email address:\n\n  {}\n", printable(page)))?;
+        self.note(&format!("It shows the code {}.", printable(&self.login.user_code)))?;
+        if terminal::can_ask() {
+            self.prompt("Or enter the address here: ")?;
+        }
+        Ok(())
+    }
+
+    /// Requests the mail for an address.
+    fn submit(&mut self, email: &str) -> Result<(), CliError> {
+        let body = json!({"device_code": self.login.device_code, "email": email});
+        let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
+        self.context.look_up(&request)?;
+        self.is_mailed = true;
+        self.tell_of_mail(&format!("to {}", printable(email)))
+    }
+
+    fn tell_of_mail(&self, recipient: &str) -> Result<(), CliError> {
+        let code = printable(&self.login.user_code);
+        if self.server.mail == "log" {
+            self.note(&format!(
+                "This server sends no mail: the link {recipient} is in its log, and in the terminal of \
+                 `cued serve --dev`. Open it and confirm the code {code}."
+            ))?;
+        } else {
+            self.note(&format!("Open the link in the mail {recipient} and confirm the code {code}."))?;
+        }
+        if !matches!(self.server.registration.as_str(), "open" | "") {
+            self.note(
+                "An address without an account gets none, unless it is the server's first: ask the operator.",
+            )?;
+        }
+        if terminal::can_ask() {
+            self.prompt("Or paste the link here: ")?;
+        }
+        Ok(())
+    }
+
+    fn prompt(&self, text: &str) -> Result<(), CliError> {
+        let mut terminal = io::stderr().lock();
+        let written = write!(terminal, "{text}").and_then(|()| terminal.flush());
+        written.map_err(|error| CliError::Failed(format!("cannot ask: {error}")))
+    }
+
+    /// Polls until the login is approved or has expired, and meanwhile takes what the person enters.
+    fn wait(mut self) -> Result<NewKey, CliError> {
+        let clock = self.context.client.clock();
+        let seconds = |seconds: u64| Duration::from_secs(seconds);
+        let interval = seconds(self.login.interval.clamp(*INTERVALS.start(), *INTERVALS.end()));
+        let end = clock.monotonic() + seconds(self.login.expires_in);
+        let mut next = clock.monotonic() + interval;
+        let mut lines = terminal::can_ask().then(terminal::lines);
+        while clock.monotonic() < end {
+            let left = next.saturating_sub(clock.monotonic());
+            if !left.is_zero() {
+                if let Some(line) = next_line(self.context, &mut lines, left) {
+                    self.take(line.trim())?;
+                }
+                continue;
+            }
+            let pause = match self.poll() {
+                Ok(Some(key)) => return Ok(key),
+                Ok(None) => interval,
+                Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 429 => {
+                    refused.retry_after.unwrap_or(interval + SLOWER)
+                }
+                // A server that restarts knows the login afterwards.
+                Err(CliError::Client(error)) if error.exit_code() == 1 => {
+                    if !std::mem::replace(&mut self.is_lost, true) {
+                        self.note(&format!("{error}. Still waiting."))?;
+                    }
+                    interval
+                }
+                Err(error) => return Err(error),
+            };
+            next = clock.monotonic() + pause;
+        }
+        Err(expired())
+    }
+
+    /// The key, if the login is approved.
+    fn poll(&mut self) -> Result<Option<NewKey>, CliError> {
+        let body = json!({"device_code": self.login.device_code});
+        let request = ApiRequest::post("/v1/auth/device-code/poll").json(body).anonymous();
+        let answer: Answer = self.context.client.send_once(&request)?;
+        let answer: PollAnswer = answer.read()?;
+        self.is_lost = false;
+        match (answer.status.as_str(), answer.api_key) {
+            (_, Some(api_key)) => Ok(Some(NewKey { api_key, email: answer.email })),
+            ("claimed", None) => Err(CliError::Failed(
+                "the key of this login was handed out, and its answer got lost: run `cued login` again"
+                    .to_owned(),
+            )),
+            ("expired", None) => Err(expired()),
+            ("email_sent", None) if !self.is_mailed => {
+                self.is_mailed = true;
+                self.tell_of_mail("to that address").map(|()| None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a line of the person: an address, or the link of the mail.
+    fn take(&mut self, line: &str) -> Result<(), CliError> {
+        let result = match LoginLink::find(line) {
+            Some(link) if link.user_code == self.login.user_code => self.confirm(&link),
+            Some(_) => return self.note("This link is of another login."),
+            None if line.contains('@') => self.submit(line),
+            None if line.is_empty() => return Ok(()),
+            None => return self.note("This is neither an email address nor the link of the mail."),
+        };
+        match result {
+            // The person can try again.
+            Err(CliError::Client(error)) => self.note(&error.to_string()),
+            result => result,
+        }
+    }
+
+    fn confirm(&self, link: &LoginLink) -> Result<(), CliError> {
+        let fields = [("token", link.token.as_str()), ("user_code", link.user_code.as_str())];
+        let request = ApiRequest::post("/v1/auth/verify").form(&fields).anonymous();
+        match self.context.look_up(&request) {
+            // A page for people.
+            Err(CliError::Client(ClientError::NotCued { status: 400..500, .. })) => {
+                self.note("This link is not valid, or not any more; a newer mail replaces it.")
+            }
+            result => result.map(drop),
+        }
+    }
+}
+
+/// Waits for a line, at most for a time.
+fn next_line(context: &Context, lines: &mut Option<Receiver<String>>, time: Duration) -> Option<String> {
+    match lines.as_ref().map(|lines| lines.recv_timeout(time)) {
+        Some(Ok(line)) => return Some(line),
+        Some(Err(RecvTimeoutError::Timeout)) => {}
+        // The input has ended.
+        Some(Err(RecvTimeoutError::Disconnected)) => *lines = None,
+        None => context.client.pause(time),
+    }
+    None
+}
+
+fn expired() -> CliError {
+    CliError::Failed("the login expired without a confirmation: run `cued login` again".to_owned())
+}

@@ -1,0 +1,140 @@
+//! `cued login`: gets a key, verifies it and stores it in the credentials file.
+
+use clap::Args;
+
+use crate::cli::client::client_args::ClientArgs;
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::commands::sign_in::new_key::NewKey;
+use crate::cli::client::commands::sign_in::{device_flow, key_input, own_key};
+use crate::cli::client::context::{Context, credentials_path, environment};
+use crate::cli::error::CliError;
+use crate::cli::output::cells::text_of;
+use crate::cli::output::print::{print_line, printable};
+use crate::client::credentials::{Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target};
+use crate::client::error::ClientError;
+use crate::client::request::ApiRequest;
+use crate::client::server_url::{host_of, normal_url};
+
+#[derive(Debug, Args)]
+pub struct Login {
+    /// Address of the server [default: that of the profile, or http://127.0.0.1:8000]
+    ///
+    /// Without http:// or https:// it is http for local names and addresses, and https for others.
+    #[arg(value_name = "SERVER")]
+    server: Option<String>,
+
+    /// Read a key from standard input: `--key -`
+    ///
+    /// A key is never an argument, because every user of the machine can read those.
+    #[arg(long, value_name = "-", allow_hyphen_values = true)]
+    key: Option<String>,
+
+    /// Email address of the account, in place of the question for it
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "key")]
+    email: Option<String>,
+
+    /// Do not open the browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+impl ClientAction for Login {
+    /// The profile may be a new one. The key of the environment plays no part.
+    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+        if let Some(argument) = &self.key {
+            key_input::check_argument(argument)?;
+        }
+        let path = credentials_path()?;
+        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let named = args.profile.clone().or_else(|| environment("CUED_PROFILE"));
+        if named.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
+            return Err(CliError::Usage("--profile: a name has one character or more".to_owned()));
+        }
+        let chosen = Chosen {
+            url: self.server.clone().or_else(|| args.url.clone()),
+            profile: named.clone().filter(|name| credentials.profiles.contains_key(name)),
+        };
+        let env = |name: &str| environment(name).filter(|_| name.ends_with("URL") || name.ends_with("BASE"));
+        let found = Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
+        let profile = named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
+        Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None })
+    }
+
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let new = if self.key.is_some() {
+            NewKey { api_key: key_input::read()?, email: None }
+        } else {
+            device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?
+        };
+        finish(context, new)
+    }
+}
+
+/// The name of a profile for a server that has none: the usual one, or the host if that is another server's.
+fn free_profile(credentials: &Credentials, url: &str) -> String {
+    let name =
+        if credentials.profiles.contains_key(DEFAULT_PROFILE) { host_of(url) } else { DEFAULT_PROFILE };
+    name.to_owned()
+}
+
+/// Verifies a key, stores it and makes its profile the current one.
+fn finish(context: &Context, new: NewKey) -> Result<(), CliError> {
+    let signed_in = context.at(Target { key: Some(new.api_key.clone()), ..context.target.clone() })?;
+    let me = match (signed_in.send(&ApiRequest::get("/v1/auth/me")), &new.email) {
+        // A key that was handed out once must not get lost because of one failed request.
+        (Err(CliError::Client(error)), Some(_)) if error.exit_code() == 1 => {
+            context.output.note(&format!("the key could not be verified: {error}"))?;
+            None
+        }
+        (me, _) => Some(me?),
+    };
+    let email = match (&me, new.email) {
+        (Some(me), _) => text_of(&me.value()?, "email"),
+        (None, email) => email.unwrap_or_default(),
+    };
+    // Without it, `cued logout` looks it up.
+    let key_id = me.as_ref().and_then(|_| own_key::find_id(&signed_in).unwrap_or_default());
+    let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
+    let profile = Profile { url: context.target.url.clone(), api_key: new.api_key, email, key_id };
+    let sentence = format!("Signed in to {} as {} (profile {name}).", profile.url, printable(&profile.email));
+    store(context, name, profile)?;
+    note_environment(context)?;
+    match me {
+        Some(me) => context.output.done(&me, "id", |_| sentence),
+        None if context.output.format.is_json() => Ok(()),
+        None => print_line(&sentence),
+    }
+}
+
+fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliError> {
+    let path = credentials_path()?;
+    // Read again: another command may have changed it while this one waited.
+    let stored = Credentials::read(&path).and_then(|mut credentials| {
+        let url = profile.url.clone();
+        let is_other = |old: &Profile| old.api_key != profile.api_key;
+        let replaced = credentials.profiles.get(&name).filter(|old| is_other(old)).cloned();
+        credentials.current = Some(name.clone());
+        credentials.profiles.insert(name.clone(), profile);
+        credentials.write(&path)?;
+        Ok((replaced, url))
+    });
+    let (replaced, url) = stored.map_err(|error| {
+        let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
+        CliError::Failed(format!("{error}; {advice}"))
+    })?;
+    let Some(old) = replaced else { return Ok(()) };
+    let whose = if normal_url(&old.url) == url { String::new() } else { format!(" for {}", old.url) };
+    let how = old.key_id.map(|id| format!(": `cued account keys revoke {id}`")).unwrap_or_default();
+    let email = printable(&old.email);
+    context.output.note(&format!(
+        "The earlier key of profile {name}{whose} ({email}) is replaced, and still valid{how}"
+    ))
+}
+
+/// Tells what of the environment counts before the new profile.
+fn note_environment(context: &Context) -> Result<(), CliError> {
+    if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
+        context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
+    }
+    Ok(())
+}

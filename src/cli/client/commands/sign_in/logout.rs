@@ -1,0 +1,123 @@
+//! `cued logout`: revokes the key of a profile at its server, and removes the profile.
+
+use clap::Args;
+
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::commands::sign_in::own_key;
+use crate::cli::client::context::{Context, credentials_path};
+use crate::cli::error::CliError;
+use crate::cli::output::print::print_line;
+use crate::client::credentials::{Credentials, Profile, Target};
+use crate::client::error::ClientError;
+use crate::client::request::{ApiRequest, segment};
+use crate::client::server_url::normal_url;
+
+#[derive(Debug, Args)]
+pub struct Logout {
+    /// All profiles
+    #[arg(long, conflicts_with = "profile")]
+    all: bool,
+
+    /// Remove the profile here; its key stays valid
+    #[arg(long)]
+    keep_key: bool,
+}
+
+impl ClientAction for Logout {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let path = credentials_path()?;
+        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let names: Vec<String> = if self.all {
+            credentials.profiles.keys().cloned().collect()
+        } else {
+            context.target.profile.clone().into_iter().collect()
+        };
+        if names.is_empty() {
+            return Err(nothing_to_leave(context));
+        }
+        let mut failed = None;
+        for name in names {
+            let Some(profile) = credentials.profiles.get(&name) else { continue };
+            match leave(context, &name, profile, self.keep_key) {
+                Ok(()) => {}
+                // With --all, a server that cannot be reached does not keep the others.
+                Err(error) if failed.is_none() => failed = Some(error),
+                Err(error) => context.output.note(&error.to_string())?,
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+fn nothing_to_leave(context: &Context) -> CliError {
+    match context.target.key_variable {
+        Some(name) => CliError::Usage(format!("the key comes from {name}, not from `cued login`: unset it")),
+        None => ClientError::NotSignedIn.into(),
+    }
+}
+
+/// Revokes the key of one profile and removes it.
+fn leave(context: &Context, name: &str, profile: &Profile, keeps_key: bool) -> Result<(), CliError> {
+    if !keeps_key {
+        revoke(context, name, profile)?;
+    }
+    remove(context, name)?;
+    if context.output.format.is_json() {
+        return Ok(());
+    }
+    let key = if keeps_key { "its key is still valid" } else { "its key is revoked" };
+    print_line(&format!("Signed out of {} (profile {name}); {key}.", profile.url))
+}
+
+fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliError> {
+    let of_profile = context.at(Target {
+        url: normal_url(&profile.url),
+        key: Some(profile.api_key.clone()),
+        profile: Some(name.to_owned()),
+        key_variable: None,
+    })?;
+    let revoked = key_id(&of_profile, profile).and_then(|id| {
+        of_profile.send(&ApiRequest::delete(format!("/v1/auth/keys/{}", segment(&id)))).map(drop)
+    });
+    let keep = format!("`cued logout --profile {name} --keep-key` removes only the profile");
+    match revoked {
+        Err(CliError::Client(ClientError::Refused(refused))) => match refused.status {
+            // The key is revoked already.
+            401 | 404 => context.output.note("The key was not valid any more."),
+            409 => Err(CliError::Refused(format!(
+                "{refused}. Nothing was changed, the key is still valid; {keep}"
+            ))),
+            _ => Err(ClientError::Refused(refused).into()),
+        },
+        Err(CliError::Client(error)) => {
+            Err(CliError::Failed(format!("{error}. Nothing was changed, the key is still valid; {keep}")))
+        }
+        result => result,
+    }
+}
+
+fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
+    if let Some(id) = &profile.key_id {
+        return Ok(id.clone());
+    }
+    let id = own_key::find_id(of_profile)?;
+    id.ok_or_else(|| {
+        CliError::Failed("the server does not tell the id of this key; use --keep-key".to_owned())
+    })
+}
+
+fn remove(context: &Context, name: &str) -> Result<(), CliError> {
+    let path = credentials_path()?;
+    let mut credentials = Credentials::read(&path).map_err(ClientError::from)?;
+    credentials.profiles.remove(name);
+    if credentials.current.as_deref() == Some(name) {
+        credentials.current = None;
+    }
+    let others: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
+    if credentials.current.is_none() && !others.is_empty() {
+        // Another server than the person had in mind must not get the next command.
+        let others = others.join(", ");
+        context.output.note(&format!("No profile is current now; name one by --profile: {others}"))?;
+    }
+    credentials.write(&path).map_err(|error| ClientError::from(error).into())
+}

@@ -1,0 +1,248 @@
+//! `cued work`: runs a command for each execution of a task.
+
+mod programs;
+mod task_file;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::commands::work::programs::missing_program;
+use crate::cli::client::commands::work::task_file::read_tasks;
+use crate::cli::client::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output::Output;
+use crate::cli::output::format::Format;
+use crate::cli::output::times::parse_duration;
+use crate::client::error::ClientError;
+use crate::client::request::Answer;
+use crate::logging::LogFormat;
+use crate::systemd::SystemdService;
+use crate::systemd::watchdog::Liveness;
+use crate::worker::task::{Mode, Settings, Task};
+use crate::worker::{Ending, MAX_NAME, Worker};
+
+/// Time between two heartbeats of a worker. The server marks one as stale after 180 seconds without.
+const BEAT_MILLIS: u64 = 60_000;
+
+/// Slots at most: each is a thread and a connection.
+const MAX_JOBS: u16 = 256;
+
+/// Bytes of a task or agent that the server can filter by (contract §7.1).
+const MAX_FILTER: usize = 255;
+
+#[derive(Debug, Args)]
+pub struct Work {
+    /// Executions whose payload has this task
+    #[arg(long, value_name = "TASK", conflicts_with = "file", required_unless_present_any = ["file", "agent"], value_parser = filter)]
+    task: Option<String>,
+
+    /// File with several tasks: {"tasks": {"report": {"run": ["./report.sh"], "timeout": "10m", "cwd": "/srv", "env": {"A": "b"}}}}
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    file: Option<PathBuf>,
+
+    /// Only executions whose payload has this agent; without --task, of any task
+    #[arg(long, value_name = "AGENT", value_parser = filter)]
+    agent: Option<String>,
+
+    /// Commands that run at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_JOBS)))]
+    jobs: u16,
+
+    /// Time after which a command is ended, and its run failed
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    timeout: Duration,
+
+    /// Time that running commands have to end after SIGTERM or SIGINT
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    grace: Duration,
+
+    /// Name in the list of workers [default: the machine and the task]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    id: Option<String>,
+
+    /// End after one run; exits with 8 if it failed
+    #[arg(long)]
+    once: bool,
+
+    /// End when nothing waits any more; exits with 8 if a run failed
+    #[arg(long, conflicts_with = "once")]
+    drain: bool,
+
+    /// Leave the API key in the environment of the commands
+    #[arg(long)]
+    pass_key: bool,
+
+    /// Format of the log on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormatArg,
+
+    /// For tests: time between heartbeats.
+    #[arg(long, value_name = "MILLIS", default_value_t = BEAT_MILLIS, hide = true, value_parser = clap::value_parser!(u64).range(1..))]
+    beat_millis: u64,
+
+    /// The program and its arguments, as they are: no shell reads them
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "file")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormatArg {
+    Text,
+    Json,
+}
+
+impl Work {
+    #[must_use]
+    pub fn log_format(&self) -> LogFormat {
+        match self.log_format {
+            LogFormatArg::Text => LogFormat::Text,
+            LogFormatArg::Json => LogFormat::Json,
+        }
+    }
+
+    fn tasks(&self) -> Result<Vec<Task>, CliError> {
+        let Some(file) = &self.file else {
+            let task = Task {
+                name: self.task.clone(),
+                command: self.command.clone(),
+                timeout: self.timeout,
+                folder: None,
+                environment: Vec::new(),
+            };
+            return match missing_program(&task) {
+                Some(fault) => Err(CliError::Usage(fault)),
+                None => Ok(vec![task]),
+            };
+        };
+        let tasks = read_tasks(file, self.timeout)?;
+        // One that is not there yet must not keep the others from working.
+        for fault in tasks.iter().filter_map(missing_program) {
+            tracing::warn!(fault, "runs of a task will fail");
+        }
+        Ok(tasks)
+    }
+
+    fn default_id(&self) -> String {
+        let of_file =
+            self.file.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+        let subject = self.task.clone().or(of_file).or_else(|| self.agent.clone()).unwrap_or_default();
+        let system = rustix::system::uname();
+        let machine = system.nodename().to_string_lossy();
+        format!("{machine}-{subject}").chars().filter(|char| !char.is_control()).take(MAX_NAME).collect()
+    }
+
+    fn settings(&self) -> Result<Settings, CliError> {
+        let mode = match (self.once, self.drain) {
+            (true, _) => Mode::Once,
+            (_, true) => Mode::Drain,
+            _ => Mode::Forever,
+        };
+        Ok(Settings {
+            worker_id: self.id.clone().unwrap_or_else(|| self.default_id()),
+            tasks: self.tasks()?,
+            agent: self.agent.clone(),
+            jobs: if mode == Mode::Once { 1 } else { usize::from(self.jobs) },
+            grace: self.grace,
+            mode,
+            passes_key: self.pass_key,
+            beat: Duration::from_millis(self.beat_millis),
+        })
+    }
+}
+
+impl ClientAction for Work {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let settings = self.settings()?;
+        if context.is_curl() {
+            return Err(CliError::Usage(
+                "a worker makes many requests: --curl has no command to show".to_owned(),
+            ));
+        }
+        if context.target.key.is_none() {
+            return Err(ClientError::NotSignedIn.into());
+        }
+        let mode = settings.mode;
+        tracing::info!(
+            worker_id = settings.worker_id,
+            tasks = ?settings.tasks.iter().filter_map(|task| task.name.as_deref()).collect::<Vec<_>>(),
+            jobs = settings.jobs,
+            server = context.target.url,
+            "worker started"
+        );
+        let output = context.output.clone();
+        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
+        let worker =
+            Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
+        let worker = worker.map_err(failed)?;
+        let liveness = Liveness { what: "Worker", is_alive: Box::new(worker.liveness()) };
+        let service = Arc::new(SystemdService::ready("Waiting for work", liveness).map_err(failed)?);
+        let stopping = Arc::clone(&service);
+        let ending = worker
+            .run(move || stopping.stopping("Stopping: waiting for running commands"))
+            .map_err(failed)?;
+        tracing::info!(runs = ending.tally.runs, failures = ending.tally.failures, "worker stopped");
+        result(ending, mode)
+    }
+}
+
+/// The exit code: what is wrong with the worker before what is wrong with its runs.
+fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
+    let Ending { tally, error, is_stopped } = ending;
+    if let Some(error) = error {
+        return Err(error.into());
+    }
+    if tally.unreported > 0 {
+        return Err(CliError::Failed(format!(
+            "{} not reported; the log has the reports",
+            count(tally.unreported)
+        )));
+    }
+    if mode != Mode::Forever && tally.failures > 0 {
+        let reason = tally.last_reason.unwrap_or_default();
+        return Err(CliError::WaitedFailed(format!(
+            "{} of {} failed: {reason}",
+            tally.failures,
+            count(tally.runs)
+        )));
+    }
+    if mode != Mode::Forever && is_stopped {
+        return Err(CliError::Interrupted("interrupted before the end of the work".to_owned()));
+    }
+    Ok(())
+}
+
+fn count(runs: u64) -> String {
+    format!("{runs} run{}", if runs == 1 { "" } else { "s" })
+}
+
+/// Prints the answer to a report, if a program reads the output. For people the log has a line.
+fn print_recorded(output: &Output, answer: &Answer) {
+    if matches!(output.format, Format::Table | Format::Wide) {
+        return;
+    }
+    if let Err(error) = output.object(answer, "execution_id", |_| Vec::new()) {
+        tracing::warn!(%error, "the outcome was recorded, but not printed");
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    Duration::try_from(duration).map_err(|error| error.to_string())
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=MAX_FILTER => Ok(text.to_owned()),
+        _ => Err(format!("expected 1 to {MAX_FILTER} bytes")),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_valid = (1..=MAX_NAME).contains(&text.chars().count()) && !text.contains(char::is_control);
+    if is_valid { Ok(text.to_owned()) } else { Err(format!("expected 1 to {MAX_NAME} printable characters")) }
+}
