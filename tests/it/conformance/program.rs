@@ -297,4 +297,39 @@ pub const ROWS: &[Row] = &[
         "an interrupted benchmark removes its files",
         &["an_interrupted_benchmark_leaves_no_process_and_no_file"],
     ),
+    (
+        "§1.11",
+        "a key comes from standard input, registration or device login, and is stored after a check",
+        &[
+            "a_key_from_standard_input_is_verified_before_it_is_stored",
+            "a_new_address_has_an_account_at_once_on_a_server_without_mail",
+            "a_known_address_confirms_by_the_link_in_the_log",
+            "the_address_is_entered_on_the_page_when_nobody_can_be_asked",
+            "the_address_is_asked_for_and_the_link_is_taken",
+        ],
+    ),
+    (
+        "§1.11",
+        "keys are stored for their owner only, sent to their server only, and never shown",
+        &[
+            "a_credentials_file_that_others_can_read_is_refused",
+            "the_key_of_a_profile_goes_to_no_other_server",
+            "a_key_as_an_argument_is_refused_and_not_repeated",
+            "no_output_and_no_log_has_the_key",
+        ],
+    ),
+    (
+        "§1.11",
+        "signing out revokes the key, or changes nothing",
+        &[
+            "the_key_is_revoked_and_the_profile_removed",
+            "without_the_server_nothing_is_removed",
+            "the_only_key_of_an_account_is_kept_unless_only_the_profile_goes",
+        ],
+    ),
+    (
+        "§1.11",
+        "flags count before the environment, before the profile",
+        &["flags_count_before_the_environment_before_the_profile", "a_bad_address_is_wrong_usage"],
+    ),
 ];

@@ -110,25 +110,27 @@ fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliErr
     let path = credentials_path()?;
     // Read again: another command may have changed it while this one waited.
     let stored = Credentials::read(&path).and_then(|mut credentials| {
-        let url = profile.url.clone();
+        let (url, email) = (profile.url.clone(), profile.email.clone());
         let is_other = |old: &Profile| old.api_key != profile.api_key;
         let replaced = credentials.profiles.get(&name).filter(|old| is_other(old)).cloned();
         credentials.current = Some(name.clone());
         credentials.profiles.insert(name.clone(), profile);
         credentials.write(&path)?;
-        Ok((replaced, url))
+        Ok((replaced, url, email))
     });
-    let (replaced, url) = stored.map_err(|error| {
+    let (replaced, url, email) = stored.map_err(|error| {
         let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
         CliError::Failed(format!("{error}; {advice}"))
     })?;
     let Some(old) = replaced else { return Ok(()) };
-    let whose = if normal_url(&old.url) == url { String::new() } else { format!(" for {}", old.url) };
-    let how = old.key_id.map(|id| format!(": `cued account keys revoke {id}`")).unwrap_or_default();
-    let email = printable(&old.email);
-    context.output.note(&format!(
-        "The earlier key of profile {name}{whose} ({email}) is replaced, and still valid{how}"
-    ))
+    // The new key can revoke the old one if both are of one account.
+    let advice = match &old.key_id {
+        Some(id) if normal_url(&old.url) == url && old.email == email => {
+            format!(": `cued account keys revoke {id}`")
+        }
+        _ => format!(" for {} at {}", printable(&old.email), old.url),
+    };
+    context.output.note(&format!("The earlier key of profile {name} is replaced, and still valid{advice}"))
 }
 
 /// Tells what of the environment counts before the new profile.

@@ -85,7 +85,7 @@ fn the_address_is_entered_on_the_page_when_nobody_can_be_asked() {
 }
 
 #[test]
-fn a_login_waits_while_the_server_restarts_and_ends_when_it_expires() {
+fn a_login_ends_when_its_code_expires() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let home = ClientHome::new();
     let mut login = start(&home, &[&mailing.server.url(), "--email", "ann@example.com"]);
@@ -94,6 +94,16 @@ fn a_login_waits_while_the_server_restarts_and_ends_when_it_expires() {
     assert_eq!(login.code(), 1);
     assert!(login.output().contains("expired without a confirmation"), "{}", login.output());
     assert!(home.stored().is_null());
+}
+
+#[test]
+fn a_login_waits_for_a_server_that_is_away() {
+    let mut mailing = MailingServer::open(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let login = start(&home, &[&mailing.server.url(), "--email", "ann@example.com"]);
+    login.until("Open the link in the mail to ann@example.com");
+    mailing.server.kill();
+    login.until("is `cued serve` running there? (--url or CUED_URL). Still waiting.");
 }
 
 #[test]
@@ -134,10 +144,13 @@ fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
     let home = ClientHome::new();
     home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
     let first = home.stored()["profiles"]["default"].clone();
+    let ann = server.client().with_key(first["api_key"].as_str().unwrap());
+    let added = ann.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
+    let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
+    let advice = format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
+    assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
     let run = home.run(&["login", &server.url(), "--email", "bob@example.com"]);
-    let advice = format!("(ann@example.com) is replaced, and still valid: `cued account keys revoke {}`", {
-        first["key_id"].as_str().unwrap()
-    });
+    let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
     assert!(run.stderr.contains(&advice), "{}", run.stderr);
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
     home.ok(&["login", &other.url(), "--email", "cid@example.com"]);

@@ -11,7 +11,9 @@ fn whoami_shows_the_account_of_the_key() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let shown = home.ok(&["whoami"]);
-    assert!(shown.contains("email   ann@example.com\n") && shown.contains(&server.url()), "{shown}");
+    assert!(shown.contains("email       ann@example.com\n") && shown.contains(&server.url()), "{shown}");
+    assert!(shown.contains("cues        0 active, no limit\n"), "{shown}");
+    assert!(shown.contains(&format!("key         {}… from CUED_API_KEY\n", &user.key()[..12])), "{shown}");
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
 }
 
