@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded::byte_serialize;
@@ -141,10 +142,13 @@ impl ApiRequest {
     }
 }
 
+/// What a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
 /// A text as one segment of a path.
 #[must_use]
 pub fn segment(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, SEGMENT).to_string()
 }
 
 /// An answer as it came, whatever its status.
@@ -209,6 +213,7 @@ mod tests {
         assert_eq!(request.query("limit", "2").target(), "/v1/cues?q=a+b%26c&limit=2");
         assert_eq!(ApiRequest::get("/v1/cues?a=1").query("b", "2").target(), "/v1/cues?a=1&b=2");
         assert_eq!(segment("a/b é"), "a%2Fb%20%C3%A9");
+        assert_eq!(segment("cue_1-x.."), "cue_1-x%2E%2E");
     }
 
     #[test]

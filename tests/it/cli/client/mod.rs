@@ -89,3 +89,9 @@ fn check_common_failures(desk: &Desk, command: &[&str], needs_key: bool) {
         assert_eq!(wrong.json_error(command, 4)["code"], "invalid_api_key", "{command:?}");
     }
 }
+mod cue;
+mod cue_changes;
+mod cue_edit;
+mod preview;
+mod sign_in;
+mod yaml;

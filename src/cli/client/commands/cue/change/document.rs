@@ -155,7 +155,9 @@ mod tests {
     fn the_text_has_the_fields_in_order() {
         let text = of_cue(&cue(), "# note\n").unwrap();
         assert!(
-            text.starts_with("# note\nname: \"n\"\ndescription: d\nschedule:\n  catch_up: latest\n"),
+            text.starts_with(
+                "# note\nname: \"n\"\ndescription: d\nschedule:\n  cron: \"0 9 * * *\"\n  timezone: UTC\n"
+            ),
             "{text}"
         );
         assert!(

@@ -177,6 +177,6 @@ mod tests {
         {
             assert!(patch(&Value::Null, texts).is_err(), "{texts:?}");
         }
-        assert!(patch(&Value::Null, &["payload=[1,"]).unwrap_err().starts_with("payload: 1:"), "place");
+        assert!(patch(&Value::Null, &["payload=[1,"]).unwrap_err().starts_with("payload: "));
     }
 }

@@ -1,0 +1,185 @@
+//! `cued cue edit` and `cued cue add --edit`: the editor is a script.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::client_command::ClientHome;
+use crate::support::server::Server;
+
+struct Editing {
+    user: Client,
+    home: ClientHome,
+    _server: Server,
+}
+
+impl Editing {
+    /// `script` edits the file `$1`. Temporary files are in the home folder.
+    fn with(script: &str) -> Self {
+        let server = Server::with_test_clock("2030-01-01T00:00:00Z");
+        let user = server.user();
+        let home = ClientHome::signed_in(&server, &user);
+        let editor = home.folder().join("editor.sh");
+        fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&editor, fs::Permissions::from_mode(0o700)).unwrap();
+        let folder = home.folder();
+        let home = home.env("EDITOR", editor).env("TMPDIR", folder);
+        Self { user, home, _server: server }
+    }
+
+    fn add_cue(&self) -> String {
+        let cue = json!({
+            "name": "n", "description": "d", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+            "callback": {"url": "http://127.0.0.1:9/", "headers": {"X-A": "1"}},
+            "payload": {"big": 1, "text": "a\u{1b}: b"},
+        });
+        self.user.create(&cue)["id"].as_str().unwrap().to_owned()
+    }
+
+    fn cue(&self, id: &str) -> Value {
+        self.user.get(&format!("/v1/cues/{id}")).expect(200)
+    }
+
+    /// The files that are left of edited texts.
+    fn kept(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.home.folder()).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect()
+    }
+}
+
+#[test]
+fn the_editor_shows_the_cue_and_its_changes_are_sent() {
+    let editing = Editing::with(
+        r#"cp "$1" seen; sed -i 's/^  cron: .*/  cron: "0 3 * * *"/; /^description/d; s/  big: 1/  big: 12345678901234567890123/' "$1""#,
+    );
+    let id = editing.add_cue();
+    let changed = editing.home.ok(&["cue", "edit", "n"]);
+    let expected =
+        format!("changed n ({id}): description, payload, schedule; next run 2030-01-01 03:00:00+00:00\n");
+    assert_eq!(changed, expected);
+    let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
+    let fields: Vec<&str> = seen.lines().filter(|line| !line.starts_with([' ', '#'])).collect();
+    let expected = [
+        "name: \"n\"",
+        "description: d",
+        "schedule:",
+        "callback:",
+        "payload:",
+        "retry:",
+        "on_failure:",
+        "verification:",
+    ];
+    assert_eq!(fields, expected, "{seen}");
+    assert!(seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"), "{seen}");
+    let cue = editing.cue(&id);
+    assert_eq!((&cue["schedule"]["cron"], &cue["description"]), (&json!("0 3 * * *"), &json!(null)));
+    assert_eq!(cue["payload"].to_string(), r#"{"big":12345678901234567890123,"text":"a\u001b: b"}"#);
+    assert_eq!(editing.kept(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_text_without_changes_sends_nothing() {
+    for script in ["true", "echo '# only a comment' > \"$1\""] {
+        let editing = Editing::with(script);
+        let id = editing.add_cue();
+        let before = editing.cue(&id);
+        let run = editing.home.run(&["cue", "edit", &id]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
+        assert!(run.stderr.contains("nothing was changed"), "{run:?}");
+        assert_eq!(editing.cue(&id), before);
+        assert_eq!(editing.kept(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_cue_that_was_changed_meanwhile_is_not_overwritten() {
+    let change = r#"curl -s -o /dev/null -X PATCH "$CUED_URL/v1/cues/$CUE" -H "Authorization: Bearer $CUED_API_KEY" -d '{"name": "theirs"}'"#;
+    let Editing { user, home, _server } =
+        Editing::with(&format!("sed -i 's/^name: .*/name: mine/' \"$1\"\n{change}"));
+    let mut editing = Editing { user, home: ClientHome::new(), _server };
+    let id = editing.add_cue();
+    editing.home = home.env("CUE", &id);
+    let error = editing.home.fails(&["cue", "edit", &id], 5);
+    assert!(error.contains("was changed meanwhile; nothing was sent; the text is kept in "), "{error}");
+    assert_eq!(editing.cue(&id)["name"], "theirs");
+    let kept = editing.kept();
+    assert!(error.contains(kept[0].to_str().unwrap()), "{error}");
+    assert!(fs::read_to_string(&kept[0]).unwrap().contains("name: mine"));
+    assert_eq!(fs::metadata(&kept[0]).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// A run changes the times of a cue, and none of the fields that a person edits.
+#[test]
+fn a_run_meanwhile_is_no_lost_update() {
+    let fire = r#"curl -s -o /dev/null -X POST "$CUED_URL/v1/cues/$CUE/fire" -H "Authorization: Bearer $CUED_API_KEY""#;
+    let Editing { user, home, _server } =
+        Editing::with(&format!("sed -i 's/^name: .*/name: mine/' \"$1\"\n{fire}"));
+    let mut editing = Editing { user, home: ClientHome::new(), _server };
+    let id = editing.add_cue();
+    editing.home = home.env("CUE", &id);
+    editing.home.ok(&["cue", "edit", &id]);
+    let cue = editing.cue(&id);
+    assert_eq!((&cue["name"], &cue["run_count"]), (&json!("mine"), &json!(1)));
+}
+
+#[test]
+fn a_text_that_cannot_be_read_is_kept_and_its_fault_has_a_place() {
+    let editing = Editing::with("printf 'name: x\\nname: y\\n' > \"$1\"");
+    let id = editing.add_cue();
+    let error = editing.home.fails(&["cue", "edit", &id], 2);
+    let path = editing.kept().remove(0);
+    let expected = format!(
+        "cued: the text cannot be read: 2:1: the key \"name\" is repeated; the text is kept in {}\n",
+        path.display()
+    );
+    assert_eq!(error, expected);
+    assert_eq!(fs::read_to_string(path).unwrap(), "name: x\nname: y\n");
+}
+
+#[test]
+fn a_text_that_the_server_refuses_is_kept() {
+    let editing = Editing::with(r#"sed -i 's/^  cron: .*/  cron: "0 9 * * 8"/' "$1""#);
+    let id = editing.add_cue();
+    let error = editing.home.fails(&["cue", "edit", &id], 5);
+    assert!(error.contains("\n  0 9 * * 8\n          ^\nthe text is kept in "), "{error}");
+    let json = editing.home.json_error(&["cue", "edit", &id], 5);
+    assert_eq!((&json["code"], &json["field"]), (&json!("invalid_schedule"), &json!("day-of-week")));
+    assert!(json["message"].as_str().unwrap().contains("the text is kept in "), "{json}");
+    assert_eq!(editing.kept().len(), 2);
+    assert_eq!(editing.cue(&id)["schedule"]["cron"], "0 9 * * *");
+}
+
+#[test]
+fn a_failing_editor_changes_nothing() {
+    let editing = Editing::with("sed -i 's/^name: .*/name: x/' \"$1\"; exit 3");
+    let id = editing.add_cue();
+    assert!(editing.home.fails(&["cue", "edit", &id], 1).contains("failed; nothing was changed"));
+    assert_eq!(editing.cue(&id)["name"], "n");
+    let without = ClientHome::signed_in(&editing._server, &editing.user);
+    assert!(without.fails(&["cue", "edit", &id], 2).contains("set VISUAL or EDITOR"));
+}
+
+#[test]
+fn a_new_cue_is_edited_before_it_is_added() {
+    let editing = Editing::with(
+        r#"cp "$1" seen; sed -i 's/^name: .*/name: from editor/; s/^  cron:.*/  at: 2030-05-01T10:00/' "$1""#,
+    );
+    let flags = ["--url", "http://127.0.0.1:9/x", "--tz", "Europe/Berlin"];
+    let added = editing.home.json(&[&["cue", "add", "--edit"][..], &flags].concat());
+    assert_eq!((&added["name"], &added["schedule"]["type"]), (&json!("from editor"), &json!("once")));
+    assert_eq!(added["next_run"], "2030-05-01T08:00:00+00:00");
+    let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
+    assert!(seen.starts_with("# A new cue.") && seen.contains("  timezone: Europe/Berlin\n"), "{seen}");
+    assert!(seen.contains("callback:\n  url: \"http://127.0.0.1:9/x\"\n  method: POST\n"), "{seen}");
+}
+
+#[test]
+fn an_empty_text_adds_no_cue() {
+    let editing = Editing::with(": > \"$1\"");
+    let error = editing.home.fails(&["cue", "add", "--edit"], 2);
+    assert!(error.starts_with("cued: the text is empty; no cue was added"), "{error}");
+    assert_eq!(editing.user.get("/v1/cues").expect(200)["total"], 0);
+}
