@@ -62,13 +62,14 @@ fn row(context: &Context, worker: &Value) -> Vec<Cell> {
     vec![
         text_of(worker, "worker_id").into(),
         status(&text_of(worker, "heartbeat_status")),
-        seconds
-            .map(|seconds| format!("{} ago", duration(seconds.saturating_mul(1_000))))
-            .unwrap_or_default()
-            .into(),
+        seconds.map(ago).unwrap_or_default().into(),
         tasks.join(", ").into(),
         context.output.times.instant(&text_of(worker, "registered_since")).into(),
     ]
+}
+
+fn ago(seconds: i64) -> String {
+    if seconds == 0 { "now".to_owned() } else { format!("{} ago", duration(seconds.saturating_mul(1_000))) }
 }
 
 fn remove(context: &Context, worker: &str) -> Result<(), CliError> {
