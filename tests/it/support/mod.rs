@@ -8,6 +8,7 @@ pub mod event_stream;
 pub mod fixture;
 pub mod http_server;
 pub mod json_documents;
+pub mod live_command;
 pub mod mailbox;
 pub mod random;
 pub mod receiver;

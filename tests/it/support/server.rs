@@ -22,6 +22,9 @@ pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// Open registration, callbacks to this machine, no limits.
 pub const DEV_UNLIMITED: &[&str] = &["--dev", "--limits", "off"];
 
+/// An address of this machine with a free port.
+const ANY_PORT: &str = "127.0.0.1:0";
+
 /// A running `cued serve`, with a database in a temporary folder unless it was given one.
 pub struct Server {
     child: Process,
@@ -46,7 +49,7 @@ impl Server {
 
     fn start_in(db: PathBuf, dir: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let (child, addr, metrics) = spawn(&db, dir.path(), &flags);
+        let (child, addr, metrics) = spawn(&db, dir.path(), &flags, ANY_PORT);
         Self { child, addr, metrics, flags, db, dir }
     }
 
@@ -128,7 +131,13 @@ impl Server {
 
     /// Starts the server again on the same file with the same flags, and on another port.
     pub fn restart(&mut self) {
-        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags);
+        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, ANY_PORT);
+    }
+
+    /// As [`Server::restart`], on the same port.
+    pub fn restart_in_place(&mut self) {
+        let listen = self.addr.to_string();
+        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, &listen);
     }
 
     /// As [`Server::restart`], with the test clock at `instant`.
@@ -250,9 +259,9 @@ pub fn skip(reason: &str) {
     io::stderr().write_all(format!("skipped {test}: {reason}\n").as_bytes()).unwrap();
 }
 
-fn spawn(db: &Path, dir: &Path, flags: &[String]) -> (Process, SocketAddr, Option<SocketAddr>) {
+fn spawn(db: &Path, dir: &Path, flags: &[String], listen: &str) -> (Process, SocketAddr, Option<SocketAddr>) {
     let log = OpenOptions::new().create(true).append(true).open(dir.join("cued.log")).unwrap();
-    let child = cued(&["serve", "--listen", "127.0.0.1:0", "--db"])
+    let child = cued(&["serve", "--listen", listen, "--db"])
         .arg(db)
         .args(flags)
         .stdin(Stdio::null())

@@ -95,3 +95,5 @@ mod cue_edit;
 mod preview;
 mod sign_in;
 mod yaml;
+pub mod tail;
+mod wait;

@@ -1,10 +1,13 @@
 //! An event as a line: time, glyph, cue, result, duration, the id of the run.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::commands::tail::event::TailEvent;
+use crate::cli::client::commands::tail::glyphs::Glyphs;
 use crate::cli::output::print::printable;
 use crate::cli::output::style::{Style, Styles};
 use crate::cli::output::table::cut;
@@ -29,29 +32,8 @@ const NARROW: usize = 132;
 /// The beginning of an id has the time of the run and some random digits. `cued run show` takes it.
 const SHORT_ID: usize = 18;
 
-/// The signs of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Glyphs {
-    success: &'static str,
-    retry: &'static str,
-    failure: &'static str,
-    attention: &'static str,
-    other: &'static str,
-}
-
-impl Glyphs {
-    pub const UNICODE: Self =
-        Self { success: "●", retry: "↻", failure: "✕", attention: "!", other: "·" };
-    pub const ASCII: Self = Self { success: "+", retry: "~", failure: "x", attention: "!", other: "-" };
-
-    /// The signs that the locale of the environment can show.
-    #[must_use]
-    pub fn of_locale(env: &dyn Fn(&str) -> Option<String>) -> Self {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(env).unwrap_or_default();
-        let locale = locale.to_ascii_lowercase();
-        if locale.contains("utf-8") || locale.contains("utf8") { Self::UNICODE } else { Self::ASCII }
-    }
-}
+/// Names of cues that are remembered for events that have only an id.
+const MAX_NAMES: usize = 1_000;
 
 /// How lines are laid out.
 #[derive(Debug, Clone)]
@@ -61,6 +43,8 @@ pub struct Layout {
     pub times: Times,
     /// Columns of the longest name so far.
     name: usize,
+    /// By the ids of their cues.
+    names: HashMap<String, String>,
 }
 
 /// A part of a line.
@@ -84,7 +68,7 @@ impl Part {
 impl Layout {
     #[must_use]
     pub fn new(glyphs: Glyphs, styles: Styles, times: Times) -> Self {
-        Self { glyphs, styles, times, name: NAME }
+        Self { glyphs, styles, times, name: NAME, names: HashMap::new() }
     }
 
     fn is_narrow(&self) -> bool {
@@ -95,8 +79,8 @@ impl Layout {
     #[must_use]
     pub fn line(&mut self, event: &TailEvent, now: Timestamp) -> String {
         let (glyph, style) = self.glyph(event);
-        let subject = ["cue_name", "worker_id"].into_iter().map(|field| event.field(field));
-        let name = printable(&subject.into_iter().find(|text| !text.is_empty()).unwrap_or_default());
+        let name = printable(&self.subject(event));
+        let is_known = !name.is_empty();
         let name = match self.styles.width {
             Some(_) if self.is_narrow() => cut(&name, NARROW_NAME),
             Some(_) => cut(&name, MAX_NAME),
@@ -128,11 +112,24 @@ impl Layout {
                 parts.push(part(message, 0));
             }
         } else {
-            parts.push(part(printable(&sentence(event, &self.times)), 0));
+            parts.push(part(printable(&sentence(event, is_known, &self.times)), 0));
             let id = if self.is_narrow() { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
             parts.push(part(id, 0).styled(Style::Faint));
         }
         self.assemble(&parts)
+    }
+
+    /// What an event is about: its cue, or its worker.
+    fn subject(&mut self, event: &TailEvent) -> String {
+        let (cue_id, name) = (event.field("cue_id"), event.field("cue_name"));
+        if name.is_empty() {
+            return self.names.get(&cue_id).cloned().unwrap_or_else(|| event.field("worker_id"));
+        }
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        self.names.insert(cue_id, name.clone());
+        name
     }
 
     /// The last part is cut to the width of the terminal.
@@ -236,12 +233,14 @@ fn message(event: &TailEvent) -> String {
 }
 
 /// An event that is no attempt, in words.
-fn sentence(event: &TailEvent, times: &Times) -> String {
+fn sentence(event: &TailEvent, is_known: bool, times: &Times) -> String {
     let field = |name: &str| event.field(name);
     match event.event.as_str() {
         "alert.created" => {
             let in_a_row = field("metadata.consecutive_failures");
-            let what = if in_a_row.is_empty() { field("message") } else { format!("{in_a_row} in a row") };
+            // The message names the cue.
+            let is_short = is_known && !in_a_row.is_empty();
+            let what = if is_short { format!("{in_a_row} in a row") } else { field("message") };
             format!("alert {}: {what}", field("alert_type"))
         }
         "missed.recorded" => {
@@ -286,7 +285,7 @@ mod tests {
 
     fn run(event: &str, more: &Value) -> TailEvent {
         let mut data = json!({
-            "execution_id": ID, "cue_name": "sync-inventory", "attempt": 1, "max_attempts": 4, "http_status": 503,
+            "execution_id": ID, "cue_id": "cue_s", "cue_name": "sync-inventory", "attempt": 1, "max_attempts": 4, "http_status": 503,
             "cause": "status_5xx", "duration_ms": 87, "late_ms": 2, "next_retry": "2030-01-01T12:01:30Z",
             "error_message": "upstream\u{1b}[2J error", "at": "2030-01-01T12:00:30.001Z",
         });
@@ -301,7 +300,7 @@ mod tests {
     fn some_of_each() -> [TailEvent; 4] {
         let timeout = json!({"attempt": 4, "http_status": null, "cause": "timeout", "duration_ms": 30_000, "error_message": null});
         let alert = json!({
-            "id": "a", "cue_name": "report", "alert_type": "consecutive_failures", "execution_id": ID,
+            "id": "a", "cue_id": "cue_s", "message": "sync has failed", "alert_type": "consecutive_failures", "execution_id": ID,
             "metadata": {"consecutive_failures": 3}, "created_at": "2030-01-01T12:00:31.2Z",
         });
         [
@@ -320,8 +319,17 @@ mod tests {
                 "12:00:30.001  ●  日本              success      200           132 ms  +2 ms           018cc251-f400-7abc-8000-000000000000\n",
                 "12:00:30.001  ↻  sync-inventory    attempt 1/4  503            87 ms  next in 60.0 s  018cc251-f400-7abc-8000-000000000000  \"upstream\u{fffd}[2J error\"\n",
                 "12:00:30.001  ✕  sync-inventory    failed 4/4   timeout       30.0 s                  018cc251-f400-7abc-8000-000000000000\n",
-                "12:00:31.200  !  report            alert consecutive_failures: 3 in a row  018cc251-f400-7abc-8000-000000000000\n",
+                "12:00:31.200  !  sync-inventory    alert consecutive_failures: 3 in a row  018cc251-f400-7abc-8000-000000000000\n",
             ]
+        );
+    }
+
+    #[test]
+    fn an_alert_of_a_cue_whose_name_is_not_known_has_its_message() {
+        let alone = &lines(&mut layout(None), &some_of_each()[3..])[0];
+        assert!(
+            alone.contains("!                    alert consecutive_failures: sync has failed  018c"),
+            "{alone}"
         );
     }
 
@@ -341,19 +349,6 @@ mod tests {
             "{wider:?}"
         );
         assert_eq!(wider[0].trim_end().width(), 120);
-    }
-
-    #[test]
-    fn a_locale_without_utf_8_gets_ascii() {
-        let of = |set: &[(&str, &str)]| {
-            let value =
-                |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-            Glyphs::of_locale(&value)
-        };
-        assert_eq!(of(&[]), Glyphs::ASCII);
-        assert_eq!(of(&[("LANG", "de_DE.UTF-8")]), Glyphs::UNICODE);
-        assert_eq!(of(&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")]), Glyphs::ASCII);
-        assert_eq!(of(&[("LANG", "C"), ("LC_CTYPE", "C.utf8")]), Glyphs::UNICODE);
     }
 
     #[test]

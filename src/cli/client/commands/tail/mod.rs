@@ -1,6 +1,7 @@
 //! `cued tail`: what happens in the account, line by line, for as long as the command runs.
 
 mod event;
+mod glyphs;
 mod line;
 mod lists;
 mod printer;

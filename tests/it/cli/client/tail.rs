@@ -1,0 +1,233 @@
+//! `cued tail`: lines while things happen.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::client_command::ClientHome;
+use crate::support::live_command::LiveCommand;
+use crate::support::receiver::{Reaction, Receiver};
+use crate::support::server::{DEV_UNLIMITED, Process, Server, until};
+
+const START: &str = "2030-01-01T00:00:00Z";
+
+/// A cue that fires only by request, with attempts a minute apart.
+pub fn cue(user: &Client, name: &str, receiver: &Receiver, attempts: u32) -> String {
+    let cue = json!({
+        "name": name,
+        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+        "callback": {"url": receiver.url()},
+        "retry": {"max_attempts": attempts, "backoff_minutes": [1]},
+    });
+    user.create(&cue)["id"].as_str().unwrap().to_owned()
+}
+
+/// Fires a cue; returns the id of the run.
+pub fn fire(user: &Client, cue: &str) -> String {
+    let fired = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
+    fired["id"].as_str().unwrap().to_owned()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn each_result_is_a_line_with_the_id_of_its_run() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let (good, bad) = (cue(&user, "nightly-backup", &receiver, 4), cue(&user, "sync\u{1b}[2J", &receiver, 2));
+    let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail"]);
+    let run = fire(&user, &good);
+    user.settle();
+    assert_eq!(tail.line(), "2030-01-01", "the date, because it is not that of today");
+    let line = tail.line();
+    assert!(line.starts_with("00:00:00.000  ●  nightly-backup    success      200  "), "{line}");
+    assert!(line.ends_with(&format!("  +0 ms           {run}")), "{line}");
+    receiver.react(Reaction::Status(503));
+    let run = fire(&user, &bad);
+    user.settle();
+    let line = tail.line();
+    assert!(line.starts_with("00:00:00.000  ↻  sync\u{fffd}[2J          attempt 1/2  503  "), "{line}");
+    assert!(line.contains(&format!("next in 60.0 s  {run}  \"the callback returned 503\"")), "{line}");
+    user.advance("PT1M");
+    let line = tail.line();
+    assert_eq!(words(&line)[..2], ["00:01:00.000", "✕"], "{line}");
+    assert!(line.contains("failed 2/2   503") && line.contains(&run), "{line}");
+}
+
+#[test]
+fn other_forms_are_json_or_ids_and_nothing_else() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = cue(&user, "a", &receiver, 1);
+    let home = ClientHome::signed_in(&server, &user);
+    let forms = [["tail", "--json"], ["tail", "-q"], ["tail", "--output=yaml"]];
+    let [mut json, mut ids, mut yaml] = forms.map(|form| LiveCommand::following(&home, &form));
+    let run = fire(&user, &cue);
+    let event: Value = serde_json::from_str(&json.line()).unwrap();
+    assert_eq!(event["event"], "execution.succeeded");
+    assert_eq!(event["data"]["execution_id"], json!(run));
+    assert!(event["id"].as_str().unwrap().contains('-'));
+    assert_eq!(ids.line(), run);
+    assert_eq!(yaml.line(), "---");
+    until("the type", || Some(yaml.line()).filter(|line| line == "event: execution.succeeded"));
+}
+
+#[test]
+fn failures_alone_with_the_bodies_of_their_responses_in_ascii() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let (first, second) = (cue(&user, "first", &receiver, 1), cue(&user, "second", &receiver, 1));
+    let home = ClientHome::signed_in(&server, &user);
+    let mut all = LiveCommand::following(&home, &["tail", "--failed", "--body", "--json"]);
+    let mut one = home.command(&["tail", "--failed", "--body", "--cue", "second", "--verbose"]);
+    one.env("LANG", "C.UTF-8").env("LC_ALL", "C").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut one = LiveCommand::of(one.spawn().unwrap());
+    one.wait_for_note("/v1/events");
+    fire(&user, &first);
+    user.settle();
+    receiver.react(Reaction::Full(500, vec![], "no \u{1b}[2Jspace\nleft\n".to_owned()));
+    fire(&user, &first);
+    fire(&user, &second);
+    let event: Value = serde_json::from_str(&all.line()).unwrap();
+    assert_eq!(event["event"], "execution.failed", "the success is no failure");
+    assert_eq!(event["response_body"], "no \u{1b}[2Jspace\nleft\n");
+    assert_eq!(one.line(), "2030-01-01");
+    let line = one.line();
+    assert!(line.starts_with("00:00:00.000  x  second            failed 1/1   500  "), "{line}");
+    assert_eq!(one.lines(2), ["                 no \u{fffd}[2Jspace", "                 left"]);
+}
+
+#[test]
+fn the_past_comes_first_in_its_order_and_is_not_repeated() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let cue = cue(&user, "a", &receiver, 2);
+    fire(&user, &cue);
+    user.advance("PT1H");
+    receiver.react(Reaction::Status(500));
+    let failed = fire(&user, &cue);
+    user.advance("PT30S");
+    receiver.react(Reaction::Status(200));
+    let good = fire(&user, &cue);
+    user.advance("PT30S");
+    let home = ClientHome::signed_in(&server, &user);
+    let mut tail = LiveCommand::following(&home, &["tail", "--since", "10m", "--types", "execution"]);
+    let next = fire(&user, &cue);
+    let mut lines = tail.lines(4);
+    assert_eq!(lines.remove(0), "2030-01-01");
+    for ((line, time), (word, run)) in lines.iter().zip(["01:00:00", "01:00:30", "01:01:00"]).zip([
+        ("attempt", &failed),
+        ("success", &good),
+        ("success", &failed),
+    ]) {
+        assert!(
+            line.starts_with(time) && line.contains(word) && line.ends_with(run.as_str())
+                || line.contains("returned 500"),
+            "{lines:?}"
+        );
+    }
+    // The events of the next run may be told by the list or by the stream, once each.
+    let line = until("the end of the next run", || Some(tail.line()).filter(|line| line.contains("success")));
+    assert!(line.ends_with(&next), "{line}");
+    fire(&user, &cue);
+    assert!(!tail.line().contains(&next));
+}
+
+#[test]
+fn restarts_of_the_server_lose_nothing_and_repeat_nothing() {
+    const RESTARTS: usize = 3;
+    let (mut server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
+    let mut user = server.user();
+    let cue = cue(&user, "a", &receiver, 3);
+    let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail", "-q"]);
+    let mut runs = BTreeSet::new();
+    for round in 1..=RESTARTS {
+        runs.insert(fire(&user, &cue));
+        receiver.wait_for(receiver.count().max(1));
+        receiver.react(Reaction::Hang);
+        let hanging = fire(&user, &cue);
+        receiver.wait_hanging(1);
+        runs.insert(hanging);
+        server.kill();
+        receiver.release();
+        server.restart_in_place();
+        // A client that has no connection to the old process.
+        user = user.at(server.addr());
+        // They end before the command is back, most likely.
+        runs.extend([fire(&user, &cue), fire(&user, &cue)]);
+        tail.wait_for_note("from the lists");
+        runs.insert(fire(&user, &cue));
+        assert_eq!(runs.len(), 5 * round);
+    }
+    let shown = tail.lines(runs.len());
+    let unique: BTreeSet<String> = shown.iter().cloned().collect();
+    assert_eq!(unique, runs, "{shown:?}");
+    tail.signal("-INT");
+    assert_eq!(tail.end(), (Some(130), vec![]), "nothing is shown twice");
+}
+
+#[test]
+fn it_ends_by_a_signal_between_two_lines_and_when_nobody_reads() {
+    let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
+    let user = server.user();
+    let cue = cue(&user, "a", &receiver, 1);
+    let home = ClientHome::signed_in(&server, &user);
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut tail = LiveCommand::following(&home, &["tail", "--types", "execution"]);
+        fire(&user, &cue);
+        tail.line();
+        tail.signal(name);
+        let (ended, rest) = tail.end();
+        assert_eq!(ended, Some(code));
+        assert!(rest.iter().all(|line| !line.starts_with("broken")), "{rest:?}");
+    }
+    let mut command = home.command(&["tail", "--verbose"]);
+    let mut child = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut notes = BufReader::new(child.0.stderr.take().unwrap()).lines();
+    assert!(notes.any(|note| note.unwrap().contains("/v1/events")));
+    let stdout = child.0.stdout.take().unwrap();
+    drop(stdout);
+    assert_eq!(until("tail ends", || child.0.try_wait().unwrap()).code(), Some(0), "without a further event");
+}
+
+#[test]
+fn what_prevents_the_first_connection_is_told_at_once() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let home = ClientHome::signed_in(&server, &user);
+    assert_eq!(ClientHome::without_server().json_error(&["tail"], 1)["code"], "unreachable");
+    let unknown = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_unknown");
+    assert_eq!(unknown.json_error(&["tail"], 4)["code"], "invalid_api_key");
+    assert_eq!(
+        ClientHome::new().env("CUED_URL", server.url()).json_error(&["tail"], 4)["code"],
+        "not_signed_in"
+    );
+    home.fails(&["tail", "--cue", "nothing"], 3);
+    home.fails(&["tail", "--cue", "cue_aaaaaaaaaaaa"], 3);
+    assert!(home.fails(&["tail", "--types", "nothing"], 5).contains("execution.failed"));
+    home.fails(&["tail", "--since", "soon"], 2);
+    let curl = home.ok(&["tail", "--curl"]);
+    assert!(curl.starts_with("curl --no-buffer") && !curl.contains(user.key()), "{curl}");
+    let open: Vec<LiveCommand> = (0..5).map(|_| LiveCommand::following(&home, &["tail"])).collect();
+    assert_eq!(home.json_error(&["tail"], 6)["code"], "too_many_streams");
+    drop(open);
+}
+
+#[test]
+fn a_revoked_key_ends_it() {
+    let (mut server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
+    let user = server.user();
+    let cue = cue(&user, "a", &receiver, 1);
+    let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail"]);
+    fire(&user, &cue);
+    tail.line();
+    server.kill();
+    server.sqlite().execute("DELETE FROM api_keys", []).unwrap();
+    server.restart_in_place();
+    assert_eq!(tail.end().0, Some(4), "{}", tail.stderr);
+}
