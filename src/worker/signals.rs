@@ -8,7 +8,8 @@ use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::worker::state::{Shared, StopLevel};
+use crate::worker::run::StopLevel;
+use crate::worker::state::Shared;
 
 /// SIGTERM and SIGINT, from now on.
 pub struct Signals {
@@ -29,15 +30,16 @@ impl Signals {
 
     /// Stops the worker at the first signal, faster at each further one. Never returns while signals can come.
     pub fn watch(mut self, worker: &Arc<Shared>, on_stop: impl Fn()) {
+        let Some(()) = self.next() else { return };
+        let grace_s = worker.settings.grace.as_secs();
+        tracing::info!(grace_s, "stopping: nothing more is claimed; running commands may end");
+        // First, because an idle worker ends with the stop.
+        on_stop();
+        worker.stop();
         while let Some(()) = self.next() {
             match worker.stop() {
-                StopLevel::Graceful => {
-                    let grace_s = worker.settings.grace.as_secs();
-                    tracing::info!(grace_s, "stopping: nothing more is claimed; running commands may end");
-                    on_stop();
-                }
-                StopLevel::Now => tracing::info!("stopping now: ending the running commands"),
                 StopLevel::Kill => tracing::warn!("killing the running commands"),
+                _ => tracing::info!("stopping now: ending the running commands"),
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::worker::backoff::Backoff;
 use crate::worker::process::handle::Handle;
 use crate::worker::process::life::Cause;
 use crate::worker::queues::{Permit, Queues};
+use crate::worker::run::{Run, StopLevel, Tally};
 use crate::worker::task::{Mode, Settings, Task};
 
 /// After a stop, reports are retried for this long.
@@ -20,46 +21,6 @@ const REPORT_TIME: Duration = Duration::from_secs(300);
 
 /// The longest wait, so that the watchdog sees threads that are alive.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-
-/// How urgent a stop is: the number of signals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StopLevel {
-    /// Runs may end within the grace time.
-    Graceful,
-    /// Runs are ended.
-    Now,
-    /// Runs are killed, and reports that the server does not take are given up.
-    Kill,
-}
-
-/// An execution that this worker holds.
-#[derive(Debug)]
-pub struct Run {
-    pub claim: Claim,
-    /// The place of its task in the settings.
-    pub place: usize,
-    pub handle: Arc<Handle>,
-    /// When its lease is to be extended; `None` once the command has ended.
-    keep_at: Mutex<Option<Duration>>,
-}
-
-impl Run {
-    /// The command has ended. The lease is not needed for the report.
-    pub fn end_lease(&self) {
-        *self.keep_at.lock() = None;
-    }
-}
-
-/// What became of the runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub runs: u64,
-    pub failures: u64,
-    /// Reports that the server did not take.
-    pub unreported: u64,
-    /// Why the last failed run failed.
-    pub last_reason: Option<String>,
-}
 
 #[derive(Debug)]
 struct State {
@@ -162,8 +123,8 @@ impl Shared {
 
     /// A claim succeeded: the run begins.
     pub fn begin(&self, place: usize, claim: Claim, handle: Handle) -> Arc<Run> {
-        let keep_at = Mutex::new(Some(self.now() + self.keep_interval(claim.lease_seconds)));
-        let run = Arc::new(Run { claim, place, handle: Arc::new(handle), keep_at });
+        let keep_at = self.now() + self.keep_interval(claim.lease_seconds);
+        let run = Arc::new(Run::new(claim, place, handle, keep_at));
         self.change(|state| {
             state.queues.claimed(place);
             state.backoff.succeed();
@@ -172,6 +133,22 @@ impl Shared {
             state.runs.push(Arc::clone(&run));
         });
         run
+    }
+
+    /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended while
+    /// the worker, or its machine, stood still.
+    pub fn wait_for_earlier(&self, run: &Arc<Run>) {
+        let mut state = self.state.lock();
+        loop {
+            let id = &run.claim.execution_id;
+            let earlier = state.runs.iter().take_while(|other| !Arc::ptr_eq(other, run));
+            let Some(earlier) = earlier.into_iter().find(|other| other.claim.execution_id == *id) else {
+                return;
+            };
+            earlier.handle.end(Cause::Lost);
+            earlier.end_lease();
+            state = self.changed.wait_timeout(state, MAX_WAIT).0;
+        }
     }
 
     /// A claim found nothing.
@@ -251,7 +228,9 @@ impl Shared {
     fn pause_taking(&self, state: &mut State, error: Option<ClientError>) -> Option<(Duration, String)> {
         let text = error.as_ref().map_or_else(|| "no pipe is left".to_owned(), ToString::to_string);
         let failure = error.as_ref().map_or(Failure::Passing { retry_after: None }, Failure::of);
-        let is_patient = self.settings.mode != Mode::Drain || error.is_none();
+        // A worker that ends soon waits for a server that says when it will answer, and for no other.
+        let is_told = matches!(failure, Failure::Passing { retry_after: Some(_) });
+        let is_patient = self.settings.mode != Mode::Drain || error.is_none() || is_told;
         match (failure, error) {
             (Failure::Passing { retry_after }, _) if is_patient => {
                 let now = self.now();
@@ -322,7 +301,7 @@ impl Shared {
     fn keep_interval(&self, lease_seconds: u64) -> Duration {
         // A lease of zero would make a busy loop.
         let third = Duration::from_secs(lease_seconds.max(3)) / 3;
-        third.min(self.settings.beat)
+        third.min(self.settings.beat * 5)
     }
 
     /// The runs whose leases are to be extended now, and the instant of the next one.
@@ -332,7 +311,7 @@ impl Shared {
         state.turn_at = now;
         let (mut due, mut next) = (Vec::new(), None::<Duration>);
         for run in &state.runs {
-            match *run.keep_at.lock() {
+            match run.keep_at() {
                 Some(at) if at <= now => due.push(Arc::clone(run)),
                 Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 None => {}
@@ -345,10 +324,7 @@ impl Shared {
     pub fn kept(&self, run: &Run, is_extended: bool) {
         let interval = self.keep_interval(run.claim.lease_seconds);
         let pause = if is_extended { interval } else { interval.min(MAX_WAIT) };
-        let mut keep_at = run.keep_at.lock();
-        if keep_at.is_some() {
-            *keep_at = Some(self.now() + pause);
-        }
+        run.keep_next(self.now() + pause);
     }
 
     /// Waits until a change, or until `until`. Returns `false` at the end of the worker.

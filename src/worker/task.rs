@@ -45,7 +45,7 @@ pub struct Settings {
     pub mode: Mode,
     /// Commands get the key of the worker.
     pub passes_key: bool,
-    /// Time between two heartbeats of the worker. A run has its own after a third of its lease, or after this time if that
-    /// is shorter.
+    /// Time between two heartbeats of the worker. A run has its own after a third of its lease, or after five times this time
+    /// if that is shorter.
     pub beat: Duration,
 }

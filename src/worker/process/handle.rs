@@ -36,7 +36,9 @@ impl Handle {
     /// Asks for the end. The first cause counts.
     pub fn end(&self, cause: Cause) {
         self.change(|state| {
+            let is_new = state.wish.is_none();
             state.wish.get_or_insert(cause);
+            is_new
         });
     }
 
@@ -44,17 +46,19 @@ impl Handle {
     pub fn kill(&self) {
         self.change(|state| {
             state.wish.get_or_insert(Cause::Stopped);
-            state.is_urgent = true;
+            !std::mem::replace(&mut state.is_urgent, true)
         });
     }
 
     pub(in crate::worker::process) fn exited(&self) {
-        self.change(|state| state.has_exited = true);
+        self.change(|state| !std::mem::replace(&mut state.has_exited, true));
     }
 
-    fn change(&self, change: impl FnOnce(&mut HandleState)) {
-        change(&mut self.state.lock());
-        // The run is over if nobody reads: then there is nobody to wake.
-        drop((&self.waker).write_all(&[1]));
+    /// Wakes the thread of the run if `change` returns that there is something new, so that the pipe never fills.
+    fn change(&self, change: impl FnOnce(&mut HandleState) -> bool) {
+        if change(&mut self.state.lock()) {
+            // The run is over if nobody reads: then there is nobody to wake.
+            drop((&self.waker).write_all(&[1]));
+        }
     }
 }

@@ -234,7 +234,6 @@ impl<'a> Process<'a> {
 }
 
 /// The exit code or the signal of a command that ended by itself.
-#[must_use]
 pub fn code_or_signal(status: ExitStatus) -> Result<i32, i32> {
     status.code().ok_or_else(|| status.signal().unwrap_or_default())
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::client::error::ClientError;
 use crate::worker::process::life::Cause;
-use crate::worker::state::{Run, Shared};
+use crate::worker::run::Run;
+use crate::worker::state::Shared;
 
 /// Sends heartbeats for ever; the end of the process ends the thread.
 pub fn run(worker: &Shared) {

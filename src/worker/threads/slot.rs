@@ -16,7 +16,8 @@ use crate::worker::process::Finished;
 use crate::worker::process::handle::Handle;
 use crate::worker::process::life::Cause;
 use crate::worker::queues::Permit;
-use crate::worker::state::{Run, Shared};
+use crate::worker::run::Run;
+use crate::worker::state::Shared;
 use crate::worker::task::Task;
 use crate::worker::threads::reports;
 
@@ -48,6 +49,7 @@ pub fn run(worker: &Shared) {
 fn execute(worker: &Shared, run: &Arc<Run>, mut wakes: PipeReader) {
     let (claim, task) = (&run.claim, worker.task(run.place));
     let id = claim.execution_id.as_str();
+    worker.wait_for_earlier(run);
     let name = task.name.clone().unwrap_or_else(|| task_of(claim.payload.get()));
     tracing::info!(
         execution_id = id,

@@ -210,7 +210,8 @@ fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
             count(tally.runs)
         )));
     }
-    if mode != Mode::Forever && is_stopped {
+    let has_ended = mode == Mode::Forever || (mode == Mode::Once && tally.runs > 0);
+    if is_stopped && !has_ended {
         return Err(CliError::Interrupted("interrupted before the end of the work".to_owned()));
     }
     Ok(())
