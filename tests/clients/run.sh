@@ -27,5 +27,6 @@ part "deliveries, reserialised" sdk tests/clients/deliveries.py "$cued" reserial
 part "the SDK" sdk tests/clients/sdk.py "$cued"
 part "the command line" command_line tests/clients/command_line.py "$cued"
 part "the worker" worker tests/clients/worker.py "$cued"
+part "the worker's handlers under cued work" worker tests/clients/work.py "$cued"
 printf '\n== ended after %s s\n' "$SECONDS"
 exit "$failed"

@@ -29,6 +29,7 @@ LONGEST = 4
 
 HANDLERS = {}
 PAYLOADS = {}
+CHECKS = {}
 
 
 class World:
@@ -141,7 +142,7 @@ def handled(name, handler, payload=None):
     """The test of what is reported of the execution that a handler ran for."""
 
     def add(check):
-        HANDLERS[name], PAYLOADS[name] = handler, payload
+        HANDLERS[name], PAYLOADS[name], CHECKS[name] = handler, payload, check
         rows.shows(f"start: {name}")(lambda world: check(world, world.result(name)))
         return check
 

@@ -231,4 +231,68 @@ pub const ROWS: &[Row] = &[
         "a new worker cue warns of missing workers",
         &["a_new_worker_cue_warns_if_no_worker_was_seen_lately"],
     ),
+    (
+        "§7.7",
+        "cued work takes work for free slots, of its tasks or its agent",
+        &[
+            "two_workers_run_each_of_many_executions_exactly_once",
+            "no_more_commands_run_at_a_time_than_there_are_jobs",
+            "a_worker_that_waits_runs_what_comes",
+            "a_file_has_several_tasks_with_their_own_commands",
+            "an_agent_takes_its_own_executions_of_any_task",
+            "one_run_or_all_that_wait_end_with_the_exit_code_of_the_work",
+            "work_that_a_command_makes_is_drained_too",
+        ],
+    ),
+    (
+        "§7.7",
+        "claims have a name of the process, and a lost one ends its command",
+        &[
+            "a_worker_that_lives_keeps_its_claim_however_long_the_command_takes",
+            "a_lost_claim_ends_the_command_and_its_outcome_is_not_reported",
+            "a_worker_that_claims_its_own_lost_execution_again_runs_it_once_at_a_time",
+            "what_a_killed_worker_held_is_run_after_the_lease_even_by_a_successor_of_its_name",
+        ],
+    ),
+    (
+        "§7.7",
+        "a command gets the payload and its environment without the key",
+        &[
+            "the_payload_is_on_standard_input_whether_or_not_it_is_read",
+            "a_command_knows_its_execution_and_not_the_key",
+        ],
+    ),
+    (
+        "§7.7",
+        "exit code, output and outcome file become the outcome",
+        &[
+            "the_exit_code_decides_and_the_output_is_told",
+            "an_outcome_file_adds_evidence_and_a_failure_wins",
+            "an_unusable_outcome_file_is_told_in_the_metadata",
+            "a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept",
+            "a_process_that_keeps_the_output_open_does_not_hold_the_worker",
+        ],
+    ),
+    (
+        "§7.7",
+        "a time limit and a stop end the whole group",
+        &[
+            "a_command_that_takes_too_long_is_ended_with_its_children",
+            "a_stop_waits_for_the_running_command_and_claims_nothing_more",
+            "a_command_that_exceeds_the_grace_time_is_ended_and_reported",
+            "a_second_signal_ends_the_commands_at_once_and_a_third_kills_them",
+            "an_interrupted_wait_for_one_run_exits_with_130",
+            "the_service_manager_learns_of_readiness_life_and_stop",
+        ],
+    ),
+    (
+        "§7.7",
+        "reports are repeated until the server has them",
+        &[
+            "a_report_is_repeated_until_a_killed_server_is_back",
+            "a_report_that_no_server_takes_is_in_the_log",
+            "a_revoked_key_ends_the_worker",
+            "each_failure_has_its_exit_code",
+        ],
+    ),
 ];

@@ -97,3 +97,4 @@ mod sign_in;
 mod yaml;
 pub mod tail;
 mod wait;
+mod work;

@@ -178,32 +178,37 @@ fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
 }
 
 #[test]
-fn the_example_unit_is_valid_for_systemd() {
-    let unit =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cued.service")).unwrap();
-    for line in [
-        "Type=notify",
-        "TimeoutStartSec=infinity",
-        "WatchdogSec=",
-        "DynamicUser=yes",
-        "StateDirectory=cued",
-        "ProtectSystem=strict",
-    ] {
+fn the_example_units_are_valid_for_systemd() {
+    assert_valid_unit("cued.service", "serve", &["TimeoutStartSec=infinity", "StateDirectory=cued"]);
+    let worker = ["KillMode=mixed", "RestartPreventExitStatus=2 4", "StateDirectory=cued-work"];
+    assert_valid_unit("cued-work.service", "work", &worker);
+}
+
+fn assert_valid_unit(name: &str, subcommand: &str, own: &[&str]) {
+    let unit = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)).unwrap();
+    let common = ["Type=notify", "WatchdogSec=", "DynamicUser=yes", "ProtectSystem=strict"];
+    for line in common.iter().chain(own) {
         assert!(unit.lines().any(|it| it.starts_with(line)), "{line}");
     }
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
-    assert_eq!(start.split(' ').next(), Some("serve"));
+    assert_eq!(start.split(' ').next(), Some(subcommand));
     // The flags are valid: the help is not the cause of a failure.
-    let with_help: Vec<&str> = start.split(' ').chain(["--help"]).collect();
+    let flags = start.split(" -- ").next().unwrap();
+    let with_help: Vec<&str> = flags.split(' ').chain(["--help"]).collect();
     assert_eq!(run(&with_help).status.code(), Some(0), "{with_help:?}");
 
     let folder = TempDir::new().unwrap();
-    let copy = folder.path().join("cued.service");
-    fs::write(&copy, unit.replace("/usr/local/bin/cued", env!("CARGO_BIN_EXE_cued"))).unwrap();
+    let copy = folder.path().join(name);
+    fs::write(
+        &copy,
+        unit.replace("/usr/local/bin/cued", env!("CARGO_BIN_EXE_cued"))
+            .replace("/usr/local/lib/cued/report.sh", "true"),
+    )
+    .unwrap();
     let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output() else {
         eprintln!("systemd-analyze is not here: the unit was not verified");
         return;
     };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !text.contains("cued.service"), "{text}");
+    assert!(output.status.success() && !text.contains(name), "{text}");
 }
