@@ -32,6 +32,9 @@ use crate::cli::client::commands::sign_in::whoami::Whoami;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
 use crate::cli::client::commands::worker::WorkerAction;
+use crate::cli::client::command::SingleCommand;
+use crate::cli::client::sign_in::whoami::Whoami;
+use crate::cli::client::commands::sink::Sink;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -140,6 +143,17 @@ enum Command {
     Health(Box<SingleCommand<Health>>),
     /// Show the version and public settings of the server
     Info(Box<SingleCommand<Info>>),
+    Whoami(SingleCommand<Whoami>),
+    /// Receive deliveries for trying things, and print them
+    ///
+    /// Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers
+    /// by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is told to wait for
+    /// five seconds, and all others succeed:
+    ///
+    /// cued sink --script 500,timeout,429:5,200
+    ///
+    /// With --json each delivery is one line of JSON. Ctrl-C ends it.
+    Sink(Box<SingleCommand<Sink>>),
     /// Print a script that completes commands in a shell
     ///
     /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
@@ -202,6 +216,7 @@ impl Command {
             Self::Api(api) => api.run(),
             Self::Health(health) => health.run(),
             Self::Info(info) => info.run(),
+            Self::Sink(sink) => sink.run(),
             Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
             Self::Man(page) => page.run(help::grouped(Cli::command())),
         }

@@ -28,7 +28,7 @@ pub struct Context {
     /// Requests are shown, not made.
     is_curl: bool,
     is_yes: bool,
-    is_verbose: bool,
+    args: ClientArgs,
 }
 
 impl Context {
@@ -44,7 +44,7 @@ impl Context {
             zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
             is_curl: args.curl,
             is_yes: args.yes,
-            is_verbose: args.verbose,
+            args: args.clone(),
         })
     }
 
@@ -54,14 +54,22 @@ impl Context {
     /// As [`Context::new`].
     pub fn at(&self, target: Target) -> Result<Self, CliError> {
         Ok(Self {
-            client: Arc::new(connect(&target, self.client.connection().tls.clone(), self.is_verbose)?),
+            client: Arc::new(connect(&target, self.client.connection().tls.clone(), self.args.verbose)?),
             output: self.output.clone(),
             target,
             zone: self.zone.clone(),
             is_curl: self.is_curl,
             is_yes: self.is_yes,
-            is_verbose: self.is_verbose,
+            args: self.args.clone(),
         })
+    }
+
+    /// The same by the credentials of this moment, for a command that runs on while somebody signs in.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn anew(&self) -> Result<Self, CliError> {
+        Self::new(&self.args, target(&self.args)?)
     }
 
     /// Makes the request of the command, or shows it as a command of curl.

@@ -1,6 +1,6 @@
 //! Commands that run a server.
 
 pub mod bench;
-mod flag_values;
+pub mod flag_values;
 pub mod serve;
 pub mod stripe;

@@ -9,3 +9,4 @@ pub mod ip_class;
 pub mod request;
 pub mod response_headers;
 pub mod signature;
+pub mod verification;

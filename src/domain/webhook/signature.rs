@@ -7,6 +7,9 @@ use ring::hmac;
 
 use crate::domain::text::hex;
 
+/// Signatures of one delivery that are tried. A rotation makes two; each costs a pass over the body.
+const MAX_SIGNATURES: usize = 8;
+
 /// The secrets that sign: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]
 pub struct SigningSecrets<'a> {
@@ -78,6 +81,16 @@ pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs:
     }
 }
 
+/// Returns `true` if one of the signatures in `webhook-signature` is that of a body with this id and timestamp.
+#[must_use]
+pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret));
+    let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
+    let tags = signatures.split(' ').filter_map(|signature| signature.strip_prefix("v1,"));
+    let tags = tags.filter_map(|tag| STANDARD.decode(tag).ok()).take(MAX_SIGNATURES);
+    tags.into_iter().any(|tag| hmac::verify(&key, &message, &tag).is_ok())
+}
+
 /// HMAC-SHA256 over the concatenated parts of a message.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
@@ -141,6 +154,20 @@ mod tests {
     #[test]
     fn standard_is_keyed_with_the_decoded_secret() {
         assert_eq!(standard(CURRENT, None), "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4=");
+    }
+
+    #[test]
+    fn standard_is_verified_by_each_secret_that_signed() {
+        let (at, signed) = (AT.to_string(), standard(CURRENT, Some(PREVIOUS)));
+        assert!(verify_standard(CURRENT, ID, &at, &signed, BODY));
+        assert!(verify_standard(PREVIOUS, ID, &at, &signed, BODY));
+        assert!(!verify_standard("another", ID, &at, &signed, BODY));
+        assert!(!verify_standard(CURRENT, "another", &at, &signed, BODY));
+        assert!(!verify_standard(CURRENT, ID, "1767225601", &signed, BODY));
+        assert!(!verify_standard(CURRENT, ID, &at, &signed, b"{}"));
+        for other in ["", "v1,", "v1,AA==", &signed[3..47], &signed.replace("v1,", "v2,")] {
+            assert!(!verify_standard(CURRENT, ID, &at, other, BODY), "{other}");
+        }
     }
 
     #[test]

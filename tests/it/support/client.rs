@@ -212,6 +212,12 @@ impl Connection {
         self.checked_response(true)
     }
 
+    /// The response of a server that the description of the API leaves out.
+    #[track_caller]
+    pub fn plain_response(&mut self) -> Response {
+        self.read_response(false).unwrap()
+    }
+
     #[track_caller]
     fn checked_response(&mut self, is_head: bool) -> Response {
         let response = self.read_response(is_head).unwrap();

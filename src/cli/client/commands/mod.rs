@@ -8,6 +8,7 @@ pub mod preview;
 pub mod run;
 pub mod server;
 pub mod sign_in;
+pub mod sink;
 pub mod tail;
 pub mod work;
 pub mod worker;

@@ -98,3 +98,4 @@ mod yaml;
 pub mod tail;
 mod wait;
 mod work;
+mod sink;

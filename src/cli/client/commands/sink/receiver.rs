@@ -1,0 +1,93 @@
+//! Verifies, counts and prints deliveries, and decides their answers.
+
+use std::io::{self, Write as _};
+
+use tokio::sync::mpsc::Sender;
+
+use crate::cli::client::context::Context;
+use crate::cli::client::commands::sink::delivery::Delivery;
+use crate::cli::client::commands::sink::report::Report;
+use crate::cli::client::commands::sink::script::{Script, Step};
+use crate::cli::client::commands::sink::secrets::Secrets;
+use crate::cli::error::CliError;
+use crate::locks::Mutex;
+
+/// How a sink ends.
+pub type End = Result<(), CliError>;
+
+pub struct Receiver {
+    pub context: Context,
+    pub secrets: Secrets,
+    pub script: Script,
+    /// The body of answers of success.
+    pub reply: Option<String>,
+    pub exit_after: Option<u64>,
+    pub has_body: bool,
+    pub counts: Mutex<Counts>,
+    /// Ends the sink.
+    pub end: Sender<End>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    received: u64,
+    verified: u64,
+    /// Deliveries with an answer, or whose sender has given up.
+    finished: u64,
+}
+
+impl Receiver {
+    /// Takes a delivery; `None` if the sink is at its end.
+    pub fn receive(&self, delivery: &Delivery) -> Option<Step> {
+        let verification = self.secrets.verify(&self.context, delivery);
+        // Held while printing: the lines are in the order of the script.
+        let mut counts = self.counts.lock();
+        if self.exit_after.is_some_and(|limit| counts.received >= limit) {
+            return None;
+        }
+        let step = self.script.step(counts.received);
+        let report = Report { delivery, verification, step, has_body: self.has_body };
+        match report.text(&self.context.output).map(|text| write(&text)) {
+            Ok(Ok(())) => {}
+            // Nobody reads any more.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => return self.end_with(Ok(())),
+            Ok(Err(error)) => {
+                let message = format!("cannot write to standard output: {error}");
+                return self.end_with(Err(CliError::Failed(message)));
+            }
+            Err(error) => return self.end_with(Err(error)),
+        }
+        counts.received += 1;
+        counts.verified += u64::from(verification.is_verified());
+        Some(step)
+    }
+
+    /// Counts a delivery as finished.
+    pub fn finish(&self) {
+        let mut counts = self.counts.lock();
+        counts.finished += 1;
+        if self.exit_after == Some(counts.finished) {
+            self.end_with(Ok(()));
+        }
+    }
+
+    /// What was received, as a sentence.
+    pub fn summary(&self) -> String {
+        let Counts { received, verified, .. } = *self.counts.lock();
+        let noun = if received == 1 { "delivery" } else { "deliveries" };
+        format!("{received} {noun}, {verified} verified")
+    }
+
+    fn end_with(&self, end: End) -> Option<Step> {
+        // One end is enough; a second finds the place taken.
+        drop(self.end.try_send(end));
+        None
+    }
+}
+
+// Not `println!`, which panics when the pipe is closed.
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
