@@ -1,12 +1,13 @@
 //! The commands of the README, run unchanged except for ports and folders.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-use super::examples::Example;
-use crate::support::server::{DEV_UNLIMITED, Server};
+use crate::support::client_command::ClientHome;
+use crate::support::server::{DEV_UNLIMITED, Server, skip};
+use crate::support::sink::Sink;
 
 /// The shell blocks below this heading.
 fn blocks(heading: &str) -> Vec<String> {
@@ -19,32 +20,62 @@ fn blocks(heading: &str) -> Vec<String> {
 /// The output of a script that must succeed.
 #[track_caller]
 fn run(script: &str) -> String {
+    run_at(&ClientHome::new(), script)
+}
+
+/// As [`run`], by a person.
+#[track_caller]
+fn run_at(home: &ClientHome, script: &str) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let bash = Command::new("bash").env("PATH", path).args(["-euo", "pipefail", "-c", script]).output();
-    let Output { status, stdout, stderr } = bash.unwrap();
+    let mut bash = home.shell(script);
+    let Output { status, stdout, stderr } = bash.env("PATH", path).output().unwrap();
     let (text, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{text}{stderr}");
     text.into_owned()
 }
 
+/// The commands of the quick start: those of the client, and those of curl.
+fn quick_start() -> [String; 2] {
+    let blocks = blocks("A cue that fires");
+    let [start, client, curl, start_over] = &blocks[..] else { panic!("{blocks:#?}") };
+    assert_eq!(start.trim(), "cued serve --dev &\ncued sink");
+    assert_eq!(start_over.trim(), "kill %1\nrm -f cued.db*");
+    // It runs until it is interrupted.
+    let client = client.strip_suffix("cued tail\n").expect(client);
+    [client.to_owned(), curl.to_owned()]
+}
+
 #[test]
 fn the_quick_start_of_the_readme_delivers_its_payload() {
-    let blocks = blocks("A cue that fires");
-    let [serve, receive, create, show, start_over] = &blocks[..] else { panic!("{blocks:#?}") };
-    assert_eq!(serve.trim(), "cargo run --release -- serve --dev");
-    assert_eq!(receive.trim(), "python3 examples/receiver.py 9000");
-    assert_eq!(start_over.trim(), "rm -f cued.db*");
+    let [client, _] = quick_start();
     let server = Server::start(&["--dev"]);
-    let mut receiver = Example::start("receiver.py", &["0"], &[]);
-    assert!(receiver.line().contains("NOT verified"));
-    let script = format!("{create}\n{show}")
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let mut sink = Sink::start(&home, &[]);
+    if home.run(&["cue", "--help"]).code != 0 {
+        return skip("this program has no `cued cue`");
+    }
+    run_at(&home, &client.replace("127.0.0.1:9000", &sink.addr.to_string()));
+    let line = sink.line();
+    assert!(line.contains("  POST /  ") && line.ends_with("  attempt 1  18 B  verified  → 200"), "{line}");
+    assert_eq!(sink.line(), r#"  {"hello": "world"}"#);
+    let stored = home.stored();
+    assert_eq!(stored["profiles"]["default"]["email"], "me@example.com");
+}
+
+#[test]
+fn the_quick_start_of_the_readme_also_works_with_curl() {
+    let [_, curl] = quick_start();
+    let server = Server::start(&["--dev"]);
+    let mut sink = Sink::start(&ClientHome::new(), &[]);
+    let script = curl
         .replace("localhost:8000", &server.addr().to_string())
-        .replace("127.0.0.1:9000", &receiver.addr().to_string());
+        .replace("127.0.0.1:9000", &sink.addr.to_string());
     assert!(!script.contains(":8000") && !script.contains(":9000"), "{script}");
 
     let text = run(&script);
-    assert!(receiver.line().ends_with(r#" {"hello": "world"}"#));
+    assert!(sink.line().contains("  POST /  "));
+    assert_eq!(sink.line(), r#"  {"hello": "world"}"#);
     let responses: Vec<Value> =
         serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap).collect();
     let [fired, cue] = &responses[..] else { panic!("{text}") };

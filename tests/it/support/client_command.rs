@@ -82,6 +82,20 @@ impl ClientHome {
         command
     }
 
+    /// A script of bash in the same environment.
+    pub fn shell(&self, script: &str) -> Command {
+        let command = self.command(&[]);
+        let mut bash = Command::new("bash");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => bash.env(name, value),
+                None => bash.env_remove(name),
+            };
+        }
+        bash.args(["-euo", "pipefail", "-c", script]).current_dir(self.folder()).stdin(Stdio::null());
+        bash
+    }
+
     /// Runs a command with an empty standard input.
     #[track_caller]
     pub fn run(&self, arguments: &[&str]) -> ClientRun {

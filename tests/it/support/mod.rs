@@ -13,4 +13,5 @@ pub mod mailbox;
 pub mod random;
 pub mod receiver;
 pub mod server;
+pub mod sink;
 pub mod stripe_double;
