@@ -193,6 +193,18 @@ fn the_output_for_programs_has_nothing_but_deliveries() {
 }
 
 #[test]
+fn a_signal_ends_a_sink_whose_reader_does_not_read() {
+    let mut sink = Sink::alone(&["--json"]);
+    let large = format!("\"{}\"", "a".repeat(3 << 20));
+    let _waiting = sink.send(&[], &large);
+    // It prints now, and cannot go on.
+    sink.stdout.read_exact(&mut [0]).unwrap();
+    signal("-TERM", sink.child.0.id());
+    let code = bounded("the sink ends", move || sink.child.0.wait().unwrap().code());
+    assert_eq!(code, Some(0));
+}
+
+#[test]
 fn the_end_of_the_reader_ends_the_sink() {
     let Sink { mut child, addr, stdout, stderr } = Sink::alone(&[]);
     drop(stdout);

@@ -134,7 +134,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Answe
         return Ok(refusal(&shared, StatusCode::PAYLOAD_TOO_LARGE, "its body has more than 8 MiB"));
     }
     let mebibytes = u32::try_from(wanted.div_ceil(1 << 20)).unwrap_or(u32::MAX);
-    let _memory = shared.buffered.acquire_many(mebibytes).await.map_err(|_| NoAnswer)?;
+    let memory = shared.buffered.acquire_many(mebibytes).await.map_err(|_| NoAnswer)?;
     let body = match timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
@@ -152,9 +152,10 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Answe
         body,
     };
     let receiver = Arc::clone(&shared.receiver);
-    let step = spawn_blocking(move || receiver.receive(&delivery)).await;
-    let step = step.ok().flatten().ok_or(NoAnswer)?;
-    let _finished = Finished(&shared.receiver);
+    // Runs to its end also if the sender gives up meanwhile.
+    let taken = spawn_blocking(move || receiver.receive(&delivery).map(|step| (step, Finished(receiver))));
+    let (step, _finished) = taken.await.ok().flatten().ok_or(NoAnswer)?;
+    drop(memory);
     match step {
         Step::Answer { status, retry_after } => Ok(scripted(&shared.receiver, status, retry_after)),
         Step::Timeout => {
@@ -167,9 +168,9 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Answe
 }
 
 /// Counts a delivery as finished when it is dropped: also if the sender gave up.
-struct Finished<'a>(&'a Receiver);
+struct Finished(Arc<Receiver>);
 
-impl Drop for Finished<'_> {
+impl Drop for Finished {
     fn drop(&mut self) {
         self.0.finish();
     }

@@ -72,6 +72,7 @@ impl ClientAction for Sink {
             reply: self.reply,
             exit_after: self.exit_after,
             has_body: !self.no_body,
+            printing: Mutex::default(),
             counts: Mutex::default(),
             end,
         });

@@ -23,6 +23,9 @@ pub struct Receiver {
     pub reply: Option<String>,
     pub exit_after: Option<u64>,
     pub has_body: bool,
+    /// Held while a line is printed, which takes as long as its reader wants.
+    pub printing: Mutex<()>,
+    /// Held for moments only: the thread that answers needs it.
     pub counts: Mutex<Counts>,
     /// Ends the sink.
     pub end: Sender<End>,
@@ -40,12 +43,13 @@ impl Receiver {
     /// Takes a delivery; `None` if the sink is at its end.
     pub fn receive(&self, delivery: &Delivery) -> Option<Step> {
         let verification = self.secrets.verify(&self.context, delivery);
-        // Held while printing: the lines are in the order of the script.
-        let mut counts = self.counts.lock();
-        if self.exit_after.is_some_and(|limit| counts.received >= limit) {
+        // The lines are in the order of the script.
+        let _printing = self.printing.lock();
+        let index = self.counts.lock().received;
+        if self.exit_after.is_some_and(|limit| index >= limit) {
             return None;
         }
-        let step = self.script.step(counts.received);
+        let step = self.script.step(index);
         let report = Report { delivery, verification, step, has_body: self.has_body };
         match report.text(&self.context.output).map(|text| write(&text)) {
             Ok(Ok(())) => {}
@@ -57,6 +61,7 @@ impl Receiver {
             }
             Err(error) => return self.end_with(Err(error)),
         }
+        let mut counts = self.counts.lock();
         counts.received += 1;
         counts.verified += u64::from(verification.is_verified());
         Some(step)
