@@ -29,12 +29,10 @@ use crate::cli::client::commands::server::info::Info;
 use crate::cli::client::commands::sign_in::login::Login;
 use crate::cli::client::commands::sign_in::logout::Logout;
 use crate::cli::client::commands::sign_in::whoami::Whoami;
+use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
 use crate::cli::client::commands::worker::WorkerAction;
-use crate::cli::client::command::SingleCommand;
-use crate::cli::client::sign_in::whoami::Whoami;
-use crate::cli::client::commands::sink::Sink;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::server::{bench, serve};
@@ -143,7 +141,6 @@ enum Command {
     Health(Box<SingleCommand<Health>>),
     /// Show the version and public settings of the server
     Info(Box<SingleCommand<Info>>),
-    Whoami(SingleCommand<Whoami>),
     /// Receive deliveries for trying things, and print them
     ///
     /// Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers

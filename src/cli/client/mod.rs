@@ -8,4 +8,3 @@ pub mod context;
 pub mod interrupt;
 pub mod live_output;
 pub mod pages;
-pub mod sign_in;

@@ -3,12 +3,21 @@
 mod account;
 mod alert;
 mod api;
+mod cue;
+mod cue_changes;
+mod cue_edit;
 mod health;
+mod preview;
 mod replay;
 mod run;
 mod secrecy;
 mod sign_in;
+mod sink;
+mod tail;
+mod wait;
+mod work;
 mod worker;
+mod yaml;
 
 use serde_json::{Value, json};
 
@@ -89,13 +98,3 @@ fn check_common_failures(desk: &Desk, command: &[&str], needs_key: bool) {
         assert_eq!(wrong.json_error(command, 4)["code"], "invalid_api_key", "{command:?}");
     }
 }
-mod cue;
-mod cue_changes;
-mod cue_edit;
-mod preview;
-mod sign_in;
-mod yaml;
-pub mod tail;
-mod wait;
-mod work;
-mod sink;

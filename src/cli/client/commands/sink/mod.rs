@@ -15,10 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::context::Context;
 use crate::cli::client::commands::sink::receiver::Receiver;
 use crate::cli::client::commands::sink::script::Script;
 use crate::cli::client::commands::sink::secrets::Secrets;
+use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
 use crate::cli::output::print::print_line;

@@ -4,11 +4,11 @@ use std::io::{self, Write as _};
 
 use tokio::sync::mpsc::Sender;
 
-use crate::cli::client::context::Context;
 use crate::cli::client::commands::sink::delivery::Delivery;
 use crate::cli::client::commands::sink::report::Report;
 use crate::cli::client::commands::sink::script::{Script, Step};
 use crate::cli::client::commands::sink::secrets::Secrets;
+use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::locks::Mutex;
 

@@ -2,10 +2,10 @@
 
 use jiff::civil::Date;
 
-use crate::cli::client::context::{Context, environment};
 use crate::cli::client::commands::tail::event::TailEvent;
 use crate::cli::client::commands::tail::glyphs::Glyphs;
 use crate::cli::client::commands::tail::line::Layout;
+use crate::cli::client::context::{Context, environment};
 use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
 use crate::cli::output::print::{print_part, printable};

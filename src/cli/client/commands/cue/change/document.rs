@@ -138,7 +138,6 @@ fn parts(old: &Map<String, Value>, new: &Map<String, Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::input::yaml as yaml_input;
 
     fn cue() -> Value {
         json!({
