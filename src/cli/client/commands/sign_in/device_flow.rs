@@ -72,10 +72,12 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
         None if server.mail == "log" && terminal::can_ask() => Some(terminal::ask("Email address: ")?),
         None => None,
     };
-    if let (Some(email), true) = (&email, server.mail == "log" && server.registration != "closed") {
-        if let Some(key) = register(context, email)? {
-            return Ok(key);
-        }
+    let admits = server.mail == "log" && server.registration != "closed";
+    if admits
+        && let Some(email) = &email
+        && let Some(key) = register(context, email)?
+    {
+        return Ok(key);
     }
     let answer = context.send(&ApiRequest::post("/v1/auth/device-code").anonymous())?;
     let login = answer.read()?;
