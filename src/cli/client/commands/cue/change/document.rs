@@ -159,6 +159,7 @@ mod tests {
             ),
             "{text}"
         );
+        assert_eq!(yaml_input::read(&text).unwrap().get().to_value(), editable(&cue()));
         assert!(
             !text.contains("type:") && !text.contains("claim_within") && !text.contains("status"),
             "{text}"
