@@ -108,8 +108,8 @@ mod tests {
             let range = created_range(prefix).unwrap();
             (range.start().as_second(), range.end().as_second())
         };
-        // 0x018cc251 * 65.536 s.
-        assert_eq!(seconds("018cc251"), (1_704_067_137, 1_704_067_205));
+        // From 0x018cc251 * 65.536 s, which is 1704067137.536 s, to 65.536 s later.
+        assert_eq!(seconds("018cc251"), (1_704_067_136, 1_704_067_204));
         let id = "018cc251-f400-7abc-8000-000000000000";
         let at = created_range(id).unwrap();
         assert_eq!(at.end().duration_since(*at.start()).as_millis(), 2_001);
