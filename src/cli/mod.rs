@@ -122,6 +122,8 @@ enum Command {
     /// SIGTERM or SIGINT: nothing more is claimed, and running commands have the grace time to end. A second signal ends
     /// them at once, a third one kills them.
     ///
+    /// `kill -9` of the worker leaves running commands behind; under systemd they end with it (examples/cued-work.service).
+    ///
     /// Example: cued work --task report --jobs 2 -- ./report.sh weekly
     Work(Box<SingleCommand<Work>>),
     /// List and remove workers

@@ -41,7 +41,9 @@ pub struct Work {
     #[arg(long, value_name = "TASK", conflicts_with = "file", required_unless_present_any = ["file", "agent"], value_parser = filter)]
     task: Option<String>,
 
-    /// File with several tasks: {"tasks": {"report": {"run": ["./report.sh"], "timeout": "10m", "cwd": "/srv", "env": {"A": "b"}}}}
+    /// File in YAML with several tasks, each with `run`, and if needed `timeout`, `cwd` and `env`
+    ///
+    /// An example: {tasks: {report: {run: [./report.sh, weekly], timeout: 10m, cwd: /srv, env: {LANG: C}}}}
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     file: Option<PathBuf>,
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::cli::client::commands::work::{duration, filter};
 use crate::cli::error::CliError;
+use crate::cli::input::{values, yaml};
 use crate::worker::task::Task;
 
 /// Names in a heartbeat (contract §7.4).
@@ -16,7 +18,7 @@ const MAX_TASKS: usize = 100;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskFile {
-    tasks: BTreeMap<String, TaskEntry>,
+    tasks: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,18 +33,19 @@ struct TaskEntry {
 
 /// Reads the tasks of a file. `timeout` is that of tasks that have none.
 pub fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
-    let fault = |fault: String| CliError::Usage(format!("{}: {fault}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
-    parse_tasks(&text, timeout).map_err(fault)
+    let text = values::text("--file", &format!("@{}", path.display()))?;
+    parse_tasks(&text, timeout).map_err(|fault| CliError::Usage(format!("{}: {fault}", path.display())))
 }
 
 fn parse_tasks(text: &str, timeout: Duration) -> Result<Vec<Task>, String> {
-    let file: TaskFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let text = yaml::read(text).map_err(|error| error.to_string())?;
+    let file: TaskFile = serde_json::from_value(text.get().to_value()).map_err(|error| error.to_string())?;
     if file.tasks.is_empty() || file.tasks.len() > MAX_TASKS {
         return Err(format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {}", file.tasks.len()));
     }
-    let task = |(name, entry): (String, TaskEntry)| {
+    let task = |(name, entry): (String, Value)| {
         let fault = |fault: &str| format!("tasks.{name}: {fault}");
+        let entry: TaskEntry = serde_json::from_value(entry).map_err(|error| fault(&error.to_string()))?;
         filter(&name).map_err(|error| fault(&error))?;
         if entry.run.first().is_none_or(String::is_empty) {
             return Err(fault(
@@ -78,8 +81,7 @@ mod tests {
     #[test]
     fn a_file_names_tasks_with_their_commands() {
         let tasks = parse(
-            r#"{"tasks": {"report": {"run": ["./report.sh", "a b"], "timeout": "2m", "cwd": "/srv", "env": {"A": "b"}},
-                "clean": {"run": ["true"]}}}"#,
+            "tasks:\n  report:\n    run: [./report.sh, a b]\n    timeout: 2m\n    cwd: /srv\n    env: {A: b}\n  clean: {run: [\"true\"]}\n",
         );
         let clean = Task {
             name: Some("clean".to_owned()),
@@ -103,9 +105,11 @@ mod tests {
         for (text, part) in [
             (r#"{"tasks": {}}"#, "1 to 100 tasks"),
             (r#"{"tasks": {"a": {"run": []}}}"#, "tasks.a: `run` should be the program"),
-            (r#"{"tasks": {"a": {"run": "x"}}}"#, "line 1"),
+            (r#"{"tasks": {"a": {"run": "x"}}}"#, "tasks.a: invalid type: string"),
+            ("tasks:\n  a: &x 1", "2:6: anchors"),
+            ("tsks: {}", "unknown field `tsks`"),
             (r#"{"tasks": {"a": {"run": ["x"], "timeout": "2"}}}"#, "tasks.a: \"2\" is no duration"),
-            (r#"{"tasks": {"a": {"run": ["x"], "comand": 1}}}"#, "unknown field `comand`"),
+            (r#"{"tasks": {"a": {"run": ["x"], "comand": 1}}}"#, "tasks.a: unknown field `comand`"),
             (r#"{"tasks": {"a": {"run": ["x"], "env": {"A=B": "c"}}}}"#, "tasks.a: `run` and `env`"),
             (r#"{"tasks": {"": {"run": ["x"]}}}"#, "expected 1 to 255 bytes"),
         ] {

@@ -26,7 +26,7 @@ fn wrong_usage_is_refused_before_any_request() {
         (&["--task", "t", "--once", "--drain", "--", "true"], "cannot be used with"),
         (&["--file", "work.json", "--", "true"], "cannot be used with"),
         (&["--file", "work.json"], "work.json: tasks.a: `run` should be"),
-        (&["--file", "none.json"], "none.json: No such file"),
+        (&["--file", "none.yaml"], "cannot read none.yaml: No such file"),
         (&["--task", "t", "--curl", "--", "true"], "--curl"),
     ] {
         let error = home.fails(&[&["work"], arguments].concat(), 2);

@@ -159,7 +159,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert_eq!(yaml_input::read(&text).unwrap().get().to_value(), editable(&cue()));
+        assert_eq!(crate::cli::input::yaml::read(&text).unwrap().get().to_value(), editable(&cue()));
         assert!(
             !text.contains("type:") && !text.contains("claim_within") && !text.contains("status"),
             "{text}"
