@@ -63,6 +63,24 @@ fn the_end_of_a_run_ends_the_wait_also_over_a_restart() {
 }
 
 #[test]
+fn a_fire_waits_for_the_end_of_its_run() {
+    let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
+    let user = server.user();
+    let home = ClientHome::signed_in(&server, &user);
+    cue(&user, "report", &receiver, 1);
+    let run = home.json(&["cue", "fire", "report", "--wait"]);
+    assert_eq!((&run["status"], &run["cue_name"]), (&json!("success"), &json!("report")));
+    receiver.react(Reaction::Status(500));
+    let failed = home.run(&["cue", "fire", "report", "--wait"]);
+    assert_eq!(failed.code, 8, "{failed:?}");
+    assert!(failed.stderr.contains("failed: the callback returned 500"), "{failed:?}");
+    receiver.react(Reaction::Hang);
+    let late = home.fails(&["cue", "fire", "report", "--wait", "--timeout", "1s"], 1);
+    assert!(late.contains("has not ended; it goes on"), "{late}");
+    receiver.release();
+}
+
+#[test]
 fn a_deleted_cue_ends_the_wait() {
     let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::with(Reaction::Status(500)));
     let user = server.user();

@@ -1,13 +1,17 @@
 //! `cued cue fire`.
 
 use clap::Args;
+use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use crate::cli::client::arguments::cue_name;
 use crate::cli::client::context::Context;
+use crate::cli::client::live_output::end_on_signals;
+use crate::cli::client::commands::run::wait::{RunWatch, deadline, print_end};
 use crate::cli::error::CliError;
 use crate::cli::input::values;
 use crate::cli::output::cells::text_of;
+use crate::cli::output::times::parse_duration;
 use crate::client::request::ApiRequest;
 
 #[derive(Debug, Args)]
@@ -27,6 +31,14 @@ pub struct Fire {
     /// The instant of the run; without an offset in the time zone of the cue
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
+
+    /// Wait for the end of the run; exits with 8 if it fails
+    #[arg(long)]
+    wait: bool,
+
+    /// Give up the wait after this time, such as 90s, 5m, 2h [default: never]
+    #[arg(long, value_name = "SPAN", value_parser = parse_duration, requires = "wait")]
+    timeout: Option<SignedDuration>,
 }
 
 impl Fire {
@@ -34,6 +46,9 @@ impl Fire {
         let body = self.body()?;
         let cue = cue_name::find(context, &self.cue)?;
         let request = ApiRequest::post(format!("{}/fire", cue.path())).json(body).idempotent();
+        if self.wait && !context.is_curl() {
+            return self.fire_and_wait(context, &cue.id, &request);
+        }
         let answer = context.send(&request)?;
         let output = &context.output;
         output.object(&answer, "execution_id", |run| {
@@ -43,6 +58,14 @@ impl Fire {
                 ("scheduled for", output.times.instant(&text_of(run, "scheduled_for")).into()),
             ]
         })
+    }
+
+    /// Opens the stream before it fires, so that no end is missed.
+    fn fire_and_wait(&self, context: &Context, cue_id: &str, request: &ApiRequest) -> Result<(), CliError> {
+        end_on_signals()?;
+        let watch = RunWatch::open(context, cue_id, deadline(context, self.timeout))?;
+        let run = context.send(request)?.value()?;
+        print_end(context, &watch.until_ended(&text_of(&run, "execution_id"))?)
     }
 
     fn body(&self) -> Result<Value, CliError> {
