@@ -96,6 +96,7 @@ enum Command {
     /// List, show, replay, retry, cancel and verify runs
     Run(Box<CommandGroup<RunAction>>),
     /// Show the next runs of a schedule without storing it
+    #[command(mut_arg("tz", |tz| tz.help("Time zone of the schedule, such as Europe/Berlin [default: UTC]")))]
     Preview(Box<SingleCommand<Preview>>),
     /// Show what happens in the account, line by line, until Ctrl-C
     ///

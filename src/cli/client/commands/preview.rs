@@ -14,7 +14,6 @@ use crate::cli::error::CliError;
 use crate::client::request::ApiRequest;
 
 #[derive(Debug, Args)]
-#[command(mut_arg("tz", |tz| tz.help("Time zone of the schedule, such as Europe/Berlin [default: UTC]")))]
 pub struct Preview {
     /// Cron expression, in quotes: minute, hour, day of month, month, day of week
     #[arg(value_name = "CRON", required_unless_present = "at", conflicts_with = "at")]

@@ -5,9 +5,9 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use crate::cli::client::arguments::cue_name;
+use crate::cli::client::commands::run::wait::{RunWatch, deadline, print_end};
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
-use crate::cli::client::commands::run::wait::{RunWatch, deadline, print_end};
 use crate::cli::error::CliError;
 use crate::cli::input::values;
 use crate::cli::output::cells::text_of;

@@ -37,8 +37,9 @@ pub enum CueAction {
     /// Show a cue and its latest runs
     Show(Show),
     /// Add a cue
-    ///
-    /// Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook
+    #[command(
+        after_long_help = "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook"
+    )]
     Add(Box<Add>),
     /// Edit a cue as YAML in an editor
     ///

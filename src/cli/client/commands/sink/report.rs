@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_delivery_is_a_line_and_its_body() {
-        let line = "12:00:00.003  POST /a [2J?b=\u{fffd}c  0190a5c0  attempt 2  9 B  verified  \
+        let line = "12:00:00.003  POST /a [2J?b=\u{fffd}c  0190a5c0  attempt 2  8 B  verified  \
                     → 429, Retry-After 5 s\n";
         let delivery = delivery("{\"a\":\u{7}\n}");
         assert_eq!(text(&delivery, Format::Table, true), format!("{line}  {{\"a\":\u{fffd}\n  }}\n"));
