@@ -26,8 +26,10 @@ fn bash_reads_its_completions() {
     let (script, _, code) = cued(&["completions", "bash"]);
     assert_eq!(code, Some(0));
     let test = "COMP_WORDS=(cued whoami --js) COMP_CWORD=2; _cued cued --js whoami; echo \"${COMPREPLY[@]}\"";
-    let bash =
-        Command::new("bash").args(["-c", &format!("{script}\n{test}")]).stderr(Stdio::inherit()).output();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("completions.bash");
+    std::fs::write(&file, format!("{script}\n{test}")).unwrap();
+    let bash = Command::new("bash").arg(file).stderr(Stdio::inherit()).output();
     assert_eq!(String::from_utf8(bash.unwrap().stdout).unwrap(), "--json\n");
     for shell in ["zsh", "fish"] {
         assert!(cued(&["completions", shell]).0.contains("whoami"), "{shell}");

@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::client_command::ClientHome;
-use crate::support::server::{DEV_UNLIMITED, Server, skip};
+use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::support::sink::Sink;
 
 /// The shell blocks below this heading.
@@ -52,9 +52,6 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
     let server = Server::start(&["--dev"]);
     let home = ClientHome::new().env("CUED_URL", server.url());
     let mut sink = Sink::start(&home, &[]);
-    if home.run(&["cue", "--help"]).code != 0 {
-        return skip("this program has no `cued cue`");
-    }
     run_at(&home, &client.replace("127.0.0.1:9000", &sink.addr.to_string()));
     let line = sink.line();
     assert!(line.contains("  POST /  ") && line.ends_with("  attempt 1  18 B  verified  → 200"), "{line}");

@@ -69,6 +69,29 @@ impl TailEvent {
         Some(hasher.finish())
     }
 
+    /// By which the end of a run is known; of its end and of what comes before an end, `None` of other events.
+    #[must_use]
+    pub fn end_key(&self) -> Option<u64> {
+        if !self.is_end() && !self.is_beginning() {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        ("end", self.data["execution_id"].as_str()?).hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    /// The run has ended.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        matches!(self.event.as_str(), "execution.succeeded" | "execution.failed" | "execution.cancelled")
+    }
+
+    /// The run begins, or an attempt of it. No list tells these.
+    #[must_use]
+    pub fn is_beginning(&self) -> bool {
+        matches!(self.event.as_str(), "execution.created" | "execution.started" | "execution.claimed")
+    }
+
     #[must_use]
     pub fn is_failed_attempt(&self) -> bool {
         matches!(self.event.as_str(), "execution.retrying" | "execution.failed")

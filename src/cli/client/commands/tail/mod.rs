@@ -163,6 +163,10 @@ impl Follower<'_> {
         if let (Some(span), Some(at)) = (&mut self.span, event.at()) {
             span.last = span.last.max(at);
         }
+        // A list that was read meanwhile has told the end of the run.
+        if event.is_beginning() && self.seen.contains(event.end_key()) {
+            return Ok(());
+        }
         if self.seen.insert(event.key()) && self.lists.selection.admits(&event) {
             self.add_body(&mut event)?;
             self.show(&event)?;
@@ -198,6 +202,9 @@ impl Follower<'_> {
             }
             if self.seen.insert(event.key()) {
                 self.show(&event)?;
+            }
+            if event.is_end() {
+                self.seen.insert(event.end_key());
             }
         }
         Ok(told.is_cut)

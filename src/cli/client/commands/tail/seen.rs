@@ -16,6 +16,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    #[must_use]
+    pub fn contains(&self, key: Option<u64>) -> bool {
+        key.is_some_and(|key| self.keys.contains(&key))
+    }
+
     /// Returns whether the event is new. One without a key always is.
     pub fn insert(&mut self, key: Option<u64>) -> bool {
         let Some(key) = key else { return true };
