@@ -45,7 +45,7 @@ fn allow(server: &Server) {
 
 #[test]
 fn a_fault_after_the_first_write_is_told_of_what_is_left() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
     let user = server.user();
     let cue = user.create(&worker_cue("work"));
     failed_runs(&user, &cue, 1);
@@ -73,7 +73,7 @@ fn a_fault_after_the_first_write_is_told_of_what_is_left() {
 
 #[test]
 fn a_fault_after_the_first_write_of_fires_names_the_cues_that_were_not_fired() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
     let user = server.user();
     let cues: Vec<Value> =
         (0..120).map(|number| user.create(&worker_cue(&format!("cue {number}")))).collect();
@@ -90,7 +90,7 @@ fn a_fault_after_the_first_write_of_fires_names_the_cues_that_were_not_fired() {
 /// Four replays with a payload of a megabyte of their own are as much work as a hundred without one.
 #[test]
 fn a_write_replays_fewer_executions_with_large_payloads() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
     let user = server.user();
     let mut cue = worker_cue("work");
     cue["payload"] = json!({"data": "x".repeat(1_000_000)});
@@ -112,7 +112,7 @@ fn a_write_replays_fewer_executions_with_large_payloads() {
 
 #[test]
 fn a_client_that_disconnects_stops_nothing_and_a_repetition_gets_the_answer() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
     let user = server.user();
     let cue = user.create(&worker_cue("work"));
     failed_runs(&user, &cue, 1);

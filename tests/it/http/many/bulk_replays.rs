@@ -92,7 +92,7 @@ fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
 
 #[test]
 fn more_executions_than_a_write_takes_are_replayed_in_several() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START]);
+    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
     let user = server.user();
     let mut cue = worker_cue("work");
     cue["payload"] = json!({"task": "t"});
