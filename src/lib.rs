@@ -34,6 +34,7 @@
 //! - `bench` is `cued bench`: it measures a server process next to a baseline without the service.
 //! - `error` is the error type of actions, engine and store; `panics` turns a panic into one.
 //! - `random` is the only source of randomness.
+//! - `signals` waits for the signals that ask the process to end.
 //!
 //! # Dependencies
 //!
@@ -107,6 +108,7 @@ pub mod metrics;
 pub mod panics;
 pub mod random;
 pub mod server;
+pub mod signals;
 pub mod store;
 pub mod systemd;
 pub mod worker;

@@ -1,17 +1,14 @@
 //! Removes the child process and the temporary folder of a run, also when a signal interrupts it.
 
 use std::fs;
-use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, MutexGuard};
-use std::task::Poll;
-
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::bench::{BenchError, Result};
 use crate::locks::Mutex;
 use crate::random;
+use crate::signals::EndSignals;
 
 /// Everything that a run must remove.
 #[derive(Default)]
@@ -26,29 +23,16 @@ struct Leftovers {
 impl Cleanup {
     /// Installs handlers that clean up on SIGHUP, SIGINT and SIGTERM.
     pub fn install() -> Result<Arc<Self>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let mut signals = {
-            let _within = runtime.enter();
-            [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()]
-                .into_iter()
-                .map(|kind| Ok((signal(kind)?, kind.as_raw_value())))
-                .collect::<std::io::Result<Vec<_>>>()?
-        };
+        let mut signals = EndSignals::catch_with_hangup()?;
         let cleanup = Arc::new(Self::default());
         let for_thread = Arc::clone(&cleanup);
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            let number = runtime.block_on(poll_fn(|context| {
-                let received = signals
-                    .iter_mut()
-                    .find_map(|(signal, number)| signal.poll_recv(context).is_ready().then_some(*number));
-                received.map_or(Poll::Pending, Poll::Ready)
-            }));
+            let code = signals.wait();
             // Held until the process exits, so that no scenario can start or create anything from here on.
             let mut leftovers = for_thread.lock();
             leftovers.kill_child();
             leftovers.remove_folder();
-            // The exit code by which shells report a signal.
-            std::process::exit(128 + number);
+            std::process::exit(code);
         })?;
         Ok(cleanup)
     }

@@ -26,8 +26,9 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::request::Answer;
+use crate::signals::EndSignals;
 use crate::worker::run::Tally;
-use crate::worker::signals::Signals;
+use crate::worker::signals::watch_signals;
 use crate::worker::state::Shared;
 use crate::worker::task::Settings;
 use crate::worker::threads::poller::MAX_POLLERS;
@@ -36,7 +37,7 @@ use crate::worker::threads::{heartbeats, poller, slot};
 /// Without a turn of the heartbeats for this long, the worker hangs: a request takes 30 seconds at most.
 const HANG: Duration = Duration::from_secs(90);
 
-/// What follows the name of a worker in its claims.
+/// The text that follows the name of a worker in its claims.
 const SUFFIX: usize = 9;
 
 /// The length of a worker's name: 255 with what follows it in claims (contract §7.4).
@@ -45,14 +46,14 @@ pub const MAX_NAME: usize = 255 - SUFFIX;
 /// A worker that has not begun yet.
 pub struct Worker {
     shared: Arc<Shared>,
-    signals: Signals,
+    signals: EndSignals,
 }
 
-/// How a worker ended.
+/// The end of a worker.
 #[derive(Debug)]
 pub struct Ending {
     pub tally: Tally,
-    /// Why it could not go on.
+    /// The reason why it could not go on.
     pub error: Option<ClientError>,
     /// It ended before its work did.
     pub is_stopped: bool,
@@ -71,7 +72,7 @@ impl Worker {
         let random = Uuid::new_v4().simple().to_string();
         let claimant = format!("{}/{}", settings.worker_id, &random[..SUFFIX - 1]);
         let shared = Shared::new(settings, client, claimant, Box::new(on_recorded));
-        Ok(Self { shared: Arc::new(shared), signals: Signals::new()? })
+        Ok(Self { shared: Arc::new(shared), signals: EndSignals::catch()? })
     }
 
     /// Returns whether the worker responds, for as long as it runs.
@@ -93,7 +94,7 @@ impl Worker {
             thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
         };
         let (shared, signals) = (Arc::clone(&self.shared), self.signals);
-        let watch = move || signals.watch(&shared, on_stop);
+        let watch = move || watch_signals(signals, &shared, on_stop);
         thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
         start("heartbeats", heartbeats::run)?;
         (0..jobs).try_for_each(|_| start("slot", slot::run))?;

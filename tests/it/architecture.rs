@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 12;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("domain", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
@@ -50,7 +50,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "store",
         ],
     ),
-    ("bench", &["actions", "clock", "domain", "engine", "error", "locks", "random", "store"]),
+    ("bench", &["actions", "clock", "domain", "engine", "error", "locks", "random", "signals", "store"]),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
     (
         "engine",
@@ -61,7 +61,8 @@ const MAY_USE: [(&str, &[&str]); 22] = [
         &["actions", "app", "config", "domain", "error", "events", "locks", "metrics", "panics", "store"],
     ),
     ("systemd", &[]),
-    ("worker", &["client", "clock", "domain", "locks"]),
+    ("signals", &[]),
+    ("worker", &["client", "clock", "domain", "locks", "signals"]),
     ("client", &["clock", "domain"]),
 ];
 

@@ -1,19 +1,13 @@
 //! SIGINT and SIGTERM during a command of several steps: it ends between two of them and says how far it came.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
-
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::error::CliError;
+use crate::signals::EndSignals;
 
-/// The exit code by which shells report a signal is this and its number.
-const SIGNALLED: i32 = 128;
-
-/// Whether the user wants the command to end.
+/// The wish of the user that the command ends.
 #[derive(Debug, Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -36,24 +30,11 @@ impl Interrupt {
 }
 
 fn watch(requested: Arc<AtomicBool>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let mut signals = {
-        let _within = runtime.enter();
-        let caught = [SignalKind::interrupt(), SignalKind::terminate()].into_iter();
-        caught.map(|kind| Ok((signal(kind)?, kind.as_raw_value()))).collect::<io::Result<Vec<_>>>()?
-    };
+    let mut signals = EndSignals::catch()?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut next = || {
-            runtime.block_on(poll_fn(|context| {
-                let mut received = signals.iter_mut();
-                let received =
-                    received.find_map(|(it, number)| it.poll_recv(context).is_ready().then_some(*number));
-                received.map_or(Poll::Pending, Poll::Ready)
-            }))
-        };
-        next();
+        signals.wait();
         requested.store(true, Ordering::Relaxed);
-        std::process::exit(SIGNALLED + next());
+        std::process::exit(signals.wait());
     })?;
     Ok(())
 }

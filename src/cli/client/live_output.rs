@@ -1,17 +1,12 @@
 //! The end of a command whose output has none: a signal, or a reader that has closed the pipe.
 
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::error::CliError;
-
-/// Shells report a signal as this and its number.
-const SIGNALLED: i32 = 128;
+use crate::signals::EndSignals;
 
 /// From now on SIGINT and SIGTERM end the process between two lines, a second one at once.
 ///
@@ -42,28 +37,15 @@ pub fn end_with_reader() -> Result<(), CliError> {
 }
 
 fn watch_signals() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let mut signals = {
-        let _within = runtime.enter();
-        let caught = [SignalKind::interrupt(), SignalKind::terminate()].into_iter();
-        caught.map(|kind| Ok((signal(kind)?, kind.as_raw_value()))).collect::<io::Result<Vec<_>>>()?
-    };
+    let mut signals = EndSignals::catch()?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut next = || {
-            runtime.block_on(poll_fn(|context| {
-                let mut signals = signals.iter_mut();
-                let received = signals
-                    .find_map(|(signal, number)| signal.poll_recv(context).is_ready().then_some(*number));
-                received.map_or(Poll::Pending, Poll::Ready)
-            }))
-        };
-        let first = next();
+        let code = signals.wait();
         // In a thread of its own: it waits for the line that is being written.
-        let ending = thread::Builder::new().spawn(move || end(SIGNALLED + first));
+        let ending = thread::Builder::new().spawn(move || end(code));
         if ending.is_ok() {
-            next();
+            signals.wait();
         }
-        std::process::exit(SIGNALLED + first)
+        std::process::exit(code)
     })?;
     Ok(())
 }
