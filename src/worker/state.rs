@@ -98,12 +98,16 @@ impl Shared {
         result
     }
 
+    /// The worker stops, or has had the only run that it is to have.
+    fn claims_no_more(&self, state: &State) -> bool {
+        state.stop.is_some() || (self.settings.mode == Mode::Once && state.tally.runs > 0)
+    }
+
     /// Waits for a claim that may succeed. `None` if nothing more is to be claimed.
     pub fn next_claim(&self) -> Option<(usize, Permit)> {
         let mut state = self.state.lock();
         loop {
-            let is_single = self.settings.mode == Mode::Once;
-            if state.stop.is_some() || (is_single && state.tally.runs > 0) {
+            if self.claims_no_more(&state) {
                 return None;
             }
             let now = self.now();
@@ -188,8 +192,7 @@ impl Shared {
     pub fn next_poll(&self) -> Option<(usize, usize)> {
         let mut state = self.state.lock();
         loop {
-            let is_single = self.settings.mode == Mode::Once;
-            if state.stop.is_some() || (is_single && state.tally.runs > 0) {
+            if self.claims_no_more(&state) {
                 return None;
             }
             let now = self.now();

@@ -4,30 +4,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::client::Client;
+use super::{add, start, stored};
 use crate::support::client_command::ClientHome;
 use crate::support::server::Server;
 
-/// A server with a test clock, a user of it, and a home that is signed in.
-fn start() -> (Server, Client, ClientHome) {
-    let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let user = server.user();
-    let home = ClientHome::signed_in(&server, &user);
-    (server, user, home)
-}
-
 fn worker_cue(name: &str) -> Value {
     json!({"name": name, "schedule": {"type": "recurring", "cron": "0 9 * * *"}, "transport": "worker"})
-}
-
-/// Adds a worker cue by the command; returns its id.
-fn add(home: &ClientHome, name: &str) -> String {
-    let id = home.ok(&["cue", "add", "--name", name, "--cron", "0 9 * * *", "--worker", "-q"]);
-    id.trim().to_owned()
-}
-
-fn stored(user: &Client, id: &str) -> Value {
-    user.get(&format!("/v1/cues/{id}")).expect(200)
 }
 
 #[test]

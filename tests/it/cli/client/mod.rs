@@ -81,6 +81,23 @@ impl Desk {
     }
 }
 
+/// A server with a test clock, a user of it, and a home that is signed in.
+fn start() -> (Server, Client, ClientHome) {
+    let Desk { server, user, home } = Desk::new();
+    (server, user, home)
+}
+
+/// Adds a worker cue by the command; returns its id.
+fn add(home: &ClientHome, name: &str) -> String {
+    let id = home.ok(&["cue", "add", "--name", name, "--cron", "0 9 * * *", "--worker", "-q"]);
+    id.trim().to_owned()
+}
+
+/// A cue as the server has it.
+fn stored(user: &Client, id: &str) -> Value {
+    user.get(&format!("/v1/cues/{id}")).expect(200)
+}
+
 fn id(object: &Value) -> String {
     object["id"].as_str().unwrap().to_owned()
 }
