@@ -24,7 +24,7 @@ pub enum CliError {
     /// The server's state does not permit the command: exit code 5.
     #[error("{0}")]
     Refused(String),
-    /// What was waited for has failed, and was printed: exit code 8.
+    /// The run that was waited for has failed, and was printed: exit code 8.
     #[error("{0}")]
     WaitedFailed(String),
     /// The user ended the command: exit code 130.

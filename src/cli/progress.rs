@@ -27,11 +27,11 @@ pub struct Bar {
     label: &'static str,
     /// `None` if nothing is shown.
     terminal: Option<Terminal>,
-    /// What the line says at present.
+    /// The text of the line at present.
     shown: Option<(u64, String)>,
 }
 
-/// What standard error can show.
+/// The abilities of standard error.
 #[derive(Debug, Clone, Copy)]
 struct Terminal {
     has_colour: bool,

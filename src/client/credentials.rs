@@ -63,7 +63,7 @@ pub struct Credentials {
     pub profiles: BTreeMap<String, Profile>,
 }
 
-/// What a command names explicitly, by flags.
+/// The server and the profile that a command names by flags.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
     pub url: Option<String>,

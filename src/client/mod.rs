@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of a whole request. The server ends its own after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the server is, and the key.
+/// The address of the server, and the key.
 #[derive(Clone)]
 pub struct Connection {
     /// Without a slash at its end.

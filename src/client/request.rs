@@ -81,7 +81,7 @@ impl ApiRequest {
         self
     }
 
-    /// Whether the request has a header of this name, in any case.
+    /// Returns `true` if the request has a header of this name, in any case.
     #[must_use]
     pub fn has_header(&self, name: &str) -> bool {
         self.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
@@ -142,7 +142,7 @@ impl ApiRequest {
     }
 }
 
-/// What a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a path.
+/// The characters that a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// A text as one segment of a path.

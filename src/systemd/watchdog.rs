@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::systemd::NotifySocket;
 
-/// How the thread learns whether the program works.
+/// The sign by which the thread learns whether the program works.
 pub struct Liveness {
-    /// What hangs when it does not, in the log.
+    /// The name of the part that hangs when it does not, in the log.
     pub what: &'static str,
     pub is_alive: Box<dyn Fn() -> bool + Send>,
 }

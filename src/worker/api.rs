@@ -141,7 +141,7 @@ impl Api<'_> {
     }
 }
 
-/// What a worker does after a failed request.
+/// The step of a worker after a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The server is away, busy or on hold: the same request may succeed later.

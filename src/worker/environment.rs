@@ -8,12 +8,12 @@ use crate::worker::api::Claim;
 /// Larger payloads are on standard input only: systems limit the size of the environment.
 const MAX_PAYLOAD: usize = 32 * 1024;
 
-/// What the worker itself uses and a command must not: its key, and its connection to the service manager, to which a
+/// Variables that the worker itself uses and a command must not: its key, and its connection to the service manager, to which a
 /// command could report in its name.
 pub const REMOVED: [&str; 5] =
     ["CUED_API_KEY", "CUEAPI_API_KEY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// What all runs of a worker have in common.
+/// The part that all runs of a worker have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Common<'a> {
     pub worker_id: &'a str,

@@ -26,7 +26,7 @@ pub struct SingleCommand<A: Args> {
     client: ClientArgs,
 }
 
-/// What a command does with a server.
+/// The work of a command with a server.
 pub trait ClientAction {
     /// The server and the key.
     ///

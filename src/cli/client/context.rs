@@ -1,4 +1,4 @@
-//! What every command of the client has: the connection, the form of the output, questions to the user.
+//! The parts that every command of the client has: the connection, the form of the output, questions to the user.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ const USUAL: u64 = 20;
 /// The most rows that the server returns at a time.
 const PAGE: u64 = 100;
 
-/// How much of a list is wanted.
+/// The part of a list that is wanted.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Rows {
     /// Rows at most

@@ -1,4 +1,4 @@
-//! What commands read besides their flags: values of arguments, files, standard input, texts in an editor.
+//! The input of commands besides their flags: values of arguments, files, standard input, texts in an editor.
 
 pub mod editor;
 pub mod values;

@@ -11,7 +11,7 @@ use thiserror::Error as ThisError;
 
 use crate::domain::json::{self, JsonErrorKind, JsonText, MAX_DEPTH};
 
-/// Why a text is refused.
+/// The reason why a text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum YamlErrorKind {
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! What commands print: tables, details, JSON, YAML, ids; times, colours.
+//! The output of commands: tables, details, JSON, YAML, ids; times, colours.
 //!
 //! Standard output has the result and nothing else; [`Output::note`] is for the rest.
 

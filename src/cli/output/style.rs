@@ -18,7 +18,7 @@ pub enum Style {
     Faint,
 }
 
-/// What the standard output can show.
+/// The abilities of standard output.
 #[derive(Debug, Clone, Copy)]
 pub struct Styles {
     pub has_colour: bool,

@@ -1,4 +1,4 @@
-//! When a lost stream is opened again: after which pause, and after which refusals never.
+//! The rule by which a lost stream is opened again: the pause before, and the refusals after which it never is.
 
 use std::time::Duration;
 

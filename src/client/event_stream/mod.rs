@@ -42,7 +42,7 @@ pub struct EventStream<'a> {
     lost_at: Option<Duration>,
 }
 
-/// What comes from a stream.
+/// An item of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamItem {
     /// A connection stands. `lost_for` is how long there was none; `None` for the first.

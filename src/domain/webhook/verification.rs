@@ -19,7 +19,7 @@ const STANDARD_SIGNATURE: &str = "webhook-signature";
 const STANDARD_TIMESTAMP: &str = "webhook-timestamp";
 const STANDARD_ID: &str = "webhook-id";
 
-/// What a receiver with the secret finds. Headers are named as they are sent.
+/// The finding of a receiver with the secret. Headers are named as they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
     /// Each signature of the delivery is right and recent.
@@ -146,7 +146,7 @@ mod tests {
     const AT: i64 = 1_767_225_600;
     const BODY: &[u8] = b"{\"a\": 1}";
 
-    /// What a receiver finds `age` seconds after the signature; `change` changes the headers on their way.
+    /// The finding of a receiver `age` seconds after the signature; `change` changes the headers on their way.
     fn found(secrets: &[&str], age: i64, change: impl Fn(&mut Vec<(&'static str, String)>)) -> Verification {
         let signing = SigningSecrets { current: SECRET, previous: Some(OTHER) };
         let mut headers = signature_headers(signing, "id", AT, BODY).to_vec();

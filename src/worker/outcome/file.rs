@@ -18,14 +18,14 @@ pub const MAX_BYTES: usize = 65_536;
 const MAX_NAMES: usize = 20;
 const MAX_NAME: usize = 100;
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutcomeFile {
     pub success: Option<bool>,
     /// `result`, `error` and the evidence, as they are reported.
     pub fields: Vec<(&'static str, JsonText)>,
     pub metadata: Option<JsonText>,
-    /// Why the file was not used.
+    /// The reason why the file was not used.
     pub fault: Option<String>,
     /// Fields that cannot be reported.
     pub dropped: Vec<String>,

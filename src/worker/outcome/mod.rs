@@ -1,4 +1,4 @@
-//! What is reported of a run: its exit code, the end of its output, and what its outcome file adds.
+//! The report of a run: its exit code, the end of its output, and what its outcome file adds.
 
 pub mod file;
 pub mod tail;
@@ -14,7 +14,7 @@ use crate::worker::outcome::file::OutcomeFile;
 /// The entry of the metadata in which the worker tells what it left out.
 const TOLD: &str = "_cued_worker";
 
-/// Why a run is over.
+/// The reason why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     Exit(i32),
@@ -32,7 +32,7 @@ impl Ended {
         *self == Self::Exit(0)
     }
 
-    /// Why, in words: `exit code 3`.
+    /// The reason in words: `exit code 3`.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -75,7 +75,7 @@ fn signal_name(number: i32) -> Option<&'static str> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub success: bool,
-    /// Why it is a failure.
+    /// The reason why it is a failure.
     pub reason: Option<String>,
     pub body: JsonText,
 }

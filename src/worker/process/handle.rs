@@ -1,4 +1,4 @@
-//! How other threads end a command, or learn that it has ended.
+//! The handle by which other threads end a command, or learn that it has ended.
 
 use std::io::{self, PipeReader, PipeWriter, Write as _};
 

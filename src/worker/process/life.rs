@@ -1,17 +1,17 @@
-//! When a command is told to end, when it is killed, and when its run is over.
+//! The rules by which a command is told to end, is killed, and its run is over.
 
 use std::time::Duration;
 
 /// Between SIGTERM and SIGKILL.
 const TERM_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long output is read after the command has ended. A process that it left behind may hold the pipes for ever.
+/// The time in which output is read after the command has ended. A process that it left behind may hold the pipes for ever.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Between two looks whether a group that was told to end still has processes: the system does not tell.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Why a command is ended before it ends by itself.
+/// The reason why a command is ended before it ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     TimedOut,
@@ -21,7 +21,7 @@ pub enum Cause {
     Lost,
 }
 
-/// What was observed of a command.
+/// The observed state of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     pub now: Duration,
@@ -64,13 +64,13 @@ impl Life {
         Self { deadline, cause: None, kill_at: Duration::MAX, is_killed: false, exited_at: None }
     }
 
-    /// Why it is ended, if it did not end by itself.
+    /// The reason why it is ended, if it did not end by itself.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         self.cause
     }
 
-    /// What is to be done next.
+    /// The next step.
     pub fn next(&mut self, seen: Seen) -> Action {
         let now = seen.now;
         if seen.has_exited {
@@ -97,7 +97,7 @@ impl Life {
 
     fn after_exit(&mut self, seen: Seen, drained_at: Duration) -> Action {
         let now = seen.now;
-        // What a command leaves behind by itself stays; what is left of one that was ended ends with it.
+        // Processes that a command leaves behind by itself stay; those of a command that was ended end with it.
         if self.cause.is_some() && !self.is_killed && seen.has_group {
             if now < self.kill_at && !seen.is_urgent {
                 return Action::Wait(Some((now + LOOK).min(self.kill_at)));

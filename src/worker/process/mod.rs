@@ -32,7 +32,7 @@ const WAITER_STACK: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Finished {
     pub status: ExitStatus,
-    /// Why it was ended, if it did not end by itself.
+    /// The reason why it was ended, if it did not end by itself.
     pub cause: Option<Cause>,
     pub stdout: Tail,
     pub stderr: Tail,

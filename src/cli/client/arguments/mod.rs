@@ -1,4 +1,4 @@
-//! What the arguments of commands mean: the name of a cue, the beginning of a run's id, an instant.
+//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant.
 
 pub mod cue_name;
 pub mod moment;

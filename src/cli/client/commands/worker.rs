@@ -22,7 +22,7 @@ pub enum WorkerAction {
     List,
     /// Remove a worker
     ///
-    /// What it has claimed stays claimed until the lease ends. A worker that still runs appears again with its next
+    /// Its claims stay until their leases end. A worker that still runs appears again with its next
     /// heartbeat.
     Rm {
         /// Id of the worker, as `cued worker list` shows it

@@ -73,7 +73,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// What an override does to the payload of the cue.
+    /// The effect of an override on the payload of the cue.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum MergeStrategy {
         Merge = "merge",

@@ -27,7 +27,7 @@ enum KeysAction {
     List,
     /// Add a key and print it, this once
     Add {
-        /// What the key is for, such as the name of a machine
+        /// Name of the key, such as that of the machine that uses it
         name: String,
     },
     /// Revoke a key, at once

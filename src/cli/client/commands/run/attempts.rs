@@ -79,7 +79,7 @@ fn row(context: &Context, attempt: &Value) -> Vec<Cell> {
     ]
 }
 
-/// What the receiver answered to an attempt: its headers and its body. Empty if it answered nothing.
+/// The receiver's answer to an attempt: its headers and its body. Empty if it answered nothing.
 fn received(context: &Context, attempt: &Value) -> String {
     let headers = attempt["response_headers"].as_array().into_iter().flatten();
     let headers = headers.map(|pair| format!("{}: {}\n", text_of_item(pair, 0), text_of_item(pair, 1)));

@@ -1,4 +1,4 @@
-//! What a replay of several runs did: one answer of the server, or several as one.
+//! The result of a replay of several runs: one answer of the server, or several as one.
 
 use std::collections::BTreeMap;
 

@@ -138,7 +138,7 @@ fn outcome_cell(state: &str) -> Cell {
     Cell::new(state, style)
 }
 
-/// Why a run is in its state, and what comes next. Empty for a success.
+/// The reason for the state of a run, and its next step. Empty for a success.
 fn why(run: &Value, times: &Times, is_worker: bool) -> String {
     let attempts = run["attempts"].as_i64().unwrap_or(0);
     let result = if run["http_status"].is_null() { reason_of(run) } else { result_of(run) };

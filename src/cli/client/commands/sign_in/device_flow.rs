@@ -25,7 +25,7 @@ const INTERVALS: std::ops::RangeInclusive<u64> = 1..=60;
 /// Added to the pause of a server that is asked too often and does not say how long to wait.
 const SLOWER: Duration = Duration::from_secs(5);
 
-/// What `GET /v1/info` says about signing in.
+/// The part of `GET /v1/info` that is about signing in.
 #[derive(Debug, Default, Deserialize)]
 struct ServerInfo {
     #[serde(default)]

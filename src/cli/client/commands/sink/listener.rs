@@ -52,7 +52,7 @@ struct NoAnswer;
 
 type Answer = Response<Full<Bytes>>;
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     receiver: Arc<Receiver>,
     buffered: Semaphore,
@@ -113,7 +113,7 @@ pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mps
     };
     drop(listener);
     stop.send_replace(true);
-    // What takes longer is cut off.
+    // A connection that takes longer is cut off.
     drop(timeout(LAST_ANSWERS, graceful.shutdown()).await);
     end
 }

@@ -12,7 +12,7 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::locks::Mutex;
 
-/// How a sink ends.
+/// The end of a sink.
 pub type End = Result<(), CliError>;
 
 pub struct Receiver {
@@ -76,7 +76,7 @@ impl Receiver {
         }
     }
 
-    /// What was received, as a sentence.
+    /// The deliveries so far, as a sentence.
     pub fn summary(&self) -> String {
         let Counts { received, verified, .. } = *self.counts.lock();
         let noun = if received == 1 { "delivery" } else { "deliveries" };

@@ -1,4 +1,4 @@
-//! What a sink prints for a delivery.
+//! The text that a sink prints for a delivery.
 
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// Statuses that end an exchange.
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
-/// What happens to one delivery.
+/// The treatment of one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Answer {

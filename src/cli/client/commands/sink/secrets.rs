@@ -87,7 +87,7 @@ impl Secrets {
         let may_help = matches!(first, Verification::NoSecret | Verification::WrongSignature(_));
         let now = context.client.clock().monotonic();
         let is_early = found.asked.is_some_and(|asked| now < asked + PAUSE);
-        // Why there are no secrets was said at the start.
+        // The reason for the lack of secrets was printed at the start.
         if self.origin != Origin::Account || !may_help || is_early || found.ask(context).is_err() {
             return first;
         }

@@ -35,7 +35,7 @@ const SHORT_ID: usize = 18;
 /// Names of cues that are remembered for events that have only an id.
 const MAX_NAMES: usize = 1_000;
 
-/// How lines are laid out.
+/// The layout of lines.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub glyphs: Glyphs,
@@ -119,7 +119,7 @@ impl Layout {
         self.assemble(&parts)
     }
 
-    /// What an event is about: its cue, or its worker.
+    /// The subject of an event: its cue, or its worker.
     fn subject(&mut self, event: &TailEvent) -> String {
         let (cue_id, name) = (event.field("cue_id"), event.field("cue_name"));
         if name.is_empty() {
@@ -204,7 +204,7 @@ fn result(event: &TailEvent) -> [Part; 3] {
     [part(printable(&word), RESULT), part(printable(&status), STATUS), took]
 }
 
-/// What else there is to say of an attempt: how late it was, what is next, who has it.
+/// The rest about an attempt: its lateness, the next step, its worker.
 fn detail(event: &TailEvent) -> String {
     let instant = |field: &str| event.data[field].as_str()?.parse::<Timestamp>().ok();
     match event.event.as_str() {

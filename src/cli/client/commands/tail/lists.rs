@@ -1,4 +1,4 @@
-//! What happened before a stream, or while there was none: read from the lists of runs and alerts.
+//! The events before a stream, or while there was none: read from the lists of runs and alerts.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub struct Lists<'a> {
     pub selection: &'a Selection,
 }
 
-/// What lists tell.
+/// The events that lists tell.
 #[derive(Debug, Default)]
 pub struct Told {
     /// Oldest first.
@@ -54,7 +54,7 @@ impl Lists<'_> {
         Ok(())
     }
 
-    /// What happened at `floor` or later to the runs created at `created` or later, and to those of `open`.
+    /// The events at `floor` or later to the runs created at `created` or later, and to those of `open`.
     ///
     /// # Errors
     /// If a list cannot be read.

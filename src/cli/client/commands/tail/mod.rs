@@ -29,7 +29,7 @@ use crate::client::error::ClientError;
 use crate::client::event_stream::{StreamItem, request};
 use crate::client::retry::Failure;
 
-/// How far the lists reach back before the last event: the instant of an event is a little before that of its commit.
+/// The time by which the lists reach back before the last event: the instant of an event is a little before that of its commit.
 const OVERLAP: SignedDuration = SignedDuration::from_secs(5);
 
 /// Runs that were created so long before a gap are in its lists too; older ones are looked up if they were under way.

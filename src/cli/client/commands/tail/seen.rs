@@ -1,4 +1,4 @@
-//! What was shown, and which runs are under way: both bounded, however long the command runs.
+//! The events that were shown, and the runs under way: both bounded, however long the command runs.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 

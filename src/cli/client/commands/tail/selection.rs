@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cli::client::commands::tail::event::TailEvent;
 
-/// What a person wants to know: results, and what needs attention.
+/// The usual events: results, and what needs attention.
 const USUAL: &[&str] = &[
     "execution.retrying",
     "execution.succeeded",

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use crate::worker::task::Task;
 
-/// Why the program of a task cannot be run; `None` if it is there.
+/// The reason why the program of a task cannot be run; `None` if it is there.
 pub fn missing_program(task: &Task) -> Option<String> {
     let program = task.command.first()?;
     if program.as_bytes().contains(&b'/') {

@@ -29,7 +29,7 @@ pub struct Add {
     #[arg(long, value_name = "NAME", required_unless_present = "edit")]
     name: Option<String>,
 
-    /// What the cue is for
+    /// Text for people about the purpose of the cue
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
@@ -85,7 +85,7 @@ pub struct Add {
     #[arg(long, value_name = "N:MINUTES")]
     retry: Option<Retry>,
 
-    /// What follows a failed run: email, pause, a URL to call, several of them with commas, or none
+    /// Actions after a failed run: email, pause, a URL to call, several of them with commas, or none
     #[arg(long, value_name = "ACTIONS")]
     on_failure: Option<OnFailure>,
 
