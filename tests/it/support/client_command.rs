@@ -1,8 +1,9 @@
 //! Commands of the client as processes: each [`ClientHome`] is a person with a home folder of its own.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -64,6 +65,13 @@ impl ClientHome {
     pub fn stored(&self) -> Value {
         let text = fs::read_to_string(self.credentials());
         text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap())
+    }
+
+    /// Writes the credentials file.
+    pub fn store(&self, content: &Value) {
+        fs::create_dir_all(self.credentials().parent().unwrap()).unwrap();
+        fs::write(self.credentials(), content.to_string()).unwrap();
+        fs::set_permissions(self.credentials(), Permissions::from_mode(0o600)).unwrap();
     }
 
     /// A command, for tests that start it in their own way. Times are in UTC.

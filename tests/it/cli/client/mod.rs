@@ -6,6 +6,7 @@ mod api;
 mod cue;
 mod cue_changes;
 mod cue_edit;
+mod failures;
 mod health;
 mod preview;
 mod replay;
