@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::json;
 
 use crate::support::client_command::ClientHome;
+use crate::support::live_command::LiveCommand;
 use crate::support::server::{DEV_UNLIMITED, Server};
 
 #[test]
@@ -55,6 +56,28 @@ fn a_key_as_an_argument_is_refused_and_not_repeated() {
     }
     let text = home.fails(&["login", "--key", "file.txt"], 2);
     assert!(text.contains("cued login --key - < FILE") && !text.contains("Revoke"), "{text}");
+}
+
+#[test]
+fn the_list_of_processes_shows_no_key() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::new();
+    let login = home.run_with_stdin(&["login", &server.url(), "--key", "-"], user.key());
+    assert_eq!(login.code, 0, "{}", login.stderr);
+    let tail = LiveCommand::following(&home, &["tail"]);
+    let mut work = LiveCommand::start(&home, &["work", "--task", "report", "--", "true"]);
+    work.wait_for_note("worker started");
+    // What `ps` shows to every user.
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.unwrap().path().join("cmdline")).ok());
+    let lines: Vec<String> =
+        processes.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect();
+    assert!(lines.iter().any(|line| line.contains("cued tail ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("cued work --task report ")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains(user.key())), "{lines:?}");
+    drop(tail);
 }
 
 #[test]
