@@ -332,4 +332,49 @@ pub const ROWS: &[Row] = &[
         "flags count before the environment, before the profile",
         &["flags_count_before_the_environment_before_the_profile", "a_bad_address_is_wrong_usage"],
     ),
+    (
+        "§1.4",
+        "each failure of a client has its exit code",
+        &[
+            "the_table_has_every_command_of_the_client",
+            "a_command_that_reached_a_limit_exits_with_6",
+            "a_command_with_a_wrong_key_exits_with_4",
+            "a_command_whose_thing_is_unknown_exits_with_3",
+            "a_command_that_the_server_refuses_exits_with_5",
+            "a_command_whose_server_cannot_write_exits_with_1",
+            "an_ended_run_is_shown_and_its_result_is_the_exit_code",
+        ],
+    ),
+    (
+        "§1.12",
+        "results are on standard output in the chosen form, and nothing else is",
+        &[
+            "cues_are_listed_by_filters_and_in_every_form",
+            "other_forms_are_json_or_ids_and_nothing_else",
+            "control_characters_of_names_do_not_reach_the_terminal",
+            "a_terminal_shows_a_question_and_a_bar",
+        ],
+    ),
+    (
+        "§1.12",
+        "a request is repeated if that is safe",
+        &["a_request_is_repeatable_by_its_method_or_its_key", "pauses_double_and_end_after_three_retries"],
+    ),
+    (
+        "§1.12",
+        "tail loses and repeats nothing",
+        &[
+            "restarts_of_the_server_lose_nothing_and_repeat_nothing",
+            "the_past_comes_first_in_its_order_and_is_not_repeated",
+        ],
+    ),
+    (
+        "§1.12",
+        "sink shows deliveries and answers by a script",
+        &[
+            "a_delivery_is_a_line_and_its_body",
+            "an_unverified_delivery_has_its_reason",
+            "the_answers_follow_the_script_and_its_last_step_repeats",
+        ],
+    ),
 ];
