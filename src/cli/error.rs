@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
+use crate::cli::printable::printable;
 use crate::client::error::ClientError;
 use crate::error::Error;
 use crate::server::ServeError;
@@ -69,7 +70,11 @@ impl CliError {
             Self::OnlyShown => return,
             Self::Json(error) if matches!(**error, Self::OnlyShown) => return,
             Self::Json(error) => error.to_json().to_string(),
-            _ => format!("cued: {self}"),
+            // A part of it can come from a server.
+            _ => {
+                let lines: Vec<String> = self.to_string().lines().map(printable).collect();
+                format!("cued: {}", lines.join("\n"))
+            }
         };
         // Without standard error there is nobody to tell; the exit code remains.
         drop(writeln!(io::stderr(), "{text}"));

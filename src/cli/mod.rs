@@ -9,6 +9,7 @@ pub mod input;
 mod manual;
 pub mod output;
 mod plan_flags;
+pub mod printable;
 mod progress;
 pub mod server;
 
@@ -44,6 +45,9 @@ Examples:
   cued login
   cued login cue.example.com --profile work
   cued login --key - < key.txt";
+
+/// The exit code of wrong usage.
+const USAGE: i32 = 2;
 
 /// Scheduled callbacks from one binary on one SQLite file
 #[derive(Debug, Parser)]
@@ -167,8 +171,10 @@ impl Cli {
     #[must_use]
     pub fn read() -> Self {
         let mut command = help::grouped(Self::command());
-        let matches = command.get_matches_mut();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+        let read = command.try_get_matches_from_mut(std::env::args_os());
+        let read = read
+            .and_then(|matches| Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+        read.unwrap_or_else(|error| exit_with(&error))
     }
 
     /// Runs the command, prints its error, and returns its exit code.
@@ -188,6 +194,18 @@ impl Cli {
             }
         }
     }
+}
+
+/// Prints a message of clap: help, or what is wrong with the command line, as JSON if it asks for JSON.
+fn exit_with(error: &clap::Error) -> ! {
+    let is_json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
+    if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
+        let text = error.to_string();
+        let text = text.trim_start_matches("error: ").trim_end();
+        CliError::Usage(text.to_owned()).into_json().print();
+        std::process::exit(USAGE);
+    }
+    error.exit()
 }
 
 impl Command {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anstream::ColorChoice;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::store::maintenance::backup::Progress;
 
 /// Widest bar, in columns.

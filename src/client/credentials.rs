@@ -1,6 +1,7 @@
 //! The credentials file, with a key per profile, and which server and key a command uses.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ pub const DEFAULT_PROFILE: &str = "default";
 
 /// Variables of the environment that may have the key; the first one counts.
 pub const KEY_VARIABLES: [&str; 2] = ["CUED_API_KEY", "CUEAPI_API_KEY"];
+
+/// A file beside it, which is locked while the other is changed.
+const LOCK: &str = ".credentials.lock";
 
 /// Bits of the file's mode that let others read or write it.
 const OTHERS: u32 = 0o077;
@@ -112,28 +116,52 @@ impl Credentials {
             .map_err(|source| CredentialsError::Damaged { path: path.to_owned(), source })
     }
 
-    /// Replaces the file. Only its owner can read it.
+    /// Changes the file. Of commands that change it at the same time, one waits for the other.
     ///
     /// # Errors
-    /// If it cannot be written; the file is then as before.
-    pub fn write(&self, path: &Path) -> Result<(), CredentialsError> {
-        self.try_write(path).map_err(|source| CredentialsError::Write { path: path.to_owned(), source })
+    /// If it cannot be read or written; it is then as before.
+    pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, CredentialsError> {
+        let failed = |source| CredentialsError::Write { path: path.to_owned(), source };
+        // The file itself is replaced, so that its lock would be that of a removed file.
+        let lock = File::create(folder_of(path).map_err(failed)?.join(LOCK)).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut credentials = Self::read(path)?;
+        let result = change(&mut credentials);
+        credentials.write(path).map_err(failed)?;
+        Ok(result)
     }
 
-    fn try_write(&self, path: &Path) -> io::Result<()> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    /// Proves that the file can be written, before what must be stored exists.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check_writable(path: &Path) -> Result<(), CredentialsError> {
+        let file = folder_of(path).and_then(tempfile::NamedTempFile::new_in);
+        file.map(drop).map_err(|source| CredentialsError::Write { path: path.to_owned(), source })
+    }
+
+    /// Replaces the file. Only its owner can read it.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        // Of a symbolic link, the file is replaced and not the link.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         // Its mode is 0600 from the beginning.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder_of(&path)?)?;
         file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
         file.write_all(b"\n")?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         Ok(())
     }
+}
+
+/// The folder of the file, which is made if it is missing.
+fn folder_of(path: &Path) -> io::Result<&Path> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    Ok(folder)
 }
 
 impl Target {

@@ -15,13 +15,17 @@ const LIMITS: [&str; 3] = ["cue_limit_exceeded", "execution_limit_exceeded", "st
 pub enum ClientError {
     #[error("cannot reach {url}: {source}; is `cued serve` running there? (--url or CUED_URL)")]
     Unreachable { url: String, source: ureq::Error },
+    #[error("{url} did not answer in time ({source})")]
+    NoAnswer { url: String, source: ureq::Error },
     #[error("{url} answers with status {status} and no answer of cued; check --url or CUED_URL")]
     NotCued { url: String, status: u16 },
-    #[error("the answer has an unexpected form: {0}; is the server older than this client?")]
+    #[error(
+        "the answer has an unexpected form ({0}): the server is older than this client, or no cued; check --url or CUED_URL"
+    )]
     UnexpectedAnswer(#[source] serde_json::Error),
     #[error("{0}")]
     Refused(Box<RefusedRequest>),
-    #[error("not signed in: run `cued login`, or set CUED_API_KEY")]
+    #[error("not signed in: run `cued login`, set CUED_API_KEY, or name a stored profile by --profile")]
     NotSignedIn,
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -68,7 +72,13 @@ impl RefusedRequest {
             let reason = detail["msg"].as_str()?.trim_start_matches("Value error, ");
             Some(format!("\n  {}: {reason}", loc.join(".")))
         };
-        self.body["detail"].as_array().into_iter().flatten().filter_map(line).collect()
+        let lines: Vec<String> =
+            self.body["detail"].as_array().into_iter().flatten().filter_map(line).collect();
+        match &lines[..] {
+            // The message is the same.
+            [_] => String::new(),
+            _ => lines.concat(),
+        }
     }
 
     #[must_use]
@@ -92,7 +102,10 @@ impl ClientError {
             },
             Self::Credentials(CredentialsError::BadUrl(_)) | Self::Certificate(_) => 2,
             Self::Credentials(_) => 4,
-            Self::Unreachable { .. } | Self::NotCued { .. } | Self::UnexpectedAnswer(_) => 1,
+            Self::Unreachable { .. }
+            | Self::NoAnswer { .. }
+            | Self::NotCued { .. }
+            | Self::UnexpectedAnswer(_) => 1,
         }
     }
 
@@ -110,6 +123,7 @@ impl ClientError {
     fn code(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
+            Self::NoAnswer { .. } => "no_answer",
             Self::NotCued { .. } | Self::UnexpectedAnswer(_) => "unexpected_answer",
             Self::NotSignedIn => "not_signed_in",
             Self::Credentials(_) => "credentials",

@@ -55,6 +55,7 @@ pub struct Client {
     agent: Agent,
     clock: Clock,
     on_exchange: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
+    on_pause: Box<dyn Fn(Duration) + Send + Sync>,
 }
 
 impl Client {
@@ -62,12 +63,23 @@ impl Client {
     /// If the certificates of the connection cannot be read.
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
         let agent = tls::agent(&connection.tls, CONNECT_TIMEOUT)?;
-        Ok(Self { connection, agent, clock: Clock::system(), on_exchange: Box::new(|_| ()) })
+        Ok(Self {
+            connection,
+            agent,
+            clock: Clock::system(),
+            on_exchange: Box::new(|_| ()),
+            on_pause: Box::new(|_| ()),
+        })
     }
 
     /// Reports each exchange.
     pub fn watch(&mut self, on_exchange: impl Fn(&Exchange<'_>) + Send + Sync + 'static) {
         self.on_exchange = Box::new(on_exchange);
+    }
+
+    /// Reports each pause before a retry.
+    pub fn watch_pauses(&mut self, on_pause: impl Fn(Duration) + Send + Sync + 'static) {
+        self.on_pause = Box::new(on_pause);
     }
 
     #[must_use]
@@ -101,8 +113,11 @@ impl Client {
                 Err(error) => Failure::of(error),
             };
             match failure.filter(|_| request.is_repeatable()).and_then(|it| pause_before_retry(attempt, it)) {
-                // The clock's pauses are short; the rest of a long one follows.
-                Some(pause) => self.pause(pause),
+                Some(pause) => {
+                    (self.on_pause)(pause);
+                    // The clock's pauses are short; the rest of a long one follows.
+                    self.pause(pause);
+                }
                 None => return result,
             }
             attempt += 1;
@@ -219,6 +234,13 @@ impl Client {
     }
 
     fn unreachable(&self, source: ureq::Error) -> ClientError {
-        ClientError::Unreachable { url: self.connection.url.clone(), source }
+        let url = self.connection.url.clone();
+        match source {
+            ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => {
+                ClientError::Unreachable { url, source }
+            }
+            ureq::Error::Timeout(_) => ClientError::NoAnswer { url, source },
+            source => ClientError::Unreachable { url, source },
+        }
     }
 }

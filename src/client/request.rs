@@ -191,9 +191,10 @@ impl Answer {
     }
 
     /// # Errors
-    /// If the body is no JSON: the server is not `cued`.
+    /// If the body is no JSON object: the server is not `cued`.
     pub fn value(&self) -> Result<Value, ClientError> {
-        self.read()
+        let object: serde_json::Map<String, Value> = self.read()?;
+        Ok(Value::Object(object))
     }
 
     /// # Errors

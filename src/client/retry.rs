@@ -41,7 +41,9 @@ fn is_transient(error: &ureq::Error) -> bool {
     match error {
         // An untrusted certificate is an error of this kind, and stays untrusted.
         ureq::Error::Io(error) => error.kind() != std::io::ErrorKind::InvalidData,
-        ureq::Error::ConnectionFailed | ureq::Error::Timeout(_) => true,
+        // A server that is slow to answer would be as slow again.
+        ureq::Error::ConnectionFailed
+        | ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
         _ => false,
     }
 }
@@ -65,6 +67,16 @@ mod tests {
         let pauses = [1, 2, 3, 4].map(|attempt| pause_before_retry(attempt, Failure { retry_after: None }));
         let millis = pauses.map(|pause| pause.map(|pause| pause.as_millis()));
         assert_eq!(millis, [Some(250), Some(500), Some(1_000), None]);
+    }
+
+    #[test]
+    fn a_server_that_is_slow_to_answer_is_not_asked_again() {
+        let failure = |timeout| {
+            let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(timeout));
+            Failure::of(&ClientError::Unreachable { url, source })
+        };
+        assert!(failure(ureq::Timeout::Connect).is_some());
+        assert_eq!(failure(ureq::Timeout::Global), None);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
+use crate::cli::client::environment::environment;
+use crate::cli::error::CliError;
 use crate::cli::output::format::{ColorWhen, Format};
 
 #[derive(Debug, Clone, Args)]
@@ -25,8 +27,8 @@ pub struct ClientArgs {
     #[arg(long, global = true)]
     pub insecure: bool,
 
-    /// Form of the output
-    #[arg(short, long, env = "CUED_OUTPUT", value_name = "FORM", global = true, hide_env = true)]
+    /// Form of the output [default: CUED_OUTPUT, or table]
+    #[arg(short, long, value_name = "FORM", global = true)]
     pub output: Option<Format>,
 
     /// Print the server's JSON unchanged (-o json)
@@ -63,12 +65,21 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    #[must_use]
-    pub fn format(&self) -> Format {
-        match (self.json, self.quiet) {
-            (true, _) => Format::Json,
-            (_, true) => Format::Id,
-            _ => self.output.unwrap_or_default(),
+    /// # Errors
+    /// If CUED_OUTPUT counts, and is no form.
+    pub fn format(&self) -> Result<Format, CliError> {
+        match (self.json, self.quiet, self.output) {
+            (true, _, _) => Ok(Format::Json),
+            (_, true, _) => Ok(Format::Id),
+            (_, _, Some(form)) => Ok(form),
+            (_, _, None) => match environment("CUED_OUTPUT") {
+                Some(form) => Format::from_str(&form, false).map_err(|_| {
+                    CliError::Usage(format!(
+                        "CUED_OUTPUT: {form:?} is none of table, wide, json, jsonl, yaml, id"
+                    ))
+                }),
+                None => Ok(Format::default()),
+            },
         }
     }
 }

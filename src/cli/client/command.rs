@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::context::{Context, target};
 use crate::cli::error::CliError;
+use crate::cli::output::format::Format;
 use crate::client::credentials::Target;
 
 /// A group of commands, such as `cued cue …`.
@@ -61,5 +62,5 @@ impl<A: Args + ClientAction> SingleCommand<A> {
 fn run<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
     let context = action.target(args).and_then(|target| Context::new(args, target));
     let result = context.and_then(|context| action.run(&context));
-    result.map_err(|error| if args.format().is_json() { error.into_json() } else { error })
+    result.map_err(|error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error })
 }

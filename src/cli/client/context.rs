@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::client::client_args::ClientArgs;
+use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::Output;
 use crate::cli::output::print::print_line;
@@ -39,7 +40,7 @@ impl Context {
         let times = Times::new(args.utc, args.tz.as_deref())?;
         Ok(Self {
             client: Arc::new(connect(&target, tls, args.verbose)?),
-            output: Output::new(args.format(), args.color, times),
+            output: Output::new(args.format()?, args.color, times),
             target,
             zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
             is_curl: args.curl,
@@ -173,11 +174,6 @@ pub fn credentials_path() -> Result<PathBuf, CliError> {
     Ok(Credentials::path(&environment).map_err(ClientError::from)?)
 }
 
-/// A variable of the environment; an empty one counts as absent.
-pub fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 /// The server and the key by flags, environment and credentials file.
 ///
 /// # Errors
@@ -198,11 +194,20 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     Ok(Target::resolve(&chosen, &environment, &credentials, &path).map_err(ClientError::from)?)
 }
 
+/// A pause in which a command would seem to hang.
+const NOTED_PAUSE: Duration = Duration::from_secs(2);
+
 fn connect(target: &Target, tls: TlsOptions, is_verbose: bool) -> Result<Client, CliError> {
     let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
     if is_verbose {
         client.watch(print_exchange);
     }
+    client.watch_pauses(|pause| {
+        if pause >= NOTED_PAUSE {
+            // Without standard error there is nobody to tell.
+            drop(writeln!(io::stderr(), "The server asks for a pause of {} s.", pause.as_secs()));
+        }
+    });
     Ok(client)
 }
 

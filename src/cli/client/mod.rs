@@ -5,6 +5,7 @@ pub mod client_args;
 pub mod command;
 pub mod commands;
 pub mod context;
+pub mod environment;
 pub mod interrupt;
 pub mod live_output;
 pub mod pages;

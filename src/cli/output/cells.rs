@@ -6,6 +6,9 @@ use crate::cli::output::style::Style;
 use crate::cli::output::table::Cell;
 use crate::domain::account::plan::NO_LIMIT;
 
+/// Characters of a message in a table or a line.
+const MAX_LINE: usize = 80;
+
 /// A field as text; empty if it is absent or null. A dot leads into an object: `callback.url`.
 #[must_use]
 pub fn text_of(object: &Value, field: &str) -> String {
@@ -50,6 +53,18 @@ pub fn of_limit(used: u64, limit: u64) -> Style {
         _ if used >= limit.saturating_sub(limit / 5) => Style::Warning,
         _ => Style::Plain,
     }
+}
+
+/// The last line of a text with any words, which names the reason: a message ends with it. Cut in its beginning if it is
+/// long.
+#[must_use]
+pub fn last_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let length = line.chars().count();
+    if length <= MAX_LINE {
+        return line.to_owned();
+    }
+    std::iter::once('…').chain(line.chars().skip(length - MAX_LINE + 1)).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::cli::output::print::{print, print_line};
 use crate::cli::output::style::Styles;
 use crate::cli::output::table::{Cell, Table, details};
 use crate::cli::output::times::Times;
+use crate::cli::printable::printable;
 use crate::client::request::Answer;
 
 /// The form of a command's output.
@@ -62,7 +63,7 @@ impl Output {
         match self.format {
             Format::Json | Format::Jsonl => print_json(&answer.text()),
             Format::Yaml => print(&yaml::document(&answer.text())?),
-            Format::Id => print_line(&text_of(&value, id)),
+            Format::Id => print_line(&printable(&text_of(&value, id))),
             Format::Table | Format::Wide => print(&details(&lines(&value), &self.styles)),
         }
     }
@@ -77,9 +78,14 @@ impl Output {
     {
         match self.format {
             Format::Json => print_json(&list.json()),
-            Format::Jsonl => list.items.iter().try_for_each(|item| print_line(item.get())),
+            Format::Jsonl => {
+                print(&list.items.iter().map(|item| format!("{}\n", item.get())).collect::<String>())
+            }
             Format::Yaml => print(&yaml::document(&list.json())?),
-            Format::Id => list.values()?.iter().try_for_each(|item| print_line(&text_of(item, id))),
+            Format::Id => {
+                let line = |item: &Value| format!("{}\n", printable(&text_of(item, id)));
+                print(&list.values()?.iter().map(line).collect::<String>())
+            }
             Format::Table | Format::Wide => {
                 print(&table(&list.values()?).render(self.is_wide(), &self.styles))?;
                 self.note_rest(list)

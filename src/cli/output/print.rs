@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use crate::cli::error::CliError;
+use crate::cli::printable::printable;
 
 /// Formats a count with its noun: `1 cue`, `2 cues`.
 pub fn count(number: i64, noun: &str) -> String {
@@ -18,7 +19,7 @@ pub fn print_paused(paused: usize) -> Result<(), CliError> {
     }
 }
 
-/// Prints rows with aligned columns. A closed pipe is not an error: `| head` reads only what it needs.
+/// Prints rows with aligned columns.
 pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -30,50 +31,33 @@ pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError>
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
-    match write(&text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(write_failed("", &error)),
-        _ => Ok(()),
-    }
+    print(&text)
 }
 
 /// Prints lines of a name and a value, one of them a new API key.
 ///
 /// # Errors
-/// If standard output cannot be written: the key is then lost.
+/// If standard output cannot be written, or its reader has closed the pipe: the key is then lost.
 pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
-    write(&text).map_err(|error| write_failed(consequence, &error))
+    write(text.as_bytes()).map_err(|error| write_failed(consequence, &error))
 }
 
+/// As [`print`], with a newline.
 pub fn print_line(line: &str) -> Result<(), CliError> {
-    write(&format!("{line}\n")).map_err(|error| write_failed(". The command itself succeeded", &error))
-}
-
-/// Replaces control characters, which a terminal would execute as commands, and those that change the order of a text;
-/// the text comes from users.
-pub fn printable(text: &str) -> String {
-    let is_unsafe = |char: char| char.is_control() || is_order_mark(char);
-    text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()
-}
-
-/// A control of the order of left-to-right and right-to-left text: with it, a text can show as another.
-pub fn is_order_mark(char: char) -> bool {
-    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    is_read(write(format!("{line}\n").as_bytes()), ". The command itself succeeded").map(drop)
 }
 
 /// Prints a part of an output without an end. Returns false if its reader has closed the pipe.
 pub fn print_part(text: &str) -> Result<bool, CliError> {
-    match write(text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        result => result.map(|()| true).map_err(|error| write_failed("", &error)),
-    }
+    is_read(write(text.as_bytes()), "")
 }
 
-/// Prints a text that ends with a newline.
+/// Prints a text that ends with a newline. A closed pipe is not an error: `| head` reads only what it needs.
 pub fn print(text: &str) -> Result<(), CliError> {
-    write(text).map_err(|error| write_failed("", &error))
+    is_read(write(text.as_bytes()), "").map(drop)
 }
 
 /// Prints bytes as they are: the answer to a request of the user's own.
@@ -81,28 +65,24 @@ pub fn print(text: &str) -> Result<(), CliError> {
 /// # Errors
 /// If standard output cannot be written.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| write_failed("", &error))
+    is_read(write(bytes), "").map(drop)
 }
 
 // Not `println!`, which panics when the pipe is closed.
-fn write(text: &str) -> io::Result<()> {
+fn write(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()
+}
+
+/// False if the reader has closed the pipe.
+fn is_read(written: io::Result<()>, consequence: &str) -> Result<bool, CliError> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).map_err(|error| write_failed(consequence, &error)),
+    }
 }
 
 fn write_failed(consequence: &str, error: &io::Error) -> CliError {
     CliError::Failed(format!("cannot write to standard output: {error}{consequence}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{202e}b\u{2069}"), "a\u{fffd}b\u{fffd}");
-        assert_eq!(printable("a\u{1b}[2J\r\n\u{9b}b é"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b é");
-    }
 }

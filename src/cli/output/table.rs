@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::cli::output::print::printable;
 use crate::cli::output::style::{Style, Styles};
+use crate::cli::printable::printable;
 
 /// Between two columns.
 const GAP: &str = "  ";

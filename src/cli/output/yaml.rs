@@ -1,7 +1,7 @@
 //! JSON as YAML, in the order of the text. Strings are quoted as in JSON where YAML would read something else.
 
 use crate::cli::error::CliError;
-use crate::cli::output::print::is_order_mark;
+use crate::cli::printable::is_order_mark;
 use crate::domain::json::{self, JsonObject, JsonStr};
 
 /// The document of a JSON text.

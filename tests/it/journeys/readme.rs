@@ -6,6 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::client_command::ClientHome;
+use crate::support::live_command::LiveCommand;
 use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::support::sink::Sink;
 
@@ -42,7 +43,7 @@ fn quick_start() -> [String; 2] {
     assert_eq!(start.trim(), "cued serve --dev &\ncued sink");
     assert_eq!(start_over.trim(), "kill %1\nrm -f cued.db*");
     // It runs until it is interrupted.
-    let client = client.strip_suffix("cued tail\n").expect(client);
+    let client = client.strip_suffix("cued tail --since 1m\n").expect(client);
     [client.to_owned(), curl.to_owned()]
 }
 
@@ -56,6 +57,8 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
     let line = sink.line();
     assert!(line.contains("  POST /  ") && line.ends_with("  attempt 1  18 B  verified  → 200"), "{line}");
     assert_eq!(sink.line(), r#"  {"hello": "world"}"#);
+    let mut tail = LiveCommand::following(&home, &["tail", "--since", "1m"]);
+    assert!(tail.line().contains("  hello  "), "{}", tail.stderr);
     let stored = home.stored();
     assert_eq!(stored["profiles"]["default"]["email"], "me@example.com");
 }

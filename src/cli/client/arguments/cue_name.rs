@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, segment};
 use crate::domain::cue::filter::MAX_SEARCH;
 use crate::domain::ids::CueId;

@@ -10,6 +10,7 @@ use url::form_urlencoded;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::output::format::Format;
 use crate::cli::output::print::print_bytes;
 use crate::client::request::{ApiRequest, RawAnswer};
 
@@ -71,6 +72,9 @@ pub struct Api {
 
 impl ClientAction for Api {
     fn run(self, context: &Context) -> Result<(), CliError> {
+        if matches!(context.output.format, Format::Wide | Format::Yaml | Format::Id) {
+            return Err(CliError::Usage("the answer is printed unchanged: leave out -q and -o".to_owned()));
+        }
         let request = self.request()?;
         let request = if context.target.key.is_none() { request.anonymous() } else { request };
         let answer = context.call(&request)?;

@@ -8,9 +8,9 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::{status, text_of};
 use crate::cli::output::list::List;
-use crate::cli::output::print::printable;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::times::duration;
+use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, segment};
 
 #[derive(Debug, Subcommand)]

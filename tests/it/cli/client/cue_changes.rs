@@ -25,7 +25,7 @@ fn cues_are_paused_and_resumed_one_by_one_and_together() {
     assert_eq!(home.ok(&["cue", "pause", "--all"]), "paused 0 cues\n");
     assert_eq!(stored(&user, &b)["status"], "paused");
     let run = home.run(&["cue", "resume", "a", "cue_000000000000"]);
-    assert_eq!((run.code, run.stderr.as_str()), (5, "cued: 1 of 2 cues was refused\n"));
+    assert_eq!((run.code, run.stderr.as_str()), (3, "cued: 1 of 2 cues was refused\n"));
     assert!(run.stdout.starts_with(&format!("resumed a ({a})\nrefused cue_000000000000: ")), "{run:?}");
 }
 
@@ -36,7 +36,7 @@ fn a_refused_cue_among_several_is_told_in_json_too() {
     let run = home.run(&["cue", "pause", "a", "cue_000000000000", "--json"]);
     let (out, error): (Value, Value) =
         (serde_json::from_str(&run.stdout).unwrap(), serde_json::from_str(&run.stderr).unwrap());
-    assert_eq!((run.code, &out["done"], &error["error"]["code"]), (5, &json!(1), &json!("refused")));
+    assert_eq!((run.code, &out["done"], &error["error"]["code"]), (3, &json!(1), &json!("not_found")));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn cues_are_deleted_only_when_it_is_confirmed() {
     assert_eq!(home.ok(&["cue", "rm", "a", "-y"]), format!("deleted a ({})\n", ids[0]));
     let run = home.run(&["cue", "rm", "b", &ids[2], &ids[0], "-y"]);
     let expected = format!("deleted b ({})\ndeleted {}\nnot found {}\n", ids[1], ids[2], ids[0]);
-    assert_eq!((run.code, run.stdout), (5, expected));
+    assert_eq!((run.code, run.stdout), (3, expected));
     assert_eq!(run.stderr, "cued: 1 of 3 cues do not exist\n");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
 }

@@ -9,8 +9,9 @@ use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
 use crate::cli::output::list::List;
-use crate::cli::output::print::{print, printable};
+use crate::cli::output::print::print_part;
 use crate::cli::output::table::{Column, Table, details};
+use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, segment};
 
 const PATH: &str = "/v1/auth/keys";
@@ -85,9 +86,14 @@ fn add(context: &Context, name: &str) -> Result<(), CliError> {
         ("name", text_of(&key, "name").into()),
         ("key", text_of(&key, "api_key").into()),
     ];
-    print(&details(&lines, &output.styles)).map_err(|error| {
-        CliError::Failed(format!("{error}. The new key is lost: `cued account keys revoke {id}`"))
-    })?;
+    let is_lost = |reason: &str| {
+        CliError::Failed(format!("{reason}. The new key is lost: `cued account keys revoke {id}`"))
+    };
+    match print_part(&details(&lines, &output.styles)) {
+        Ok(true) => {}
+        Ok(false) => return Err(is_lost("nobody reads standard output")),
+        Err(error) => return Err(is_lost(&error.to_string())),
+    }
     output.note("Keep the key now: it is not shown again.")
 }
 

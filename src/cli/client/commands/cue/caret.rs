@@ -3,7 +3,7 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::error::CliError;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::error::ClientError;
 
 /// The error with the expression and a mark below the part that the server names (contract §4.3).

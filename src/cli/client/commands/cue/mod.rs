@@ -49,8 +49,8 @@ pub enum CueAction {
     /// Change fields of a cue
     ///
     /// A field inside another follows a dot. A value is JSON if it can be read as JSON, else text; @FILE is the content of
-    /// a file, - is standard input, null removes what may be removed. Header fields and keys of the payload change one by
-    /// one.
+    /// a file and - standard input (not for the cron expression and the name), null removes what may be removed. Header
+    /// fields and keys of the payload change one by one.
     ///
     /// Example: cued cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true
     Set(Set),

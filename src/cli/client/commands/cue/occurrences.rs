@@ -8,9 +8,10 @@ use crate::cli::error::CliError;
 use crate::cli::output::Output;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::{count, print, print_line, printable};
+use crate::cli::output::print::{count, print, print_line};
 use crate::cli::output::style::Style;
 use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::printable::printable;
 use crate::client::request::Answer;
 
 /// Prints an answer with runs, in the local time of their schedule. `has_own` adds the time in the zone of the output.

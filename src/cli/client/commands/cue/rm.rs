@@ -82,6 +82,6 @@ fn report(context: &Context, answer: &Answer, cues: &[FoundCue]) -> Result<(), C
     }
     match skipped {
         0 => Ok(()),
-        _ => Err(CliError::Refused(format!("{skipped} of {} cues do not exist", cues.len()))),
+        _ => Err(CliError::NotFound(format!("{skipped} of {} cues do not exist", cues.len()))),
     }
 }

@@ -11,7 +11,8 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::{count, print_line, printable};
+use crate::cli::output::print::{count, print_line};
+use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest};
 
 /// The cues that change.
@@ -128,16 +129,20 @@ impl Change {
             Format::Id => done().try_for_each(|cue| print_line(&cue.id))?,
             _ => context.output.object(answer, "", |_| Vec::new())?,
         }
-        all_or_refused(refused.len(), &value["matched"])
+        all_or_refused(&value)
     }
 }
 
-fn all_or_refused(refused: usize, matched: &Value) -> Result<(), CliError> {
-    match refused {
-        0 => Ok(()),
-        1 => Err(CliError::Refused(format!("1 of {matched} cues was refused"))),
-        _ => Err(CliError::Refused(format!("{refused} of {matched} cues were refused"))),
-    }
+fn all_or_refused(answer: &Value) -> Result<(), CliError> {
+    let refused: Vec<&Value> = answer["failed"].as_array().into_iter().flatten().collect();
+    let matched = &answer["matched"];
+    let message = match refused.len() {
+        0 => return Ok(()),
+        1 => format!("1 of {matched} cues was refused"),
+        number => format!("{number} of {matched} cues were refused"),
+    };
+    let is_unknown = refused.iter().all(|cue| cue["code"] == "cue_not_found");
+    Err(if is_unknown { CliError::NotFound(message) } else { CliError::Refused(message) })
 }
 
 fn capitalized(word: &str) -> String {

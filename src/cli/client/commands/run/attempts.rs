@@ -9,9 +9,10 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::{status, text_of};
 use crate::cli::output::list::List;
-use crate::cli::output::print::{print, printable};
+use crate::cli::output::print::print;
 use crate::cli::output::style::Style;
 use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::output::cells::text_of;
+use crate::cli::output::cells::{last_line, text_of};
 use crate::cli::output::times::duration;
 
 /// The result in a word or two: the status that the receiver returned, else the cause of the failure, else its message.
@@ -10,7 +10,7 @@ use crate::cli::output::times::duration;
 pub fn result_of(object: &Value) -> String {
     let fields = ["http_status", "cause", "error_message"];
     let text = fields.iter().map(|field| text_of(object, field)).find(|text| !text.is_empty());
-    text.unwrap_or_default()
+    last_line(&text.unwrap_or_default())
 }
 
 /// A field in milliseconds as a duration; empty if it is null.

@@ -4,7 +4,7 @@ use crate::cli::client::arguments::run_id::find_run;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 
 pub fn retry(context: &Context, run: &str) -> Result<(), CliError> {

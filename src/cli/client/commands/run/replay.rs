@@ -13,8 +13,9 @@ use crate::cli::client::interrupt::Interrupt;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::{print, print_line, printable};
+use crate::cli::output::print::{print, print_line};
 use crate::cli::output::yaml;
+use crate::cli::printable::printable;
 use crate::cli::progress::Bar;
 use crate::client::request::ApiRequest;
 

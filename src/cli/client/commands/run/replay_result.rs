@@ -8,8 +8,9 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::{print, print_line, printable};
+use crate::cli::output::print::{print, print_line};
 use crate::cli::output::yaml;
+use crate::cli::printable::printable;
 use crate::client::request::Answer;
 
 /// Skipped runs that are named; all of them are in the JSON.

@@ -15,7 +15,7 @@ use crate::cli::client::commands::sign_in::new_key::NewKey;
 use crate::cli::client::commands::sign_in::{browser, terminal};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::error::ClientError;
 use crate::client::request::{Answer, ApiRequest};
 

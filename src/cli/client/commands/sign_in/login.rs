@@ -6,10 +6,12 @@ use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sign_in::new_key::NewKey;
 use crate::cli::client::commands::sign_in::{device_flow, key_input, own_key};
-use crate::cli::client::context::{Context, credentials_path, environment};
+use crate::cli::client::context::{Context, credentials_path};
+use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
-use crate::cli::output::print::{print_line, printable};
+use crate::cli::output::print::print_line;
+use crate::cli::printable::printable;
 use crate::client::credentials::{Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target};
 use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
@@ -61,6 +63,8 @@ impl ClientAction for Login {
     }
 
     fn run(self, context: &Context) -> Result<(), CliError> {
+        // A key that could not be stored would be lost.
+        Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
         let new = if self.key.is_some() {
             NewKey { api_key: key_input::read()?, email: None }
         } else {
@@ -108,17 +112,15 @@ fn finish(context: &Context, new: NewKey) -> Result<(), CliError> {
 
 fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliError> {
     let path = credentials_path()?;
-    // Read again: another command may have changed it while this one waited.
-    let stored = Credentials::read(&path).and_then(|mut credentials| {
-        let (url, email) = (profile.url.clone(), profile.email.clone());
+    let (url, email) = (profile.url.clone(), profile.email.clone());
+    let stored = Credentials::update(&path, |credentials| {
         let is_other = |old: &Profile| old.api_key != profile.api_key;
         let replaced = credentials.profiles.get(&name).filter(|old| is_other(old)).cloned();
         credentials.current = Some(name.clone());
         credentials.profiles.insert(name.clone(), profile);
-        credentials.write(&path)?;
-        Ok((replaced, url, email))
+        replaced
     });
-    let (replaced, url, email) = stored.map_err(|error| {
+    let replaced = stored.map_err(|error| {
         let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
         CliError::Failed(format!("{error}; {advice}"))
     })?;

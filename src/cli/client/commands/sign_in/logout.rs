@@ -108,16 +108,20 @@ fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
 
 fn remove(context: &Context, name: &str) -> Result<(), CliError> {
     let path = credentials_path()?;
-    let mut credentials = Credentials::read(&path).map_err(ClientError::from)?;
-    credentials.profiles.remove(name);
-    if credentials.current.as_deref() == Some(name) {
-        credentials.current = None;
+    let others = Credentials::update(&path, |credentials| {
+        credentials.profiles.remove(name);
+        if credentials.current.as_deref() == Some(name) {
+            credentials.current = None;
+        }
+        match credentials.current {
+            // Another server than the person had in mind must not get the next command.
+            None => credentials.profiles.keys().cloned().collect(),
+            Some(_) => Vec::new(),
+        }
+    });
+    let others = others.map_err(ClientError::from)?.join(", ");
+    match others.is_empty() {
+        true => Ok(()),
+        false => context.output.note(&format!("No profile is current now; name one by --profile: {others}")),
     }
-    let others: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
-    if credentials.current.is_none() && !others.is_empty() {
-        // Another server than the person had in mind must not get the next command.
-        let others = others.join(", ");
-        context.output.note(&format!("No profile is current now; name one by --profile: {others}"))?;
-    }
-    credentials.write(&path).map_err(|error| ClientError::from(error).into())
 }

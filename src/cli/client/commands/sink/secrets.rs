@@ -5,7 +5,8 @@ use std::io::{self, Read as _};
 use std::time::Duration;
 
 use crate::cli::client::commands::sink::delivery::Delivery;
-use crate::cli::client::context::{Context, environment};
+use crate::cli::client::context::Context;
+use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::client::error::ClientError;

@@ -8,10 +8,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::commands::tail::event::TailEvent;
 use crate::cli::client::commands::tail::glyphs::Glyphs;
-use crate::cli::output::print::printable;
+use crate::cli::output::cells::last_line;
 use crate::cli::output::style::{Style, Styles};
 use crate::cli::output::table::cut;
 use crate::cli::output::times::{Times, duration};
+use crate::cli::printable::printable;
 
 const GAP: &str = "  ";
 
@@ -229,7 +230,7 @@ fn message(event: &TailEvent) -> String {
     if message.is_empty() || !event.is_failed_attempt() {
         return String::new();
     }
-    format!("\"{}\"", printable(&message))
+    format!("\"{}\"", printable(&last_line(&message)))
 }
 
 /// An event that is no attempt, in words.

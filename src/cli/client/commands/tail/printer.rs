@@ -5,12 +5,14 @@ use jiff::civil::Date;
 use crate::cli::client::commands::tail::event::TailEvent;
 use crate::cli::client::commands::tail::glyphs::Glyphs;
 use crate::cli::client::commands::tail::line::Layout;
-use crate::cli::client::context::{Context, environment};
+use crate::cli::client::context::Context;
+use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::{print_part, printable};
+use crate::cli::output::print::print_part;
 use crate::cli::output::style::Style;
 use crate::cli::output::yaml;
+use crate::cli::printable::printable;
 
 /// Lines of the body of a response that are shown.
 const MAX_BODY_LINES: usize = 10;

@@ -17,7 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::input::{values, yaml};
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::credentials::Target;
 use crate::client::request::{Answer, ApiRequest, segment};
 

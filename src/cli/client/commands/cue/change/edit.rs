@@ -12,7 +12,7 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::input::yaml;
 use crate::cli::output::cells::text_of;
-use crate::cli::output::print::printable;
+use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 
 #[derive(Debug, Args)]

@@ -6,6 +6,9 @@ use crate::cli::error::CliError;
 use crate::cli::input::values;
 use crate::domain::json;
 
+/// Fields whose value is never read from a file.
+const SHORT: [&str; 3] = ["schedule.cron", "name", "status"];
+
 /// Fields of text: a value such as `123` is text there, and not a number.
 const TEXTS: [&str; 12] = [
     "name",
@@ -112,7 +115,8 @@ fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
         return values::structured(field, text);
     }
     let is_text = TEXTS.contains(&field) || field.starts_with("callback.headers.");
-    let read = values::text(field, text)?;
+    // `@daily` is a cron expression, and the others are as short as the name of a file.
+    let read = if SHORT.contains(&field) { text.to_owned() } else { values::text(field, text)? };
     // The end of the line of a file is no part of a value.
     let read = if read.len() == text.len() { read } else { read.trim_end_matches(['\n', '\r']).to_owned() };
     let json = json::read(read.as_bytes()).map(|json| json.get().to_value());
