@@ -8,10 +8,17 @@ use crate::worker::api::Claim;
 /// Larger payloads are on standard input only: systems limit the size of the environment.
 const MAX_PAYLOAD: usize = 32 * 1024;
 
-/// Variables that the worker itself uses and a command must not: its key, and its connection to the service manager, to which a
-/// command could report in its name.
-pub const REMOVED: [&str; 5] =
-    ["CUED_API_KEY", "CUEAPI_API_KEY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+/// Variables of the worker that a command does not get: its key, the file and the profile in which the key is stored, and
+/// its connection to the service manager, to which a command could report in its name.
+pub const REMOVED: [&str; 7] = [
+    "CUED_API_KEY",
+    "CUEAPI_API_KEY",
+    "CUED_CONFIG",
+    "CUED_PROFILE",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+];
 
 /// The part that all runs of a worker have in common.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,11 @@
-//! What commands get, and what is reported of them.
+//! The input and environment of commands, and the reports of their outcomes.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::cli::client::work::{Workshop, exits};
+use crate::support::client_command::ClientHome;
 use crate::support::server::peak_mb;
 
 /// The outcome of a script; a key that is expected is in the answer with this value.
@@ -20,7 +21,7 @@ fn assert_outcome(shop: &Workshop, script: &str, expected: &Value) -> Value {
 }
 
 #[test]
-fn the_exit_code_decides_and_the_output_is_told() {
+fn the_exit_code_decides_and_the_output_is_reported() {
     let shop = Workshop::new();
     let success = |result| json!({"success": true, "result": result});
     assert_outcome(&shop, "echo done; echo more >&2", &success(json!("done\n")));
@@ -110,17 +111,23 @@ fn a_command_knows_its_execution_and_not_the_key() {
     let shop = Workshop::new();
     let script = "for p in CUED CUEAPI; do \
         env | grep -E \"^${p}_(EXECUTION_ID|CUE_ID|CUE_NAME|TASK|WORKER_ID|ATTEMPT|API_KEY|URL|BASE_URL)=\" \
-        | sort | sed \"s/^${p}_//\"; done; env | grep -c NOTIFY_SOCKET";
+        | sort | sed \"s/^${p}_//\"; done; env | grep -cE '^(NOTIFY_SOCKET|CUED_CONFIG|CUED_PROFILE)='";
     let home = |shop: &Workshop| {
-        crate::support::client_command::ClientHome::signed_in(&shop.server, &shop.user)
-            .env("CUEAPI_API_KEY", shop.user.key())
+        let home = ClientHome::signed_in(&shop.server, &shop.user);
+        let profile =
+            json!({"url": shop.server.url(), "api_key": shop.user.key(), "email": "me@example.com"});
+        home.store(&json!({"current": "work", "profiles": {"work": profile}}));
+        let credentials = home.credentials();
+        home.env("CUEAPI_API_KEY", shop.user.key())
             .env("NOTIFY_SOCKET", "@nobody")
+            .env("CUED_CONFIG", credentials)
+            .env("CUED_PROFILE", "work")
     };
     for (flags, has_key) in [(&[][..], false), (&["--pass-key"][..], true)] {
         let execution = shop.execution("env");
         let arguments =
             [&["work", "--task", "env", "--once", "--id", "w1"], flags, &["--", "sh", "-c", script]].concat();
-        home(&shop).run(&arguments);
+        exits(&home(&shop).run(&arguments), 8);
         let seen = shop.reported(&execution);
         let error = seen["outcome"]["error"].as_str().unwrap().to_owned();
         let (key, url) = (shop.user.key(), shop.server.url());
@@ -170,9 +177,9 @@ fn an_outcome_file_adds_evidence_and_a_failure_wins() {
 }
 
 #[test]
-fn an_unusable_outcome_file_is_told_in_the_metadata() {
+fn an_unusable_outcome_file_is_noted_in_the_metadata() {
     let shop = Workshop::new();
-    let told = |script: &str| {
+    let notes = |script: &str| {
         let seen = shop.run_script(script);
         assert_eq!(
             (&seen["status"], &seen["outcome"]["result"]),
@@ -181,14 +188,14 @@ fn an_unusable_outcome_file_is_told_in_the_metadata() {
         );
         seen["outcome"]["metadata"]["_cued_worker"].clone()
     };
-    let file = |told: &Value| told["outcome_file"].as_str().unwrap().to_owned();
-    let malformed = file(&told("echo output; echo '{\"success\": fal' >$CUED_OUTCOME_FILE"));
+    let file = |notes: &Value| notes["outcome_file"].as_str().unwrap().to_owned();
+    let malformed = file(&notes("echo output; echo '{\"success\": fal' >$CUED_OUTCOME_FILE"));
     assert!(malformed.starts_with("The outcome file is no JSON: "), "{malformed}");
-    let large = file(&told("echo output; head -c 70000 /dev/zero >$CUED_OUTCOME_FILE"));
+    let large = file(&notes("echo output; head -c 70000 /dev/zero >$CUED_OUTCOME_FILE"));
     assert_eq!(large, "The outcome file is longer than 65536 bytes");
-    let pipe = file(&told("echo output; rm $CUED_OUTCOME_FILE; mkfifo $CUED_OUTCOME_FILE"));
+    let pipe = file(&notes("echo output; rm $CUED_OUTCOME_FILE; mkfifo $CUED_OUTCOME_FILE"));
     assert!(pipe.contains("no regular file"), "{pipe}");
-    let dropped = told(
+    let dropped = notes(
         "echo output; echo '{\"external_id\": 7, \"other\": 1, \"result_url\": \"ftp://x\"}' >$CUED_OUTCOME_FILE",
     );
     assert_eq!(dropped, json!({"dropped_fields": ["external_id", "other", "result_url"]}));
